@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans that the daemon refuses: for another fabric, edited by hand, or for unknown devices. Each
-//! is refused with its reason before any command is sent.
+//! The daemon refuses a plan for another fabric, with manual edits or for unknown devices, before
+//! it sends a command.
 
 use lightloom_control::desired::{self, circuits::Switches};
 use lightloom_control::state::Fabric as Positions;

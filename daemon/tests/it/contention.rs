@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Another controller sets the same circuits. The daemon notices, reports it with evidence, and
-//! does not fight it. In this test the other controller restores its own circuit after each change
-//! of ours.
+//! Another controller sets the same circuits. The daemon reports this with evidence and does not
+//! fight the other controller, which restores its own circuit after each change of the daemon.
 
 use crate::world;
 use lightloom_control::controller::{
@@ -46,7 +45,7 @@ fn restores(world: &World) -> u32 {
     history.iter().filter(|past| past.actor == "policy:drift").count() as u32
 }
 
-/// Runs the other controller for `time`. Returns how often the daemon undid it.
+/// Runs the other controller for `time`, and returns how often the daemon reverted its changes.
 fn fight(world: &mut World, time: Micros) -> u32 {
     let (until, before) = (world.now.mono + time, restores(world));
     while world.now.mono < until {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Another program changes the journal's raw lines in a file, or its keys in etcd. A running leader
-//! rewrites its journal. A daemon that finds the damage at its start serves the API, reports the
-//! damage and the remedy, reads devices and changes nothing.
+//! Another program changes the journal's lines in a file, or its keys in etcd. A running leader
+//! rewrites its journal. A daemon that detects the damage at its start reports it with a remedy,
+//! reads devices, and refuses changes.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -47,8 +47,8 @@ fn change(socket: &Path, name: &str, times: u32) {
     }
 }
 
-/// Checks that the status reports the damage, that the valid part can be read, and that changes are
-/// refused.
+/// Checks that the status reports the damage, that the valid records are readable, and that changes
+/// are refused.
 fn is_said(socket: &Path, way_out: &str) -> String {
     let damaged = wait_for("a status with the damage", || {
         let status = status(socket)?;
@@ -125,7 +125,7 @@ fn reports_changed_etcd_records_and_documented_recovery_works() {
         wait_for("a status", || status(&socket));
         slowest = slowest.max(died.elapsed());
         let way_out = is_said(&socket, "etcdctl del");
-        // Run the commands that the status names.
+        // Run the commands that the status suggests.
         daemons.children[0].kill().unwrap();
         daemons.children[0].wait().unwrap();
         let commands: Vec<&str> = way_out.split('`').skip(1).step_by(2).collect();
@@ -151,8 +151,7 @@ fn reports_changed_etcd_records_and_documented_recovery_works() {
     );
 }
 
-/// The living leader holds the whole journal, so it loses no record and answers without a long
-/// wait.
+/// A running leader has the whole journal in memory, so it restores all records and responds soon.
 #[test]
 fn leader_rewrites_deleted_or_changed_etcd_records() {
     let (_switch, port) = Switch::serve();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that must survive the process: the journal, the audit log and its key, written by the
-//! shipping code. The disk stops at any operation and forgets unsynced data. Plans, reports and
-//! leases are never lost.
+//! The journal, the audit log and its key must survive a crash. The shipping code writes them to a
+//! disk that stops at any operation and loses unsynced data. Plans, reports and leases must never
+//! be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn end(txn: u32) -> Record {
     Record::End { txn, result, parts, pending: None, wall_ms: 0 }
 }
 
-/// The batches of records, which become durable one by one. An empty batch restarts the journal.
+/// Batches of records, which become durable one at a time. An empty batch restarts the journal.
 fn batches() -> Vec<Vec<Record>> {
     let installed = ring(8, 2).1.installed.unwrap();
     let plan = |broken: &[Part]| KeptPlan::new(plan_around(&installed, broken).unwrap());
@@ -112,8 +112,7 @@ fn entry(number: usize) -> Entry {
     }
 }
 
-/// The records that were acknowledged when the machine stopped, and the records that were being
-/// written.
+/// Records that had been acknowledged, and those still being written, when the machine stopped.
 #[derive(Default)]
 struct Said {
     ledger: Ledger,
@@ -122,7 +121,7 @@ struct Said {
     keyed: bool,
 }
 
-/// Writes the daemon's files until the end or until the machine stops.
+/// Writes the daemon's files until all batches are written or the machine stops.
 fn live(disk: &Disk, said: &mut Said) -> Result<(), Box<dyn std::error::Error>> {
     make_folders(disk, Path::new("/state"), 0o750)?;
     let (mut journal, _) = Journal::<Record, _>::open(disk.journal()?)?;
@@ -310,7 +309,7 @@ fn plan_record_with_wrong_digest_is_damage() {
     assert!(serde_json::from_str::<Record>(&text).is_ok());
 }
 
-/// S1 with a plan and a report. The daemon dies at each point of a bypass that an operator
+/// S1 with a plan and a report. The daemon crashes at each point of a bypass that an operator
 /// requested.
 #[test]
 fn s1_plan_and_report_survive_a_crash_at_every_point() {
@@ -345,8 +344,8 @@ fn s1_plan_and_report_survive_a_crash_at_every_point() {
     assert!(bypassed > 0);
 }
 
-/// The time to read a journal with four large plans, and its size after a restart of the journal.
-/// `LIGHTLOOM_PLAN_NODES=32768` gives the 131,072 GPUs of docs/reliability.md.
+/// Measures the time to read a journal with four large plans, and its size after a restart of the
+/// journal. `LIGHTLOOM_PLAN_NODES=32768` selects the 131,072 GPUs of docs/reliability.md.
 #[test]
 fn reads_a_journal_of_large_plans_quickly_and_keeps_needed_ones() {
     let nodes = std::env::var("LIGHTLOOM_PLAN_NODES").ok().and_then(|nodes| nodes.parse().ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon over its real API and sockets. A plan is applied to an optical switch over TCP,
-//! observed, confirmed, rolled back, interrupted by a kill and recovered. Clients race, are
-//! refused, or send garbage.
+//! Tests the real daemon over its API and sockets. Plans are applied to an optical switch over TCP,
+//! confirmed, rolled back, interrupted by a kill and recovered. Clients race, are refused, or send
+//! garbage.
 
 use crate::over_sockets;
 use std::io::Write;
@@ -52,7 +52,8 @@ fn applies_confirms_and_rolls_back_over_sockets() {
         assert!(sent.iter().any(|line| line == request), "`{request}` was previewed, not sent");
     }
 
-    // A repeated request takes effect once, and the daemon refuses its id for another request.
+    // A repeated request takes effect only once, and the daemon refuses a different request with
+    // the same id.
     let again = daemon.apply("one", &json!(first), &json!({}));
     assert_eq!(again.1, answer);
     assert_eq!(daemon.apply("one", &json!(second), &json!({})).0, 409);
@@ -60,7 +61,7 @@ fn applies_confirms_and_rolls_back_over_sockets() {
     let stale = daemon.apply("stale", &json!(second), &json!({"expected_version": 0}));
     assert_eq!(stale.0, 409, "{}", stale.1);
 
-    // Without a confirmation the change is undone; until then no other change begins.
+    // The change is undone without a confirmation. Until then, the daemon refuses other changes.
     let within = json!({"confirm_within_ms": 400});
     let (_, answer) = daemon.apply("two", &json!(second), &within);
     assert_eq!(daemon.ends(&answer)["result"], "committed");
@@ -197,7 +198,7 @@ fn rejects_bad_requests_before_contacting_devices() {
             daemon.post("/v1/apply", &json!({"request_id": "x", "target": target}));
         assert_eq!(code, 422, "{answer}");
     }
-    // A dry run applies the rules of the switch's driver.
+    // A preview applies the rules of the switch's driver.
     let (code, answer) = daemon.post("/v1/diff", &json!({"target": {"ocs0": {"1": 99}}}));
     let said = json!(["ocs0: egress ports are 321 to 640, not 99"]);
     assert_eq!((code, &answer["reasons"]), (422, &said), "{answer}");
@@ -240,7 +241,7 @@ fn daemon_overhead_is_small_next_to_device_time() {
         let target = json!(circuits(round, 320));
         let (_, answer) = daemon.apply(&format!("{round}"), &target, &json!({}));
         assert_eq!(daemon.ends(&answer)["result"], "committed");
-        // A permutation is removed and added, which takes two switching times.
+        // A permutation is first removed and then added, which takes two switching times.
         overheads_ms.push(started.elapsed().as_secs_f64() * 1e3 - 40.0);
     }
     overheads_ms.sort_by(f64::total_cmp);
@@ -385,7 +386,7 @@ fn checked(folder: &Path, flag: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Rewrites a chain with another text, like a script that computes SHA-256 but lacks the key.
+/// Rewrites a chain with another text, like an attacker who can compute SHA-256 but lacks the key.
 fn forge(log: &str, from: &str, to: &str) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = "0".repeat(64);
@@ -434,7 +435,7 @@ fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
     let (code, said) = checked(&folder, "--check");
     assert!(code == Some(1) && said.contains("line 2: does not match its hash"), "{said}");
 
-    // The key is gone, and the log is unchanged or rewritten without a key.
+    // The key is missing, and the log is unchanged or rewritten without a key.
     let secret = std::fs::read(&key).unwrap();
     for log_of_then in [good.clone(), forge(&good, "two", "six")] {
         std::fs::write(&log, log_of_then).unwrap();
@@ -453,7 +454,7 @@ fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    // A log from before keys were introduced; the journal knows no key either.
+    // A log from a version without keys, with a journal that does not contain a key.
     std::fs::write(&log, forge(&good, "two", "two")).unwrap();
     std::fs::remove_file(&key).unwrap();
     std::fs::remove_file(folder.join("journal.log")).unwrap();
@@ -502,8 +503,8 @@ fn check_reports_readable_and_default_passwords() {
     assert!(code == Some(1) && said.contains("cannot read"), "{said}");
 }
 
-/// S9: 10,000 clients that send nothing or half a request keep no client out and use a bounded number
-/// of files. The daemon holds at most the newest few hundred connections.
+/// S9: the daemon keeps only the newest few hundred of 10,000 connections that send nothing or half
+/// a request.
 #[test]
 fn ten_thousand_idle_clients_lock_out_no_client() {
     let (_switch, port) = Switch::serve();
@@ -517,7 +518,7 @@ fn ten_thousand_idle_clients_lock_out_no_client() {
             let _ = stream.write_all(b"GET /v1/sta");
         }
         idle.push_back(stream);
-        // The limit of open connections for one process of the test.
+        // The test process itself may open only this many connections.
         if idle.len() > 400 {
             idle.pop_front();
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon on a small disk that is filled and emptied: its answers, its status, and its
-//! recovery without a restart. Needs a mount namespace, and so root.
+//! Tests the real daemon on a small disk that fills up and becomes free again, without a restart.
+//! Requires root for a mount namespace.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// Starts on a disk of 16 MiB, or returns `None` where no namespace is available.
+    /// Starts a daemon on a disk of 16 MiB. Returns `None` if namespaces are not available.
     fn start(folder: &Path) -> Option<Self> {
         let namespace = Command::new("unshare").args(["-m", "true"]).status();
         if !namespace.is_ok_and(|status| status.success()) {
@@ -119,7 +119,7 @@ fn status_reports_a_full_disk_and_writing_resumes() {
     for round in 0..3 {
         assert_eq!(daemon.change(&format!("{round}-before")).0, 200);
         daemon.fill();
-        // Lines fit until a page of each file is full; then the reserve is released.
+        // Lines fit until the last page of each file is full; then the daemon releases the reserve.
         let mut line = 0;
         let refused = loop {
             let (code, answer) = daemon.change(&format!("{round}-{line}"));
@@ -132,7 +132,6 @@ fn status_reports_a_full_disk_and_writing_resumes() {
         assert!(refused.contains("the disk is full"), "{refused}");
         let status = daemon.status();
         assert!(!well(&status), "all is not well: {status}");
-        // The reserve is used up by now.
         daemon.fill();
         assert_eq!(daemon.change(&format!("{round}-refused")).0, 422);
         assert!(!well(&daemon.status()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Six hostile clients at the socket of the real daemon, three of them without the role to change
-//! anything. They endlessly send long and truncated bodies, refused requests and valid ones. The
-//! daemon uses little memory, its files grow little, and it answers status requests.
+//! Six hostile clients of the real daemon, three of them without the role for changes, endlessly
+//! send long and truncated bodies and refused and valid requests. The daemon's memory and files
+//! must stay small, and it must respond to status requests.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,8 +16,8 @@ use lightloom_testkit::{alone, passed_alone};
 const RSS_KB_MAX: u64 = 128 << 10;
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 const STATUS_WITHIN: Duration = Duration::from_secs(1);
-/// The environment variable that tells a separate process the time in milliseconds and the socket
-/// to attack.
+/// Environment variable with the duration in milliseconds and the socket that a separate process
+/// attacks.
 const HOSTILE: &str = "LIGHTLOOM_TEST_HOSTILE";
 const NOBODY: u32 = 65_534;
 
@@ -86,8 +86,8 @@ fn status(socket: &Path) -> Option<Duration> {
     answer.starts_with(b"HTTP/1.1 200").then(|| began.elapsed())
 }
 
-/// Sends a body of `length` bytes: `start` and then `again` repeatedly. Returns the code of the
-/// answer.
+/// Sends a body of `length` bytes, `start` followed by copies of `again`, and returns the status
+/// code.
 fn send(socket: &Path, path: &str, length: usize, start: &str, again: &str) -> Option<u16> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -148,8 +148,7 @@ fn hostile(socket: &Path, client: usize, until: Instant) -> usize {
 fn six_for(time: Duration) {
     let daemon = Daemon::start();
     let (socket, before, until) = (daemon.socket(), daemon.written(), Instant::now() + time);
-    // Another user of this machine may read and preview. Only root can start a process as another
-    // user.
+    // Another local user may read and preview. Only root can start a process as another user.
     let another = std::env::current_exe().unwrap();
     let mut without_role = Command::new(another);
     without_role
@@ -258,7 +257,7 @@ fn rejects_a_request_by_its_head_before_reading_the_body() {
     let daemon = Daemon::start();
     let socket = daemon.socket();
     let before = daemon.rss_kb("VmHWM:");
-    // The answer comes after the head, because the body never arrives.
+    // The daemon must respond to the head, because the body never arrives.
     let head_only = |path: &str, length: usize| {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
@@ -275,7 +274,7 @@ fn rejects_a_request_by_its_head_before_reading_the_body() {
     assert!(long.starts_with("HTTP/1.1 413") && long.contains("limited to 1 MB"), "{long}");
     let plan = head_only("/v1/apply", 65 << 20);
     assert!(plan.starts_with("HTTP/1.1 413") && plan.contains("limited to 64 MB"), "{plan}");
-    // A second plan during the upload of the first.
+    // The client sends a second plan during the upload of the first one.
     let mut first = UnixStream::connect(&socket).unwrap();
     let head = "POST /v1/apply HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
                 content-length: 20000000\r\n\r\n{\"plan\": {";

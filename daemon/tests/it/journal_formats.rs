@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journals of earlier versions (S14): a copy of each format ever written must always be read to
-//! the same ledger.
+//! Journals of earlier versions (S14): a stored copy of each format must always produce the same
+//! ledger.
 
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;
 use lightloom_control::state::Txn;
 use lightloom_daemon::journal::read_all;
 
-/// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a
-/// switch, another plan during which the daemon was killed, and the next start.
+/// Version 0.1.0 wrote this journal with 65 emulated devices: adopt, a plan with a confirmation,
+/// two circuits on a switch, another plan that a kill interrupted, and the next start.
 #[test]
 fn reads_a_journal_of_version_0_1_0() {
     let bytes = include_bytes!("../data/journal-0.1.0.log");

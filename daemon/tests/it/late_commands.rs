@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A daemon dies during a change, and a switch without epochs executes one of the change's commands
-//! up to a minute after the takeover. This test uses a minimal SCPI switch instead of a driver.
+//! A daemon crashes during a change, and a switch without epochs executes a command of this change
+//! up to a minute after the takeover. The test uses a minimal SCPI switch instead of a driver.
 
 use crate::world;
 use lightloom_control::change::Mode;
@@ -52,7 +52,7 @@ fn to(pairs: &[(u32, u32)]) -> Apply {
     Apply { target, mode: Mode::Update, ..Apply::default() }
 }
 
-/// Executes a command as an SCPI switch does. Returns whether it changed anything.
+/// Executes a command as an SCPI switch does, and returns whether the command changed a circuit.
 fn carry_out(world: &mut World, slot: u32, port: u32, adds: bool) -> bool {
     let positions = &mut world.devices.get_mut(&ocs()).unwrap().positions;
     let (slot, port) = (Slot(slot), Position(port));
@@ -116,9 +116,9 @@ fn keeps_positions_that_an_operator_changed() {
     let (ours, late) = ((3, 103), Micros::from_secs(5));
     let cases = [
         (ours.0, None, late),
-        // The change touched this slot, but sent no command to this position.
+        // The change moved this slot, but never to this position.
         (1, Some(109), late),
-        // The change touched this circuit, but the takeover was long ago.
+        // The change moved this circuit, but the takeover was long ago.
         (1, None, WITHIN + late),
     ];
     for (seed, (slot, to, after)) in (0..).zip(cases) {
@@ -140,8 +140,8 @@ fn keeps_positions_that_an_operator_changed() {
     }
 }
 
-/// After a restart, an interrupted bypass moves a switch without epochs immediately only if every late
-/// command is undone. Otherwise the switch rests for as long as one can arrive.
+/// After a restart, an interrupted bypass moves a switch without epochs immediately only if all
+/// late commands are undone. Otherwise it waits until late commands can no longer arrive.
 #[test]
 fn interrupted_bypass_moves_immediately_only_if_late_commands_are_undone() {
     let mut interrupted = 0;
@@ -154,7 +154,7 @@ fn interrupted_bypass_moves_immediately_only_if_late_commands_are_undone() {
             world.ask(Micros(0), "policy:fault", "around", bypass);
             world.run_for(Micros(draws.random_range(1..1_500)));
             world.kill();
-            // Commands that were sent before are carried out by then.
+            // By then, the switch has executed all earlier commands.
             let starts = world.now.mono + world.dead_for;
             world.run_until(starts);
             if world.durable.open.is_none() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Concurrent clients that apply, confirm, undo, repeat and read while the daemon is killed with
-//! `kill -9`. One order of the requests must explain every answer of the API (linearizability).
+//! Concurrent clients apply, confirm, undo, repeat and read while the daemon is killed with `kill
+//! -9`. A single order of the requests must explain all responses of the API (linearizability).
 
 mod checker;
 pub(crate) mod leaders;
@@ -25,7 +25,7 @@ const STEPS_MAX: u64 = 2_000_000;
 struct Client<'a> {
     sockets: Vec<PathBuf>,
     at: Cell<usize>,
-    /// How long the client waits for an answer; `None` without limit.
+    /// How long the client waits for a response; `None` for no limit.
     patience: Option<Duration>,
     began: Instant,
     history: &'a Mutex<Vec<Line>>,
@@ -67,7 +67,7 @@ impl<'a> Client<'a> {
             if !leads {
                 self.at.set((self.at.get() + 1) % self.sockets.len());
             }
-            // A standby did nothing.
+            // A standby does not execute requests.
             answer.filter(|answer| leads || answer.is_none())
         })
     }
@@ -100,8 +100,8 @@ impl<'a> Client<'a> {
             Some((200, _)) => Got::Done,
             Some((409, _)) => Got::Refused,
             Some((503, body)) if is_not_known(body) => Got::Nothing,
-            // The daemon is starting, has not read its switch yet, or is overloaded. This says
-            // nothing about the request.
+            // The daemon is starting, has not read its switch yet, or is overloaded, so it has not
+            // judged the request.
             Some((422 | 429 | 503, _)) => return Got::Refused,
             Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
             None => Got::Nothing,
@@ -114,7 +114,7 @@ impl<'a> Client<'a> {
     fn read(&self) -> Option<(u64, Option<u32>)> {
         let sent = self.now();
         let status = self.get("/v1/status")?;
-        // The status says that it may be out of date.
+        // The status states that it may be outdated.
         if !status["journal_failure"].is_null() {
             return None;
         }
@@ -186,7 +186,7 @@ fn committed(over: &Value) -> bool {
     }
 }
 
-/// Records the answers to clients while the daemon is killed `kills` times.
+/// Records the responses to clients while the daemon is killed `kills` times.
 fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
     let (switch, port) = Switch::serve();
     switch.switch_millis.store(3, Ordering::Relaxed);
@@ -212,7 +212,7 @@ fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
     lines
 }
 
-/// Adds one end per change: at the latest when the first client learnt of it, or after the run.
+/// Adds the end of each change: no later than the first response that shows it, or after the run.
 fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
     let mut ends = BTreeMap::<u32, Line>::new();
     lines.retain(|line| {
@@ -221,8 +221,8 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
         let over = over.map(|over| committed(&over));
         assert_eq!(over, Some(acknowledged), "transaction {txn} is not as it was acknowledged");
         let end = ends.entry(txn).or_insert_with(|| line.clone());
-        // The change ended after its start and before the first answer that says so. Either of two
-        // requests with the same id may have started it.
+        // The change ended between its start and the first response that shows its end. Either of
+        // two requests with the same id may have started it.
         (end.sent, end.answered) = (0, end.answered.min(line.answered));
         false
     });
@@ -234,7 +234,7 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
     lines.extend(ends.into_values());
 }
 
-/// Totals of the histories that one order of requests explains.
+/// Totals over histories that a single order of requests explains.
 #[derive(Default)]
 struct Explained {
     lines: usize,
@@ -309,7 +309,7 @@ fn checker_detects_answers_without_a_linear_order() {
         lines.push(wrong);
         assert!(judge(&lines).is_err(), "{what} is not found");
     }
-    // An unanswered request may or may not have been executed.
+    // A request without a response may or may not have been executed.
     let mut lines = good;
     lines.push(line(60, u64::MAX, apply(3, Some(1), Got::Nothing)));
     assert!(judge(&lines).is_ok());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Linux driver against the kernel, checked with `ip -j` and `tc -j`, in a separate network
-//! namespace. Needs root or an unprivileged user namespace, and prints a note if neither is
-//! available.
+//! Tests the Linux driver against the kernel in a separate network namespace, and checks it with
+//! `ip -j` and `tc -j`. The tests are skipped with a note unless run as root or with unprivileged
+//! user namespaces.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -60,7 +60,7 @@ fn drives_the_kernel_inside_a_namespace() {
         let after =
             (ip(&["nexthop", "show", "protocol", "11"]), ip(&["route", "show", "10.99.0.0/16"]));
         assert_eq!(before, after, "foreign objects were touched");
-        // Connecting again moves no traffic.
+        // A reconnection must not move traffic.
         let standing = groups();
         let mut again = driver(file.clone());
         again.connect().await.unwrap();
@@ -138,7 +138,7 @@ fn ip(arguments: &[&str]) -> Value {
 }
 
 fn foreign_objects() {
-    // A blackhole route needs the loopback device.
+    // A blackhole route requires the loopback device to be up.
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["link", "add", "other0", "type", "veth", "peer", "name", "other1"]);
     run("ip", &["link", "set", "other0", "up"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The alert rules and the dashboard use only metrics that the daemon serves, and the alert rules
+//! Checks that alert rules and the dashboard use only metrics of the daemon, and that alert rules
 //! are complete.
 
 use std::collections::BTreeSet;

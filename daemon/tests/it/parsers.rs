@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random and nearly valid input to every parser of the daemon. Each input yields an answer or a
-//! counted refusal, never a panic, excessive memory use or a position that the device did not send.
-//! Each run draws new cases; proptest prints and keeps a failing one.
+//! Tests every parser of the daemon with random and nearly valid input. The parser must return a
+//! result or a counted error, never panic, use excessive memory or return a position that the
+//! device did not send. Each run uses new random cases; proptest prints and saves failing ones.
 
 use lightloom_control::record::Record;
 use lightloom_control::state::{Neighbours, Observation, Op, Outcome, Position, Slot};
@@ -14,7 +14,7 @@ use lightloom_drivers::{Dialect, INPUT_BYTES_MAX, Reached, Session};
 use lightloom_firmware_api::path::DataPathPolicy;
 use proptest::prelude::*;
 
-/// Brings a session to the wait for the positions, or as far as `replies` go.
+/// Advances a session with `replies` until it expects the positions.
 fn observed<D: Dialect>(dialect: D, replies: &[&[u8]], last: &[u8], cut: usize) -> Option<Reached> {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ fn parses_replies_split_at_any_size() {
     }
 }
 
-/// Proof 7 of the TL1 grammar: messages between command and reply, and replies of every kind.
+/// Proof 7 of the TL1 grammar covers messages between command and reply, and replies of every kind.
 #[test]
 fn matches_tl1_replies_by_ctag_and_distinguishes_denials() {
     let auto = b"\r\n\n   ( nil ) 24-09-01 12:00:00\r\n*C 17 REPT ALM EQPT\r\n   \"PORT 3\"\r\n;";
@@ -121,7 +121,7 @@ fn bounds_a_reply_without_an_end() {
     assert!(matches!(reached, Some(Reached::Lost(_))));
 }
 
-/// Draws a good reply with one byte lost, doubled or changed, or a piece cut out.
+/// Generates a valid reply with one byte lost, duplicated or changed, or with a range removed.
 fn damaged(good: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     (0..good.len(), 0..4_u8, any::<u8>(), 1..8_usize).prop_map(move |(at, how, byte, run)| {
         let mut bytes = good.to_vec();

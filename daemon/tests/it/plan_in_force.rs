@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan in force is a function of the records. Drawn plans, circuits inside and outside them,
-//! rollbacks, expired confirmations, bypasses, restored drift and restarts are compared with a
-//! model that copies the whole state after each change.
+//! The plan in force is a function of the records. After random plans, circuits, rollbacks, expired
+//! confirmations, bypasses, restored drift and restarts, the daemon must match a model that copies
+//! the whole state after each change.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ use lightloom_control::state::{
 use proptest::prelude::*;
 
 const DEVICES: [&str; 5] = ["n0/b0", "n1/b0", "n2/b0", "n3/b0", "ocs0"];
-/// The devices of each plan, by their index in the list.
+/// Devices of each plan, as indices into `DEVICES`.
 const PLANS: [&[usize]; 3] = [&[0, 1], &[0, 1, 2], &[1, 2, 4]];
 
 #[derive(Clone, Debug)]
@@ -189,7 +189,7 @@ impl Bench {
             Step::Drift { device } => {
                 let stands = self.lit.entry(DEVICES[device].into()).or_default();
                 stands.insert(Slot(0), Position(9));
-                // Within two polls the drift is seen and, if the policy allows, restored.
+                // The daemon detects drift within two polls and restores it if the policy permits.
                 for _ in 0..2 * DEVICES.len() {
                     self.tick();
                     self.settle();
@@ -239,7 +239,6 @@ struct InForce {
     applied: String,
 }
 
-/// Every change that took effect, and the state after it.
 #[derive(Default)]
 struct Model(Vec<(Txn, InForce)>);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Access over TCP with mutual TLS. S10: every verb of the API with every role; a client without
-//! the role changes nothing, and each attempt is in the audit log. S9: clients that send nothing.
+//! Tests access over TCP with mutual TLS. S10: each API verb requires its role, and all attempts
+//! are in the audit log. S9: the daemon disconnects clients that send nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -113,7 +113,7 @@ async fn ask(
     );
     stream.write_all(head.as_bytes()).await.ok()?;
     let mut answer = Vec::new();
-    // The peer may close without a TLS goodbye.
+    // The peer may close the connection without a TLS close_notify.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
 }
@@ -246,7 +246,8 @@ fn s10_every_verb_requires_its_role_and_is_audited() {
             }
         }
         assert_eq!(door.written("audit.log").lines().count(), changes, "one line for each attempt");
-        // A certificate of another CA, or none, is rejected before the request.
+        // The daemon rejects clients without a certificate, or with one of another CA, before the
+        // request.
         assert_eq!(door.ask(&door.forged, "GET", "/v1/status", "").await, None);
         println!(
             "S10: {asked} requests of 7 clients, {forbidden} forbidden, {changes} on the record"

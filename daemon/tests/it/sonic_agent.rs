@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SONiC driver with an emulated agent on a real Redis. The agent executes CONFIG_DB later, one
-//! circuit after the other, with tuning, failures and crashes, and fills STATE_DB like the design
-//! or like the image of July 2026.
+//! Tests the SONiC driver with an emulated agent on a real Redis. The agent executes CONFIG_DB with
+//! a delay, one circuit after another, with tuning, failures and crashes. It fills STATE_DB as the
+//! design or the image of July 2026 does.
 //!
 //! Prints "skipped" without a `redis-server` (Debian: `apt-get install redis-server`).
 
@@ -24,8 +24,8 @@ use lightloom_daemon::driver::stream::Address;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use redis_server::Redis;
 
-/// A minimal client that shares no code with the driver: inline commands, and replies as flat
-/// words.
+/// A minimal client that does not share code with the driver. It sends inline commands and returns
+/// replies as a flat list of words.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -62,7 +62,7 @@ impl Raw {
 #[derive(Clone, Copy)]
 struct Kind {
     delay: Duration,
-    /// From that row to `tuned`.
+    /// Time from the row in STATE_DB until it is `tuned`.
     tunes: Duration,
     ends: &'static str,
     /// Fills STATE_DB as the image of July 2026 does.
@@ -111,7 +111,7 @@ impl Drop for Agent {
     }
 }
 
-/// Runs one round of the agent: added circuits are lit and deleted ones go dark after their delay.
+/// Runs one round of the agent. After a delay, added circuits are lit and deleted circuits go dark.
 fn look(raw: &mut Raw, since: &mut BTreeMap<String, Instant>, kind: Kind) {
     let table = if kind.is_image { "OCS_CROSS_CONNECT_TABLE" } else { "OCS_CROSS_CONNECT" };
     let asked = raw.circuits(4, "OCS_CROSS_CONNECT");
@@ -154,7 +154,7 @@ async fn read(driver: &mut Alone) -> Observation {
     }
 }
 
-/// Brings the switch to `goal` as a change does: arm, then one step with its reads.
+/// Brings the switch to `goal` as a change does, with an arm and one step including its reads.
 async fn bring(driver: &mut Alone, goal: &[(u32, u32)], within_ms: u64) -> StepEnd {
     let goal: Positions = goal.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect();
     let before = match driver.run(&Op::Arm { txn: Txn(1), want: goal.clone() }).await {
@@ -212,8 +212,8 @@ async fn does_not_commit_a_circuit_while_it_tunes() {
         assert!(began.elapsed() >= USUAL.delay + USUAL.tunes, "{:?}", began.elapsed());
         assert_eq!(read(&mut driver).await.tuning, BTreeSet::new());
 
-        // Both circuits swap ports and then go dark, which the driver sees only when STATE_DB shows
-        // it.
+        // Both circuits swap ports and then go dark. The driver sees this only when STATE_DB is
+        // updated.
         let end = bring(&mut driver, &[(1, 8), (2, 7)], 5_000).await;
         assert!(applied(&end), "{end:?}");
         let table = if is_image { "OCS_CROSS_CONNECT_TABLE" } else { "OCS_CROSS_CONNECT" };
@@ -235,14 +235,14 @@ async fn undo_removes_the_configuration_and_lights_nothing_later() {
         let mut driver = driver(&redis).await;
         let end = bring(&mut driver, &[(1, 7)], 5_000).await;
         assert!(applied(&end), "{end:?}");
-        // The agent is dead, so the requested change does not happen.
+        // The agent has crashed, so the requested change is not executed.
         agent.is_dead(true);
         let end = bring(&mut driver, &[(1, 9), (2, 8)], 300).await;
         assert!(matches!(&end, StepEnd::Failed(why, _) if why.contains("still tuning")), "{end:?}");
         let end = bring(&mut driver, &[(1, 7), (2, 0)], 300).await;
         assert!(applied(&end), "{end:?}");
         assert_eq!(raw.config(), ["1A-7B"]);
-        // The agent returns and lights the earlier circuit.
+        // The agent restarts and lights the earlier circuit.
         agent.is_dead(false);
         rest().await;
         let seen = read(&mut driver).await;

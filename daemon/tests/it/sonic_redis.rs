@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SONiC driver against a real Redis on loopback: 320 cross-connects are one transaction, a
-//! permutation goes dark and is lit again, and a refusal of Redis changes nothing.
+//! Tests the SONiC driver against a real Redis on loopback.
 //!
 //! Prints "skipped" without a `redis-server` (Debian: `apt-get install redis-server`).
 
@@ -90,7 +89,7 @@ async fn only_the_claiming_session_changes_circuits() {
     assert_eq!(positions(&mut later).await.len(), 2);
 }
 
-/// Sent by hand like a session that watched the claim and sends a late `EXEC`.
+/// Imitates a session that has watched the claim and sends a late `EXEC`.
 #[tokio::test]
 async fn late_transaction_of_an_abandoned_session_changes_nothing() {
     use std::io::{Read, Write};
@@ -127,11 +126,11 @@ async fn redis_refusal_changes_nothing() {
     let wrong = driver(&redis, Some("dark")).connect().await;
     assert!(wrong.is_err(), "{wrong:?}");
 
-    // This Redis wants a replica that it lacks, so it refuses writes.
+    // This Redis requires a replica and has none, so it refuses writes.
     let mut driver = driver(&redis, Some("light"));
     assert!(driver.connect().await.is_ok());
     let refused = switch(&mut driver, moves(|_| 0, |slot| slot)).await;
     assert!(matches!(&refused, Outcome::Refused(why) if why.contains("NOREPLICAS")), "{refused:?}");
-    // The connection is not left inside the transaction.
+    // The connection must not remain inside the transaction.
     assert!(positions(&mut driver).await.is_empty());
 }

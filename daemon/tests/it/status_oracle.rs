@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the status with an oracle that knows the devices and shares no code with it, and runs
-//! the commands that the status names.
+//! Compares the status with an oracle that knows the devices and does not share code with it. Also
+//! runs the commands that the status suggests.
 //!
-//! The daemon is the shipping control over model devices in virtual time. An operator's week is
-//! drawn: plans, single circuits, adoptions, failed changes, moves by hand, silence, lost power.
+//! The shipping control core runs with model devices in virtual time through an operator's random
+//! week of plans, single circuits, adoptions, failed changes, manual moves, unresponsive devices
+//! and power failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ use crate::world::ring::{SLOT, plan_around, ring};
 
 const NODES: u32 = 8;
 const SETTLED: Micros = Micros::from_secs(15);
-/// Devices stay without power until it is restored.
+/// Longer than any test, so that power stays off until the test restores it.
 const LONG: Micros = Micros::from_secs(1_000_000);
 
 struct Week {
@@ -213,7 +214,7 @@ impl Week {
             let owned = ledger.owned.get(&DeviceName::from(name.as_str()));
             let owned = owned.and_then(|slots| slots.get(&SLOT)).map_or(0, |position| position.0);
             let wanted = stated.get(name).copied().unwrap_or(owned);
-            // A module that was never set rests at loopback.
+            // The default path of a module is loopback.
             let rests = |read| wanted == 0 && read == 15 && ledger.version > 0;
             self.read(name).is_some_and(|read| read != wanted && !rests(read))
         };
@@ -328,8 +329,8 @@ fn status_matches_the_oracle() {
     assert!(well > 10 && differing > 50, "well {well}, differing {differing}");
 }
 
-/// Every node of a group closes a ring edge inside itself by a loopback. If one loopback is
-/// missing, the job's ring is open.
+/// Each node of a group closes the ring by a loopback. If a loopback is missing, the job's ring is
+/// open.
 #[test]
 fn open_ring_is_never_reported_as_healthy() {
     let mut week = Week::planned(7);
@@ -344,7 +345,7 @@ fn open_ring_is_never_reported_as_healthy() {
     let shown = text(&week.status().1);
     let not = format!(" circuits of the plan are up at both ends, not {closes} (loopback)\n");
     assert!(shown.starts_with("DARK CIRCUITS: ") && shown.contains(&not), "{shown}");
-    // It restarts at the plan's position, so it does not drift.
+    // The device restarts at its planned position, so there is no drift.
     week.put(&device, 15);
     week.world.run_for(SETTLED);
     assert_eq!(text(&week.status().1), "");

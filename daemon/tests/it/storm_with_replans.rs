@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A storm over a ring of transceivers under the shipping policy with replans: nodes and modules
-//! die and return, fibres are cut and repaired, clients apply, confirm and roll back, the daemon is
-//! killed. The judge knows the true faults and derives nothing from the policy.
+//! A storm over a ring of transceivers, under the shipping policy with replans. Nodes and modules
+//! fail and return, fibres are cut and repaired, clients apply, confirm and roll back, and the
+//! daemon is killed. The judge uses the true faults and does not depend on the policy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -62,7 +62,6 @@ struct Ring {
     dead: BTreeMap<DeviceName, Micros>,
     cut: BTreeSet<FibreEnd>,
     said_down: BTreeSet<DeviceName>,
-    /// Recent faults, whether repaired or not.
     lately: Vec<(Part, Micros)>,
     broken: BTreeSet<Part>,
     counts: Counts,
@@ -217,7 +216,6 @@ impl Ring {
                 match self.dead.contains_key(&device) {
                     true => {
                         self.later(Micros::from_secs(1), Happening::Up(life, device.clone()));
-                        // A device task reports this once.
                         if self.said_down.insert(device.clone()) {
                             self.handle(Event::Down(device, "no answer to a hello".into()));
                         }
@@ -357,7 +355,7 @@ impl Ring {
         for transceiver in &plan.transceivers {
             let device = module(transceiver.bundle);
             if self.dead.contains_key(&device) {
-                // If no module looks at it, its silence is not considered death.
+                // An unresponsive module that no other module faces is not considered failed.
                 let is_missed = self.is_missed(transceiver.bundle.node);
                 assert!(
                     !is_missed || plan.faults.iter().any(|part| covers(part, transceiver.bundle)),
@@ -429,7 +427,6 @@ fn storm(seed: u64, hours: u64) -> Counts {
     ring.run_for(Micros::from_secs(10));
     ring.check_at_rest(seed);
     for _ in 0..hours * 2 {
-        // Sometimes a change waits for its confirmation while faults occur.
         if rng.random_bool(0.5) {
             let faults = ring.control.plan().unwrap().faults.clone();
             let faults = FaultSet::of(&installed(), faults).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon under systemd: its messages to the socket in `NOTIFY_SOCKET`.
+//! Tests the daemon's messages to the socket in `NOTIFY_SOCKET`.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};

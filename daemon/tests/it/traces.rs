@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traces of changes as a collector receives them: a minimal server takes them, and OpenTelemetry's
-//! own messages (`pip install opentelemetry-proto`) parse them. The latter part is skipped with a
-//! note if they are not installed.
+//! Tests the traces of changes with a minimal collector, which parses them with OpenTelemetry's own
+//! messages (`pip install opentelemetry-proto`). Parsing is skipped with a note if these are not
+//! installed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -104,7 +104,8 @@ fn change_is_traced_under_the_requesting_client() {
         }
     }
 
-    // A switch that lies: the trace includes the rollback and ends with an error.
+    // The switch reports a wrong outcome, so the trace includes the rollback and ends with an
+    // error.
     switch.lies.store(true, Ordering::Relaxed);
     let (_, answer) = daemon.apply("two", &json!(circuits(1, 4)), &json!({}));
     assert_eq!(daemon.ends(&answer)["result"], "rolled-back");
@@ -138,7 +139,7 @@ fn absent_collector_delays_nothing_and_lost_spans_are_counted() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     daemon.kill();
-    // Accepts connections and never answers.
+    // This collector accepts connections but never responds.
     let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
     let file = Daemon::file(daemon.folder.path(), port);
     let endpoint = deaf.local_addr().unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two simultaneous faults: a change waits for its confirmation, a device dies, the daemon
-//! restarts. The daemon does everything possible, lists the rest by name, and completes it when the
-//! device returns.
+//! Two simultaneous faults: a device fails or the daemon restarts while a change awaits its
+//! confirmation. The daemon does what is possible, lists the remaining devices, and completes the
+//! change when they return.
 
 use crate::world;
 use lightloom_control::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};
@@ -27,7 +27,7 @@ fn seconds(count: u64) -> Micros {
     Micros::from_secs(count)
 }
 
-/// Turns all four modules to loopback, to be confirmed within a minute; then n2 dies.
+/// Switches all four modules to loopback, with a confirmation within a minute; then n2 fails.
 fn unconfirmed(seed: u64, dead_for_s: u64) -> World {
     let mut world = two_fibres_reported(seed);
     let mut away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);
@@ -60,7 +60,8 @@ fn expired_change_is_undone_now_and_on_failed_devices_later() {
         assert!(why.contains("restored automatically when it answers"), "{why}");
         world.check_at_rest();
 
-        // Its deferred changes survive the daemon. It is read before any command is sent.
+        // Deferred changes survive a restart of the daemon, which reads the device before it sends
+        // a command.
         world.kill();
         world.run_for(seconds(120));
         assert_eq!(stand(&world), [1; 4]);
@@ -108,8 +109,8 @@ fn rollback_proceeds_without_a_failed_device() {
     world.check_at_rest();
 }
 
-/// n0 and n1 are lit to each other. A plan that leaves the fibre between n2 and n3 dark waits for
-/// its confirmation within a minute. Then the fibre between n0 and n1 is cut.
+/// n0 and n1 are connected. A plan without the fibre between n2 and n3 awaits confirmation for up
+/// to a minute when the fibre between n0 and n1 is cut.
 fn cut_while_unconfirmed(seed: u64) -> World {
     let mut world = two_fibres(seed);
     let away = world.plan_without("n2/b0.1");
@@ -175,17 +176,17 @@ fn confirm_after_a_bypass_confirms_only_the_pending_change() {
     world.check_at_rest();
 }
 
-/// A bypass that is rolled back counts once, however often it is tried and also after a restart.
-/// A bypass that stays in force counts each time.
+/// A rolled-back bypass counts once regardless of retries, also after a restart. A committed bypass
+/// counts each time.
 #[test]
 fn rolled_back_bypass_counts_once_against_the_hourly_limit() {
     let mut world = two_fibres(1);
-    // Its light is weak everywhere, so other paths are no better.
+    // The module's light is weak on every path, so another path is no better.
     world.faults_of.insert(module(1), Faults { weak: 1.0, ..Faults::default() });
     world.cut(&(module(0), SLOT, Position(1)), true);
     world.run_for(seconds(100));
     let ends = |world: &World, result| world.ended.iter().filter(|end| end.1 == result).count();
-    // After 1 s, 8 s and 64 s, and a last time for suspected parts.
+    // The daemon retries after 1 s, 8 s and 64 s, and a last time for suspected parts.
     let tries = ends(&world, TxnResult::RolledBack);
     assert!((3..=5).contains(&tries), "{:?}", world.ended);
     let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
@@ -218,7 +219,7 @@ fn suggests_only_acceptable_actions() {
     world.run_for(seconds(70));
     assert_eq!(remedy(&world), Remedy::Answer { owed: true });
     assert!(!adopts(&mut world, "silent"));
-    // It returns at another position, and another change waits for its confirmation.
+    // The device returns at another position while another change awaits its confirmation.
     let model = world.devices.get_mut(&module(2)).unwrap();
     model.positions.insert(SLOT, Position(2));
     let mut other = paths(&[(0, 15), (1, 15)]);
@@ -236,7 +237,7 @@ fn rollback(txn: u32) -> Request {
     Request::Rollback(Rollback { txn: Txn(txn), ..Rollback::default() })
 }
 
-/// Kills the daemon in the middle of a change of all four modules while one of them dies.
+/// Kills the daemon during a change of all four modules, one of which fails.
 fn killed_beside_a_dead_device(recovery: Recovery, point: u64) -> World {
     let mut world = two_fibres_reported(point);
     world.inventory.recovery = recovery;
@@ -273,7 +274,8 @@ fn recovery_next_to_a_failed_device_ends_within_twice_its_deadline() {
             world.run_for(Micros::from_millis(700));
             if was_open {
                 interrupted += 1;
-                // Meanwhile a refusal names the device that it waits for, and the time.
+                // Meanwhile, a refusal contains the device that the daemon waits for and the
+                // remaining time.
                 world.ask(Micros::default(), "bob", "early", Request::Apply(paths(&[(0, 2)])));
                 world.run_for(Micros::from_millis(1));
                 let said = format!("{:?}", world.answers.last().unwrap().1);
@@ -288,7 +290,7 @@ fn recovery_next_to_a_failed_device_ends_within_twice_its_deadline() {
             let took = (world.now.mono - started).0 / 1000;
             longest = longest.max(if was_open { took } else { 0 });
             assert!(took < 2 * reply_within.0 / 1000 + 300, "{recovery:?} {point}: {took} ms");
-            // A change that leaves out the dead device is accepted.
+            // A change without the failed device is accepted.
             world.ask(Micros::default(), "bob", "beside", Request::Apply(paths(&[(0, 2), (1, 2)])));
             world.run_for(seconds(1));
             assert_eq!(world.ended.last().unwrap().1, TxnResult::Committed);
@@ -304,8 +306,7 @@ fn recovery_next_to_a_failed_device_ends_within_twice_its_deadline() {
     assert!(interrupted > 10);
 }
 
-/// A module that misses one answer is not dead, even if another module of the node has long been
-/// dead and could not be bypassed yet.
+/// The other module of the node failed long ago and could not be bypassed yet.
 #[test]
 fn single_missed_answer_next_to_a_failed_module_is_not_bypassed() {
     for seed in 0..40 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost of a bypass on a large ring depends on its changes, not on the size of the ring.
+//! The cost of a bypass on a large ring depends on the number of its changes, not on the ring's
+//! size.
 
 use lightloom_control::bypass::sha256_of;
 use lightloom_control::ledger::Ledger;
@@ -25,7 +26,7 @@ fn bypass(world: &mut World) -> usize {
     written.map(|record| serde_json::to_string(record).unwrap().len()).sum()
 }
 
-/// If a node sends nothing after its neighbours lost its light, it is dead after twice the
+/// A node that sends nothing after its neighbours have lost its light has failed after twice the
 /// round-trip time of a frame.
 #[test]
 fn missed_status_costs_one_frame_time() {
@@ -41,7 +42,7 @@ fn missed_status_costs_one_frame_time() {
         world.run_for(Micros::from_secs(3));
     }
     println!("from a death to its bypass, in virtual time: {all:?}");
-    // The report takes 0.6 ms, an answer 0.4 ms.
+    // A report takes 0.6 ms and a reply 0.4 ms.
     assert!(all.iter().all(|took| *took <= Micros(3_500)) && world.wrongly_cut.is_empty());
 }
 
@@ -52,7 +53,7 @@ fn bypass_journal_records_only_the_change() {
     let written = bypass(&mut world);
     println!("{written} bytes for a bypass on 192 nodes, {whole} for the plan before");
     assert!(written < 16_000 && whole > 100_000);
-    // A start from the journal yields the plan in force, by its digest.
+    // A daemon that starts from this journal finds the plan in force by its digest.
     let text = serde_json::to_string(&world.records).unwrap();
     let records: Vec<Record> = serde_json::from_str(&text).unwrap();
     assert!(records.iter().any(|record| matches!(record, Record::PlanAfter(_))));
@@ -60,13 +61,13 @@ fn bypass_journal_records_only_the_change() {
     let plan = ledger.plan_named(&ledger.plan_sha256).unwrap();
     assert_eq!(plan.as_ref(), world.control.plan().unwrap());
     assert_eq!(sha256_of(plan.as_ref()), ledger.plan_sha256);
-    // A plan recorded as a change of an earlier plan is unknown without that plan.
+    // A plan that is recorded as a change of an earlier plan cannot be restored without that plan.
     let lost = records.iter().filter(|record| !matches!(record, Record::Plan(_)));
     assert!(Ledger::fold(lost).plan_named(&ledger.plan_sha256).is_none());
 }
 
-/// For `ci/cachegrind --cache-sim=no`: the difference between five deaths (`LIGHTLOOM_KILLS`) and
-/// one is the computation of the control core from a death to its bypass.
+/// For `ci/cachegrind --cache-sim=no`: a run with five failures (`LIGHTLOOM_KILLS`) minus a run
+/// with one gives the control core's work from a failure to its bypass.
 #[test]
 #[ignore = "counted under valgrind"]
 fn bypasses_nodes_in_a_720_node_ring() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests the diagnosis with single and double faults of every kind, drawn in a model of light. The
-//! model knows decibels, noise and reflections but no symptoms. The tests count how often the right
-//! part comes first.
+//! Tests the diagnosis with random single and double faults of every kind in a model of light. The
+//! model computes decibels, noise and reflections and does not use the diagnosis's symptoms. The
+//! tests count how often the diagnosis ranks the correct part first.
 //!
-//! In the model, the light of a lane loses a little in each connector and each kilometre. A bend
+//! In the model, each connector and each kilometre attenuates the light of a lane. A bend
 //! attenuates long wavelengths more. A dirty connector attenuates both directions and reflects
-//! light into the adjacent receiver. Powers are read with 0.3 dB of noise, error rates with a fifth
-//! of a decade, and one reading in fifty is missing.
+//! light into the adjacent receiver. Power readings have 0.3 dB of noise, error rates a fifth of a
+//! decade, and one reading in fifty is missing.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ use rand::RngExt;
 
 const LANES: usize = 8;
 const NODES: usize = 8;
-/// Number of links over the optical switch. They come after those of the ring.
+/// Number of links over the optical switch, which follow the links of the ring.
 const SWITCHED: usize = 4;
 const NO_LIGHT: f64 = -40.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     NodeDead(usize),
-    /// At an end of a link: no power, transmitter off, receiver defective, switch element at a
-    /// wrong position.
+    /// Faults at an end of a link: no power, transmitter off, defective receiver, or switch element
+    /// at the wrong position.
     ModuleDead(usize, usize),
     LaserDead(usize, usize),
     ReceiverDead(usize, usize),
@@ -53,7 +53,7 @@ fn node_of(module: &DeviceName) -> String {
 }
 
 impl World {
-    /// Returns a closed ring of nodes with two modules each, and four pairs of modules over a
+    /// Creates a closed ring of nodes with two modules each, and four pairs of modules over a
     /// switch.
     fn new() -> Self {
         let ring = (0..NODES).map(|n| (format!("n{n}/b1"), format!("n{}/b0", (n + 1) % NODES)));
@@ -119,7 +119,7 @@ impl World {
         self.has(Fault::NodeDead(node)) || self.has(Fault::ModuleDead(link, end))
     }
 
-    /// Returns the light that a module sends into its fibre; none if the light goes to another
+    /// Returns the power that a module sends into this fibre, which is zero if it selects another
     /// fibre.
     fn leaves(&self, link: usize, end: usize, lane: usize) -> f64 {
         let astray = self.has(Fault::Strayed(link, end));
@@ -133,8 +133,7 @@ impl World {
         if off { NO_LIGHT } else { 1.0 }
     }
 
-    /// Returns the loss between a module and the middle of the link, which is the other module's
-    /// side or the switch's port.
+    /// Returns the loss between a module and the middle of the link, where a switch port may be.
     fn lost(&self, link: usize, end: usize, lane: usize) -> f64 {
         let side = if Self::is_switched(link) { end } else { 0 };
         let mine = end == 0 || Self::is_switched(link);
@@ -326,8 +325,8 @@ fn diagnosis_gives_reason_and_alternative() {
     assert!(text[0].contains("; or else "), "{text:?}");
 }
 
-/// A node with one module on a link in use and one without. Two silent modules prove a fault of the
-/// node, a single one only of the module.
+/// One module of the node is on a link in use, the other is not. If both are unresponsive, the node
+/// has failed; if only one is, the module has.
 #[test]
 fn diagnosis_separates_node_and_module_without_link() {
     let mut rng = Seed(7).stream("loose", 0);

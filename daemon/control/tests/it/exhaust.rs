@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explores the shipping controller exhaustively in small worlds: every order of answers, requests
-//! at any moment, and every placement of a limited number of faults. docs/exploration.md describes
-//! the evidence and the assumptions.
+//! Explores the shipping controller exhaustively in small worlds, with every order of replies,
+//! requests at any moment, and every placement of a limited number of faults. docs/exploration.md
+//! describes the evidence and the assumptions.
 //!
-//! `cargo test -p lightloom-control --test it exhaust:: -- --nocapture`; the larger worlds of the
-//! nightly run with `--ignored`.
+//! Run `cargo test -p lightloom-control --test it exhaust:: -- --nocapture`, with `--ignored` for
+//! the larger worlds of the nightly build.
 
 mod device;
 mod explorer;
@@ -27,8 +27,8 @@ fn module(number: u32) -> DeviceName {
     format!("n{number}/b0").as_str().into()
 }
 
-/// Returns an inventory of modules, switches with two circuits each, and if `drained` a drain
-/// control for the first module. Nothing is polled during a scenario.
+/// Returns an inventory of modules and of switches with two circuits each, and if `drained` with a
+/// drain control for the first module. Devices are not polled during a scenario.
 fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
     let mut inventory = Inventory {
         dark_links_max: 64,
@@ -101,8 +101,8 @@ fn drained(modules: u32, recovery: Recovery, faults: Faults) -> Scenario {
     )
 }
 
-/// A change that expires without a confirmation and is undone. A device may be dead then; its undo
-/// follows later.
+/// A change expires without a confirmation and is undone. A device that has failed by then is
+/// undone later.
 fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     let inventory = inventory(modules, switches, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -110,8 +110,8 @@ fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     scenario("a change that expires", inventory, vec![[asks].into()], faults)
 }
 
-/// A change waits for its confirmation and a bypass of one module follows; then comes the
-/// confirmation or its deadline.
+/// One module is bypassed while a change awaits its confirmation, before the confirmation or its
+/// deadline.
 fn bypassed(faults: Faults) -> Scenario {
     let inventory = inventory(2, 0, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -151,7 +151,7 @@ fn asked_twice(modules: u32, switches: u32, recovery: Recovery, faults: Faults) 
     scenario
 }
 
-/// The same scenario with several daemons, over devices that refuse earlier epochs or have a settle
+/// Runs the scenario with several daemons, with devices that refuse earlier epochs or have a settle
 /// time instead.
 fn led(fenced: bool, mut scenario: Scenario) -> Scenario {
     for (name, device) in &mut scenario.inventory.devices {
@@ -203,7 +203,7 @@ fn losing(count: u8) -> Faults {
     Faults { count, lose: true, ..NONE }
 }
 
-/// Another daemon takes over this many times at any instant, and etcd does not answer.
+/// Another daemon takes over this many times at any instant, and etcd may not respond.
 fn followed(count: u8) -> Faults {
     Faults { count, follow: true, ..NONE }
 }
@@ -275,7 +275,8 @@ fn change_behind_a_drain_restores_traffic_under_faults() {
     }
 }
 
-/// An undo reaches neither the drain control nor the module, which is already at its position.
+/// During the undo, the drain control and the module are unreachable, and the module is already at
+/// its position.
 #[test]
 fn undo_restores_traffic_on_unreachable_parts() {
     explore(drained(1, Recovery::FinishForward, losing(2)), 2_000_000);
@@ -341,8 +342,7 @@ fn nightly_explores_client_races_and_stacked_bypasses_with_two_faults() {
     explore(bypassed(dying(2)), 50_000_000);
 }
 
-/// A takeover with a second fault of any kind, over devices that refuse earlier epochs, and over
-/// those with a settle time.
+/// Explores takeovers with a second fault of any kind, for both kinds of devices.
 fn taken_over(
     faults: Faults,
     scenario: impl Fn(Recovery, Faults) -> Scenario,

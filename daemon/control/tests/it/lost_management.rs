@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control plane never acts on its own blindness. Missing answers move nothing. Deaths that
-//! occur meanwhile are bypassed if devices that answer miss the light.
+//! Lost management alone never causes a change. Failures that occur meanwhile are bypassed if
+//! responding devices miss the light.
 //!
-//! `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it lost_management:: --
-//! --nocapture` runs more storms.
+//! For more storms, run `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it
+//! lost_management:: -- --nocapture`.
 
 mod every;
 mod storm;
@@ -44,7 +44,7 @@ fn losing_management_of_four_nodes_keeps_their_light() {
     world.run_for(seconds(60));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     assert!(world.bypassed.is_empty());
-    // This also holds over a restart.
+    // A restart does not change this.
     world.kill();
     world.start();
     world.run_for(seconds(60));
@@ -57,8 +57,7 @@ fn losing_management_of_four_nodes_keeps_their_light() {
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
 }
 
-/// 30 ms is less than a module may take, and more than the 20 ms that earlier versions waited
-/// before a bypass gave up a ring.
+/// A module may take longer than 30 ms. Earlier versions gave up a ring after 20 ms.
 #[test]
 fn groups_move_once_every_module_has_answered_however_slowly() {
     for answers_after in [Micros(400), Micros::from_millis(30)] {
@@ -100,7 +99,6 @@ fn start_before_the_terminal_server_moves_nothing() {
     lose(&mut world, 0..32);
     world.start();
     world.run_for(seconds(60));
-    // The lines return one by one.
     for node in 0..32 {
         world.lost.remove(&module(node, 0));
         world.run_for(Micros::from_millis(300));
@@ -124,7 +122,6 @@ fn bypass_of_any_failed_node_cuts_no_lit_circuit() {
     }
 }
 
-/// A second node dies at any moment after the first, elsewhere; neither waits for the other.
 #[test]
 fn second_fault_elsewhere_is_bypassed_as_fast_as_the_first() {
     let mut took = Vec::new();
@@ -188,7 +185,6 @@ fn fault_around_a_restart_is_bypassed_as_soon_as_visible() {
     assert!(most <= Micros::from_millis(50), "{most:?}");
 }
 
-/// A node dies while a daemon that has just started waits for its first answers.
 #[test]
 fn fault_after_a_restart_does_not_wait_for_earlier_requests() {
     let mut most = Micros(0);
@@ -209,8 +205,7 @@ fn fault_after_a_restart_does_not_wait_for_earlier_requests() {
     println!("at most {} us", most.0);
 }
 
-/// A module dies while its node lives. It answers nothing, but the far end and the node's other
-/// modules do.
+/// A single module fails. The far end and the node's other modules still reply.
 #[test]
 fn single_failed_module_is_bypassed_without_a_hello() {
     let mut most = Micros(0);
@@ -237,7 +232,7 @@ fn single_failed_module_is_bypassed_without_a_hello() {
     assert!(most > Micros(0) && most <= Micros::from_millis(30), "{most:?}");
 }
 
-/// A fibre is cut, and one of the modules at its ends stays silent for a while after its report.
+/// A fibre is cut, and a module at one of its ends is unresponsive for a while after its report.
 #[test]
 fn lost_answers_do_not_blame_a_module_that_reported_its_fibre() {
     for node in 0..32 {
@@ -261,8 +256,8 @@ fn lost_answers_do_not_blame_a_module_that_reported_its_fibre() {
     }
 }
 
-/// A second daemon holds half the lines, or their device files are gone. No part is reported as
-/// failed, and the status says that this machine cannot ask.
+/// A second daemon holds half of the serial lines, or their device files are missing. The status
+/// reports that this host cannot query the devices, and no part is reported as failed.
 #[test]
 fn unopened_lines_blame_no_part() {
     let mut world = World::new(32, 96, 16);
@@ -282,8 +277,8 @@ fn unopened_lines_blame_no_part() {
     assert!(world.control.management_lost(&world.now).is_none());
 }
 
-/// After ten own changes within an hour the daemon makes no more until an operator allows it. It
-/// then acts immediately, and a restart does not lose the limit.
+/// After ten automatic changes within an hour, the daemon waits for an operator's `resume` and then
+/// acts immediately. The limit survives a restart.
 #[test]
 fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
     let mut world = World::new(64, 96, 8);
@@ -309,7 +304,7 @@ fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
     assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
 }
 
-/// No device answers, and every node is reported as failed by hand: a bypass would give up the
+/// An operator reports every node as failed while no device responds; a bypass would abandon the
 /// plan.
 #[test]
 fn rejects_fault_reports_while_no_device_answers() {
@@ -331,8 +326,8 @@ fn rejects_fault_reports_while_no_device_answers() {
     assert!(world.control.broken().is_empty() && world.control.plan().is_some());
 }
 
-/// A node that contains its whole group sends light to no other node. A network switch without a
-/// link to it is a witness in addition to the silence of all its modules.
+/// A node that contains its whole group does not send light to other nodes. A network switch that
+/// has lost its link is a witness if all modules of the node are unresponsive.
 #[test]
 fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
     for node in [0, 9, 23] {
@@ -348,14 +343,15 @@ fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
 #[test]
 fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
     let mut world = World::plugged_into(2, 32, 96, 4);
-    // A node whose links are down and that answers.
+    // This node has no links, but responds.
     world.unplugged.insert(NodeId(9));
     world.run_for(seconds(30));
-    // A node that is silent and has its links.
+    // This node is unresponsive, but its links are up.
     lose(&mut world, 4..5);
     world.run_for(seconds(30));
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
-    // A node that is dead with a silent switch. The switch's earlier readings do not count.
+    // This node and its switch are both unresponsive. The switch's earlier readings are not
+    // evidence.
     world.lost.insert(switch_of(11, 2));
     world.run_for(seconds(5));
     world.die(11);
@@ -366,8 +362,8 @@ fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
     assert!(world.goes_around(11) && !world.goes_around(9) && !world.goes_around(4));
 }
 
-/// Only the switches keep their lines, and some links are lost. Devices that are silent together
-/// are not dead.
+/// Only the switches keep their management lines, and some links are lost. Devices that become
+/// unresponsive together have not failed.
 #[test]
 fn silent_nodes_with_lost_links_at_one_switch_move_nothing() {
     let mut world = World::plugged_into(2, 32, 96, 4);
@@ -377,8 +373,8 @@ fn silent_nodes_with_lost_links_at_one_switch_move_nothing() {
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
 }
 
-/// Random parts of the management network are lost and return, nodes die meanwhile, and the daemon
-/// is killed. Lit circuits stay, and deaths with witnesses are bypassed.
+/// Random parts of the management network are lost and return while nodes fail and the daemon is
+/// killed.
 #[test]
 fn storms_of_lost_management_cut_no_light_and_bypass_witnessed_faults() {
     let storms = std::env::var("LIGHTLOOM_STORMS").ok().and_then(|text| text.parse().ok());

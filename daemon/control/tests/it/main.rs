@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The integration tests of `lightloom-control` in one program: a file per subject, a folder for
-//! shared parts.
+//! Integration tests of `lightloom-control`, in one program.
 
 #![allow(
     clippy::print_stdout,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions of the daemon's fuzz targets. `replay.rs` runs the stored corpus through them as
-//! an ordinary test.
+//! Functions of the daemon's fuzz targets. `replay.rs` tests them with the stored corpus.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -30,7 +29,7 @@ pub(crate) fn daemon_file(bytes: &[u8]) {
     assert!(config.is_some() || !mistakes.is_empty());
 }
 
-/// Parses the bytes as a plan document for a ring of four nodes. An accepted plan names only
+/// Parses the bytes as a plan document for a ring of four nodes. An accepted plan must only contain
 /// devices that exist.
 pub(crate) fn plan(bytes: &[u8]) {
     let Ok(PlanDocument(Ok(plan))) = serde_json::from_slice(bytes) else { return };
@@ -85,8 +84,8 @@ fn heard(dialect: impl Dialect, bytes: &[u8]) {
     }
 }
 
-/// Sends the bytes as a client with every role to a daemon without its controller, which answers or
-/// closes the connection.
+/// Sends the bytes, as a client with every role, to an API without a controller. It must respond or
+/// close the connection.
 pub(crate) fn api(bytes: &[u8]) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().expect("a runtime can be built");

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Searches for an order of all requests that explains every answer and places each request between
-//! its sending and its answer. This is Wing and Gong's search with Lowe's memoization, over a short
-//! specification.
+//! Searches for an order of all requests that explains every response, with each request placed
+//! between its transmission and its response. The algorithm is Wing and Gong's search with Lowe's
+//! memoization, over a short specification.
 //!
-//! The checker knows the clients' messages and nothing about the daemon.
+//! The checker uses only the clients' messages and not the daemon's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
-    /// A change of circuits: the request id, a digest that distinguishes requests, the expected
-    /// version, and whether it waits for a confirmation.
+    /// A change of circuits, with the request id, a digest that distinguishes requests, the
+    /// expected version, and whether it requires a confirmation.
     Apply {
         id: u32,
         digest: u32,
@@ -28,7 +28,8 @@ pub(crate) enum Did {
         txn: u32,
         got: Got,
     },
-    /// The status: its version, the open change, and the one that waits for a confirmation.
+    /// The version, the open change, and the change that awaits confirmation, as read from the
+    /// status.
     Read {
         version: u64,
         open: Option<u32>,
@@ -44,9 +45,9 @@ pub(crate) enum Did {
 pub(crate) enum Got {
     Accepted(u32),
     Done,
-    /// Another change came first, or the request is not possible.
+    /// Another change was made first, or the request is not possible.
     Refused,
-    /// The connection broke: it was executed at any later time, or never.
+    /// The connection was lost, so the request may be executed at any later time or never.
     Nothing,
 }
 
@@ -93,7 +94,7 @@ impl Model {
             Did::Rollback { id, txn, got } => {
                 let digest = u32::MAX - txn;
                 let known = self.requests.contains_key(&id);
-                // Other reasons for a refusal are not specified here.
+                // The specification does not cover other reasons for a refusal.
                 let refused = got == Got::Refused && !known;
                 let free = self.open.is_none() && txn <= self.last;
                 refused || next.asked(id, digest, Kind::Undoes, free, got)
@@ -135,7 +136,7 @@ impl Model {
         fits.then_some(next)
     }
 
-    /// Applies a request for a change, which may begin if it is `free`.
+    /// Applies a request for a change, which may start if the model is `free`.
     fn asked(&mut self, id: u32, digest: u32, kind: Kind, free: bool, got: Got) -> bool {
         match (self.requests.get(&id), got) {
             (Some((known, txn)), Got::Accepted(number)) => *known == digest && *txn == Some(number),
@@ -152,10 +153,10 @@ impl Model {
     }
 }
 
-/// Returns the steps of the search that found an order.
+/// Returns the number of search steps until an order was found.
 ///
 /// # Errors
-/// The longest order found and the line that cannot follow it, or that the search takes too many
+/// Returns the longest order found and the line that cannot follow it, or an error after too many
 /// steps.
 pub(crate) fn check(start: &Model, history: &[Line], steps_max: u64) -> Result<u64, String> {
     let mut lines = history.to_vec();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The linearizability test with three daemons and a real etcd. The leader resigns, dies, or sleeps
-//! longer than its lease and wakes. One order of the requests explains the answers of all three.
-//! Skipped with a note if etcd is not installed.
+//! The linearizability test with three daemons and a real etcd. The leader resigns, crashes, or is
+//! suspended for longer than its lease. A single order of requests must explain the responses of
+//! all three. The test is skipped with a note if etcd is not installed.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -114,7 +114,7 @@ impl Daemons {
 
     fn fill(&self, is_full: bool) {
         let action = if is_full { "ACTIVATE" } else { "DEACTIVATE" };
-        // The cluster has a single member, whose number is in the header of its answers.
+        // The cluster has a single member, whose id is in the header of its responses.
         let ask = |path: &str, body: String| {
             let at = self.url.trim_start_matches("http://");
             let head = format!(
@@ -135,7 +135,7 @@ impl Daemons {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// Applies a disturbance to the leader for `lasts`, unless it ends earlier.
+    /// Disturbs the leader for `lasts`, or until the disturbance ends.
     fn suffer(&mut self, change: Change, lasts: Duration) {
         let leads = wait_for("a daemon that leads", || self.leads());
         match change {
@@ -200,8 +200,8 @@ fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
     thread::scope(|scope| {
         for number in 0..CLIENTS {
             let (mut client, left) = (client(number), &left);
-            // Some clients give up soon and ask another daemon, while the sleeping one holds the
-            // others' requests.
+            // Some clients soon time out and try another daemon, while the suspended one holds the
+            // requests of the others.
             client.patience = (number % 2 == 1).then_some(Duration::from_millis(1_000));
             scope.spawn(move || {
                 let mut turn = 0;
@@ -253,8 +253,8 @@ fn nightly_client_histories_are_linearizable_across_failovers() {
     is_linearizable(20, 40, &[Dies, Leaves, Sleeps, Dies, Sleeps]);
 }
 
-/// Draws rounds of failures around the leader by seed, while clients change, confirm, undo and
-/// read. Acknowledged changes stay, refused ones leave no trace, and the status matches the light.
+/// Runs random rounds of leader failures while clients change, confirm, undo and read. Acknowledged
+/// changes must persist, refused changes must have no effect, and the status must match the light.
 fn nothing_is_taken_back(rounds: u32, of: u32) {
     const KINDS: [Change; 9] = [
         Way(Passes::Late),

@@ -12,14 +12,14 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Starts etcd and returns it with its address. Prints that it is skipped and returns `None` if it
-/// is not installed.
+/// Starts etcd and returns it with its address. Returns `None` and prints a note if etcd is not
+/// installed.
 pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
     if Command::new("etcd").arg("--version").output().is_err() {
         println!("skipped: no etcd");
         return None;
     }
-    // Another program may take a free port before etcd does.
+    // Retry, because another program may use the free port before etcd does.
     for _ in 0..5 {
         let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", free_port()));
         std::fs::write(folder.join("peer"), &peer).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon in its own process, a client of its API over the socket, and a small SCPI switch
-//! that only these tests use.
+//! Runs the real daemon in a separate process, with an API client and a small SCPI switch for
+//! tests.
 
 pub(crate) mod etcd;
 pub(crate) mod relay;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A relay between two programs on loopback that can be interrupted: data is then delayed or lost.
+//! A relay between two programs on loopback that can delay or drop their data.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[repr(u8)]
 pub(crate) enum Passes {
     AtOnce,
-    /// Delivered when the relay is open again, at a different time for each connection.
+    /// Delivers the data when the relay is open again, with a different delay for each connection.
     Late,
     Never,
     Slowly,

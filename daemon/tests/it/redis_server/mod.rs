@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real Redis on loopback, for tests of Redis clients.
+//! Starts a real Redis on loopback for tests of the SONiC driver.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -12,9 +12,10 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Starts Redis with these additional options, or returns `None` without a `redis-server`.
+    /// Starts Redis with additional options. Returns `None` if `redis-server` is not installed.
     ///
-    /// Another program may take the free port first. Redis then exits, and another port is tried.
+    /// If another program uses the free port first, Redis exits and this function tries another
+    /// port.
     pub(crate) fn start(more: &[&str]) -> Option<Self> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
@@ -37,12 +38,13 @@ impl Redis {
         panic!("redis-server does not listen")
     }
 
-    /// Waits for the server's own message, because a connection could reach another server.
+    /// Waits for the server's message in its output, because a connection could reach another
+    /// server.
     fn is_ready(&mut self) -> bool {
         let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);
         let ready = lines.any(|line| line.contains("Ready to accept connections"));
-        // Later output is read and dropped, so that the server never blocks.
+        // Read and discard later output, so that the server never blocks.
         std::thread::spawn(move || lines.count());
         ready
     }

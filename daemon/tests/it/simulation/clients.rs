@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients, devices and clocks must not disturb each other: delays, lies, drift, restarts, clock
-//! jumps.
+//! Delays, wrong replies, drift, restarts and clock jumps must not disturb other clients or
+//! devices.
 
 use super::*;
 
@@ -15,16 +15,17 @@ fn s5_slow_device_delays_no_other_device() {
         world.ask(Micros::from_millis(10), "alice", "one", Request::Apply(apply(1)));
         world.run_for(Micros::from_secs(90));
         world.check_at_rest();
-        // The drain control is designed to wait for the whole wave.
+        // The drain control waits for the whole wave by design.
         let other = |device: &DeviceName| !["ocs1", "switch0"].contains(&device.as_str());
         let others = world.switched_at.iter().filter(|(device, _)| other(device));
         others.map(|(_, at)| at.0).max().unwrap_or(0)
     };
-    // The same seed draws the same latencies, except for the slow device's extra reads.
+    // The same seed produces the same latencies, except for the slow device's extra reads.
     let usual = done_at(None);
     for slow in [2_000, 20_000, 10_000_000] {
         let held = done_at(Some(slow));
-        // All devices are armed before any moves: one read in flight, then the arm.
+        // The first move waits until all devices are armed, which takes a read in flight and the
+        // arm.
         let arming = 2 * slow;
         assert!(
             held <= usual + arming + 2_000,
@@ -104,7 +105,6 @@ fn s6_detects_a_lying_device() {
     println!("S6: {lies} lies and {strays} strays, none reported as committed");
 }
 
-/// S7: a circuit moved by hand is seen within one poll and restored only by policy.
 #[test]
 fn s7_sees_drift_within_one_poll_and_restores_only_by_policy() {
     for policy in [OnDrift::Report, OnDrift::Restore] {
@@ -139,7 +139,7 @@ fn s7_limits_own_changes_to_ten_per_hour_across_restarts() {
     for _ in 0..15 {
         let model = world.devices.get_mut(&DeviceName::from("ocs0")).unwrap();
         model.positions.pop_first();
-        // If it came sooner, it would count as another controller and be ignored after three times.
+        // More frequent drift would be attributed to another controller and no longer restored.
         world.run_for(Micros::from_secs(200));
         restored += usize::from(lit(&world) == target(1));
         world.kill();
@@ -231,7 +231,6 @@ fn s14_restarts_under_load_lose_no_acknowledged_change() {
     assert!(kept == told && told > 100);
 }
 
-/// S15: the wall clock jumps; the confirmation timer follows the monotonic clock.
 #[test]
 fn s15_clock_jumps_do_not_shift_the_confirm_timeout() {
     for seed in 0..200 {
@@ -257,8 +256,8 @@ fn s15_clock_jumps_do_not_shift_the_confirm_timeout() {
     println!("S15: 200 runs of 11 clock jumps each, none early, none late");
 }
 
-/// S15: a machine that sleeps. The confirmation timer follows the clock that continues, and old
-/// observations do not make a fibre dark.
+/// S15: the confirmation timer uses the clock that continues during suspend. Observations from
+/// before it are not evidence of a dark fibre.
 #[test]
 fn s15_suspended_machine_undoes_nothing_early_and_blames_no_fibre() {
     for seed in 0..50 {

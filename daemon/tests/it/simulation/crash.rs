@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Crashes of the daemon, its disk and its devices: each ends with the old plan or the new one.
+//! The daemon, its disk and its devices crash. The result must always be the old plan or the new
+//! one.
 
 use super::*;
 
@@ -45,7 +46,6 @@ fn s1_crash_at_any_point_ends_in_the_old_or_new_plan() {
     println!("S1: {runs} crashes, 0 violations");
 }
 
-/// S2: the disk fills up or fails to sync at any byte of an apply's journal.
 #[test]
 fn s2_write_failure_at_any_byte_never_leaves_a_mixed_state() {
     let whole = crash_once(0, Recovery::FinishForward, None, Micros::default());
@@ -69,7 +69,6 @@ fn s2_write_failure_at_any_byte_never_leaves_a_mixed_state() {
     println!("S2: disk full at {runs} sizes of the journal, 0 mixed states");
 }
 
-/// S2: from any moment of an apply on, the disk fails to sync, fails to write, or is read-only.
 #[test]
 fn s2_disk_failure_at_any_moment_never_leaves_a_mixed_state() {
     type Fault = (&'static str, fn(&Disk, bool));
@@ -135,7 +134,8 @@ fn s4_device_restart_at_any_operation_is_resumed_or_rolled_back() {
             let name = match () {
                 () if end == target(2) => "new",
                 () if end == target(1) => "old",
-                // Nothing was in flight: the loss is drift, which is listed and left to operators.
+                // No command was in flight, so the lost circuit is drift, which is left to
+                // operators.
                 () => "drift listed",
             };
             *ends.entry(name).or_default() += 1;
@@ -145,7 +145,7 @@ fn s4_device_restart_at_any_operation_is_resumed_or_rolled_back() {
     assert!(ends["new"] > 0);
 }
 
-/// An inventory of 64 circuits: 48 on a switch and 16 on modules, at most 16 dark at a time.
+/// An inventory of 64 circuits, 48 on a switch and 16 on modules, with at most 16 dark at a time.
 fn sixty_four() -> Inventory {
     let mut inventory = Inventory { dark_links_max: 16, ..Inventory::default() };
     inventory.devices.insert("ocs0".into(), Device::new(Sharing::Exclusive));
@@ -174,8 +174,8 @@ fn changes_sixty_four(reboot: Reboot) -> World {
     world
 }
 
-/// S4: a device restarts at every operation of a change of 64 circuits. Everything is finished,
-/// undone or listed within its boot time and five seconds.
+/// S4: a device restarts during each operation of a change of 64 circuits. All circuits are
+/// finished, undone or listed within the boot time plus five seconds.
 #[test]
 fn s4_restart_during_64_circuits_settles_soon_after_boot() {
     let boot = Micros::from_secs(3);
@@ -226,8 +226,7 @@ fn s4_restart_during_64_circuits_settles_soon_after_boot() {
     assert!(ends["new"] > 0 && restarts > 40, "{ends:?}");
 }
 
-/// S4: a drain control that restarts while it takes traffic off is read before the next command,
-/// also during a rollback.
+/// S4: the drain control restarts while it drains traffic, also during a rollback.
 #[test]
 fn s4_restarted_drain_control_is_read_before_its_next_command() {
     let mut pulled = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The criteria for faults of dark fibres, and their bypasses (I9).
+//! Tests when a dark fibre is a fault, and its bypass (I9).
 
 use super::*;
 
-/// n0 moves away and back because n2 lies; n1 does not move but misses light meanwhile. Earlier
-/// versions bypassed the fibre every time, because they judged its two ends separately.
+/// n0 moves away and back because n2 reports a wrong outcome, and n1 misses light meanwhile.
+/// Earlier versions bypassed the fibre every time, because they judged its two ends separately.
 #[test]
 fn rolled_back_change_leaves_no_healthy_fibre_bypassed() {
     let mut rolled_back = 0;
@@ -50,8 +50,6 @@ fn half_finished_change_does_not_blame_the_fibre() {
     assert_eq!(partial, 100);
 }
 
-/// Someone else switches a module away and back. Its neighbour is dark meanwhile, and no fibre has
-/// failed.
 #[test]
 fn far_end_turned_away_temporarily_does_not_blame_the_fibre() {
     for seed in 0..100 {
@@ -68,8 +66,7 @@ fn far_end_turned_away_temporarily_does_not_blame_the_fibre() {
     }
 }
 
-/// A cut fibre and a dead node are soon found at both ends. Light lost in one direction is found as
-/// soon as light lost in both.
+/// Loss of light in one direction must be detected as fast as in both directions.
 #[test]
 fn bypasses_a_cut_fibre_and_a_dark_far_end() {
     for seed in 0..100 {
@@ -81,7 +78,7 @@ fn bypasses_a_cut_fibre_and_a_dark_far_end() {
         }
         let before = world.counts.points;
         world.run_for(Micros::from_millis(1_700));
-        // Both ends miss their light without triggering each other's reads endlessly.
+        // Both ends miss their light, but must not trigger each other's reads endlessly.
         let done = world.counts.points - before;
         assert!(done < 300, "seed {seed}: {done} sends and writes in 1.7 s of eight devices");
         assert!(!world.dark.is_empty(), "seed {seed}: not seen within 1.7 s");
@@ -99,8 +96,7 @@ fn bypasses_a_cut_fibre_and_a_dark_far_end() {
     }
 }
 
-/// Two swapped cables are reported within eight reads, until the first read after their repair.
-/// Meanwhile no fibre is considered dark.
+/// Swapped cables are reported within eight reads, and no fibre is considered dark meanwhile.
 #[test]
 fn reports_crossed_cables_until_the_first_correct_read() {
     for seed in 0..50 {
@@ -147,8 +143,8 @@ fn reports_a_device_failed_before_an_apply_within_its_deadline() {
     assert!(refused.contains("n2/b0: unreachable (no answer in time)"), "{refused}");
 }
 
-/// A port that is shut down and turned on again is reported with place and time, and nothing moves.
-/// A later cut of a fibre is found.
+/// A port that was shut down is reported with its location and time. A later cut of its fibre is
+/// still detected.
 #[test]
 fn i9_shut_down_port_is_reported_and_moves_nothing() {
     for seed in 0..20 {
@@ -170,7 +166,7 @@ fn i9_shut_down_port_is_reported_and_moves_nothing() {
         let shut = ends(&world).remove(0);
         assert_eq!((&shut.end.0, &shut.far.0, shut.why), (&n0, &n1, Shut::TxDisabled));
         assert!(shut.since >= began && shut.since <= began + Micros::from_millis(200));
-        // The neighbours of a shut-down port can be moved, because no light is expected from it.
+        // The neighbours of a shut-down port can be moved, because light from it is not expected.
         let again = world.plan_without("n2/b0.1");
         world.apply_plan("beside", again, None);
         world.run_for(Micros::from_secs(5));
@@ -206,8 +202,7 @@ fn bypasses_both_modules_of_a_failed_node_in_one_change() {
     }
 }
 
-/// If the neighbours of a dying node report it, one change bypasses both modules within
-/// milliseconds. A lost answer with a cut fibre, or a shut-down port, is not taken for a dead node.
+/// If neighbours report a failed node, one change bypasses both of its modules within milliseconds.
 #[test]
 fn bypasses_a_failed_node_within_milliseconds_of_neighbour_reports() {
     let mut took = Vec::new();
@@ -235,7 +230,7 @@ fn bypasses_a_failed_node_within_milliseconds_of_neighbour_reports() {
     }
     took.sort_unstable();
     println!("dead to bypassed: median {} us, worst {} us of 100", took[50], took[99]);
-    // Of these events, one in twenty is sent again after at least 10 ms.
+    // One in twenty of these events is lost and sent again after at least 10 ms.
     assert!(took[80] < 10_000 && took[99] < 100_000, "{took:?}");
 }
 
@@ -257,8 +252,7 @@ fn lost_answer_near_a_cut_fibre_is_not_a_failed_node() {
     }
 }
 
-/// A fibre is cut while modules need 8 ms per answer, less than their promised maximum. No module
-/// is considered dead, whether one node's modules are slow or all of them, as behind a busy host.
+/// A fibre is cut while modules need 8 ms per reply, which is less than their promised maximum.
 #[test]
 fn slow_modules_near_a_cut_fibre_are_not_treated_as_failed() {
     for seed in 0..40 {
@@ -298,9 +292,9 @@ fn busy_host_during_a_fibre_cut_is_not_treated_as_failed() {
     }
 }
 
-/// One module of a node is dead, the other missed an answer two seconds ago, and then its port is
-/// shut down. The missed answer is outdated, so no fibre may be considered dark. A storm found this
-/// defect.
+/// Regression test for a defect found by a storm. One module of a node has failed, the other missed
+/// a reply two seconds ago, and then its port is shut down. The missed reply is outdated, so no
+/// fibre may be considered dark.
 #[test]
 fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
     for seed in 0..40 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's promises in a simulated world: crashes at every point, torn writes, lying devices,
-//! storms. Each scenario of docs/reliability.md is a test here and prints its counts.
+//! Tests the daemon's guarantees in a simulated world with crashes at every point, torn writes,
+//! wrong replies and storms. Each scenario of docs/reliability.md is a test that prints its counts.
 
 mod clients;
 mod crash;
@@ -84,8 +84,8 @@ fn lit(world: &World) -> Fabric {
     plain.map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }
 
-/// The seeds of a storm: the one in `LIGHTLOOM_SEED`, else `LIGHTLOOM_STORM_SEEDS` or `count` seeds
-/// from 0.
+/// Returns the seed in `LIGHTLOOM_SEED` if set, else `LIGHTLOOM_STORM_SEEDS` or `count` seeds from
+/// 0.
 fn seeds(count: u64) -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("LIGHTLOOM_SEED") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulated hours of random faults and clients, with every invariant checked at each step.
+//! Simulates hours of random faults and clients, and checks every invariant at each step.
 
 use super::*;
 
@@ -104,8 +104,8 @@ fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id:
     }
 }
 
-/// Runs everything together for `hours` of simulated time: racing clients, repeated requests,
-/// outdated plans, moves by hand, device faults, dead devices, crashes, reboots.
+/// Runs `hours` of simulated time with racing clients, repeated requests, outdated plans, manual
+/// moves, device faults, failed devices, crashes and reboots.
 fn storm(seed: u64, hours: u64) -> World {
     let mut rng = Seed(seed).stream("storm", 0);
     let (mut inventory, setup) = switches_and_ring();
@@ -119,7 +119,7 @@ fn storm(seed: u64, hours: u64) -> World {
     let mut world = World::with(seed, inventory, setup, Faults::storm());
     world.settles_within = match seed % 3 {
         0 => Micros::from_millis(900),
-        // Modules that keep their promised times.
+        // These modules keep their promised times.
         _ => Micros(900),
     };
     let fibres: Vec<_> = world.inventory.fibres.keys().cloned().collect();
@@ -127,7 +127,6 @@ fn storm(seed: u64, hours: u64) -> World {
     for minute in 0..hours * 60 {
         let id = format!("{seed}-{minute}");
         if rng.random_bool(0.2) {
-            // Sometimes repeat an earlier request.
             let again =
                 if rng.random_bool(0.1) { format!("{seed}-{}", minute / 2) } else { id.clone() };
             storm_of_clients(&mut world, &mut rng, &format!("r{again}"));
@@ -164,8 +163,8 @@ fn s16_hours_of_storm() {
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);
     assert!(total.on_top > 0, "fibres break while a confirm is waited for: {total:?}");
-    // None occurred in 16 hours of storm, so this is required only in the 100 hours of a nightly
-    // run, which has not run since.
+    // This never happened in 16 hours of storm, so only the 100 hours of a nightly run require it.
+    // No nightly run has checked it yet.
     let few = cases(true, false);
     assert!(few || total.settled > 0, "dead devices are brought back when they answer: {total:?}");
     assert!(total.cuts > 0 && total.bypassed > 0, "fibres break and are bypassed: {total:?}");

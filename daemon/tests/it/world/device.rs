@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model device: the behaviour of a transceiver or switch without its wire format, with all its
-//! faults.
+//! A model of a transceiver or switch, with faults but without a wire format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +13,16 @@ use rand::RngExt;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub lose_request: f64,
-    /// It is executed, but the answer never arrives.
+    /// The operation is executed, but the reply never arrives.
     pub lose_reply: f64,
-    /// It is executed long after the deadline.
+    /// The operation is executed long after its deadline.
     pub late: f64,
     pub refuse: f64,
     pub fail: f64,
     pub lie: f64,
     pub stray: f64,
     pub weak: f64,
-    /// The time of execution, instead of a fraction of a millisecond.
+    /// Execution time of an operation, instead of a fraction of a millisecond.
     pub slow_micros: u64,
 }
 
@@ -71,14 +70,14 @@ pub(crate) struct ModelDevice {
     pub sharing: Sharing,
     pub positions: Positions,
     pub generation: u32,
-    /// Something other than the daemon moved a slot since the last read.
+    /// Whether a slot has been moved by anything except the daemon since the last read.
     pub tampered: bool,
     pub shut: BTreeSet<Slot>,
     pub unlit: BTreeSet<Slot>,
     pub neighbours: BTreeMap<Slot, String>,
     named: BTreeMap<Slot, String>,
     reads: u8,
-    /// The device did something other than requested, or did it badly.
+    /// Whether the device did not execute a request correctly.
     pub erred: bool,
     weak: BTreeSet<Slot>,
     gone_until: Micros,
@@ -151,8 +150,8 @@ impl ModelDevice {
         }
     }
 
-    /// Asks for the neighbours as the driver of modules does: where they are unknown, now and then,
-    /// and on request.
+    /// Requests neighbours like the module driver: if they are unknown, occasionally, and on
+    /// request.
     fn ask_neighbours(&mut self, wanted: Neighbours) {
         if wanted == Neighbours::Never {
             return;

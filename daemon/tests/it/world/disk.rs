@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A disk in memory under everything that the daemon writes. A power failure loses unsynced data,
-//! in whole, in part, or in holes, and also unsynced names of files. The disk fills up, fails, and
-//! stops at any operation.
+//! An in-memory disk for all files of the daemon. A power failure loses all or some of the unsynced
+//! data and file names. The disk can fill up, fail, and stop at any operation.
 
 #![allow(dead_code)]
 
@@ -26,7 +25,7 @@ struct Bytes {
     written: Vec<u8>,
     durable: Vec<u8>,
     dirty: Vec<Range<usize>>,
-    /// Blocks are allocated up to here, even if the disk is full.
+    /// End of the allocated blocks, which are usable even if the disk is full.
     allocated: u64,
 }
 
@@ -38,20 +37,20 @@ enum Renaming {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Whether the disk begins without folders; otherwise every folder exists.
+    /// Whether the disk initially has no folders; otherwise every folder exists.
     is_bare: bool,
     files: Vec<Bytes>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    /// Changes of names since the last sync, in order.
+    /// Changes of file names since the last sync, in order.
     renamed: Vec<Vec<Renaming>>,
     fail_sync: bool,
     fail_write: Option<io::ErrorKind>,
     full: bool,
     capacity_bytes: Option<usize>,
-    /// Syncs succeed without making anything durable.
+    /// Whether syncs succeed without effect.
     lies: bool,
-    /// The operations up to now, and the limit after which the machine stops.
+    /// Number of operations so far, and the number after which the machine stops.
     operations: u64,
     stops_after: Option<u64>,
 }
@@ -102,8 +101,8 @@ impl Disk {
         FileStorage::open_on(self.clone(), Path::new(JOURNAL))
     }
 
-    /// Loses unsynced data, for each file separately: all of it, everything after a byte or sector,
-    /// or single sectors. Of the name changes, a first part is kept.
+    /// Loses unsynced data of each file: all of it, everything after a byte or sector, or single
+    /// sectors. Of the name changes, only the first ones are kept.
     pub(crate) fn lose_power(&self, rng: &mut impl RngExt) {
         let mut state = self.state();
         let kept = rng.random_range(0..=state.renamed.len());
@@ -133,8 +132,8 @@ impl Disk {
         Self(Arc::new(Mutex::new(self.state().clone())))
     }
 
-    /// Returns the number of unsynced items that can be lost one by one: name changes, pages, file
-    /// lengths.
+    /// Returns the number of unsynced items that can be lost individually: name changes, pages,
+    /// file lengths.
     pub(crate) fn unsynced(&self) -> usize {
         let state = self.state();
         state.renamed.len() + state.files.iter().map(|file| file.pages().len() + 1).sum::<usize>()
@@ -153,7 +152,7 @@ impl Disk {
         self.state().fail_sync = fail;
     }
 
-    /// Lets every write fail with this error, as on a bad disk or one that is read-only.
+    /// Makes every write fail with this error, as on a defective or read-only disk.
     pub(crate) fn fail_writes(&self, kind: Option<io::ErrorKind>) {
         self.state().fail_write = kind;
     }
@@ -166,7 +165,7 @@ impl Disk {
         self.state().full = full;
     }
 
-    /// Lets syncs succeed without effect, as if the daemon died before they returned.
+    /// Makes syncs succeed without effect, as if the daemon crashed before they returned.
     pub(crate) fn lie(&self, lies: bool) {
         self.state().lies = lies;
     }
@@ -205,7 +204,7 @@ impl Disk {
 }
 
 impl State {
-    /// Keeps only these name changes, each as a whole. Files in a lost folder are lost as well.
+    /// Keeps only these name changes, each as a whole. Files in a lost folder are also lost.
     fn reset_names(&mut self, mut keeps: impl FnMut(usize) -> bool) {
         let mut names = std::mem::take(&mut self.durable_names);
         for (number, changes) in self.renamed.drain(..).enumerate() {

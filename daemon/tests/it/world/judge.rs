@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The judge checks the invariants of docs/reliability.md against the true faults, independently of
-//! the policy.
+//! Checks the invariants of docs/reliability.md against the true faults, independently of the
+//! policy.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ use lightloom_units::id::BundleId;
 use super::World;
 use super::ring::SLOT;
 
-/// How long after its repair a fault may still be found.
+/// How long after its repair a fault may still be detected.
 const LATELY: Micros = Micros::from_secs(30);
-/// How long a device may be bypassed after it did something other than requested.
+/// How long a device may be bypassed after it failed to execute a request.
 const SUSPECTED: Micros = Micros::from_secs(3_600);
 
 impl World {
@@ -76,7 +76,7 @@ impl World {
         of_part.flat_map(|(near, far)| [near.clone(), far.clone()]).collect()
     }
 
-    /// I9: the faults that the policy finds exist, or existed recently.
+    /// I9: faults that the policy detects must exist, or must have existed recently.
     pub(super) fn judge_found(&mut self, parts: &[(Part, String)]) {
         let heartbeat = self.setup.heartbeat + Micros::from_secs(5);
         for (part, why) in parts {
@@ -116,8 +116,8 @@ impl World {
         known.any(|name: Part| same(&name)) || self.said_broken.iter().any(same)
     }
 
-    /// I9 for the other parts that a bypass avoids: the last bypass failed there. Such a part did
-    /// something other than requested, or missed the light of a part that did.
+    /// I9 for suspects: the last bypass failed at such a part. It did not execute a request, or
+    /// missed the light of a part that did not.
     fn judge_bypass(&mut self, intent: &Intent) {
         let broken = intent.broken.iter().flatten();
         let new = broken.filter(|(name, _)| !self.durable.broken.contains_key(*name));
@@ -145,8 +145,8 @@ impl World {
         }
     }
 
-    /// Checks that an undone change leaves later bypasses dark, and that a bypass does not light
-    /// the bypassed parts.
+    /// Checks that an undo does not light parts that were bypassed later, and that a bypass does
+    /// not light the bypassed parts.
     pub(super) fn judge_end(&mut self) {
         let Some(controller) = self.controller() else { return };
         let ledger = controller.ledger();
@@ -161,7 +161,8 @@ impl World {
             }
         }
         if past.cause == Cause::Bypass && past.result == TxnResult::Committed {
-            // If both ends are bypassed, one as a suspect, neither is in a ring or moved any more.
+            // If both ends are bypassed, one of them as a suspect, neither belongs to a ring or
+            // moves again.
             let bypassed =
                 |(device, ..): &FibreEnd| past.broken_after.contains_key(device.as_str());
             for part in past.broken_after.keys().filter_map(|name| name.parse().ok()) {
@@ -267,7 +268,7 @@ impl World {
                 self.violated("I3", &format!("the plan {name} is forgotten"));
             }
         }
-        // Later records, and not only a crash, may have removed acknowledged ones.
+        // Later records may also have removed acknowledged ones.
         if read.last_txn == self.durable.last_txn && read.version == self.durable.version {
             if self.durable.reported.keys().any(|part| !read.reported.contains_key(part)) {
                 self.violated("I3", "a report of a broken part is forgotten");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports of modules that promise their times: each loss and return of light, by the true state of
-//! the world. A report arrives after debounce and transmission, and sometimes only when it is
-//! repeated.
+//! Simulates the reports of modules about loss and return of light. A report arrives after debounce
+//! and transmission, and sometimes only when it is repeated.
 
 use std::collections::BTreeSet;
 

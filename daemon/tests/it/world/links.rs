@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fibres and lines of the world: which modules see each other, and the delivery of commands and
-//! answers.
+//! Fibres and management lines of the world: which modules face each other, and how commands and
+//! replies are delivered.
 
 use super::*;
 
@@ -12,7 +12,6 @@ impl World {
         if self.devices[&device].is_gone(self.now.mono) {
             let life = self.life;
             self.at(Micros::from_secs(1), Happening::Up { life, device: device.clone() });
-            // A device task reports this once.
             if self.disconnected.insert(device.clone()) {
                 self.handle(Event::Down(device, "no answer to a hello".into()));
             }
@@ -62,8 +61,8 @@ impl World {
         named.collect()
     }
 
-    /// Returns the slots without light: the far end looks elsewhere, is dead, or has just been
-    /// switched, or the fibre is cut.
+    /// Returns the slots without light, because the far end selects another fibre, has failed or
+    /// has just been switched, or because the fibre is cut.
     pub(super) fn unlit(&self, device: &DeviceName) -> BTreeSet<Slot> {
         let now = self.now.mono;
         let arrives = |slot: Slot, to: Position| {

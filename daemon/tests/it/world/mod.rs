@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A world in virtual time: the shipping control core and journal, model devices, a disk that
-//! tears, clients, operators and crashes, all from one seed. After every step the invariants I1 to
-//! I9 of docs/reliability.md are checked; a violation panics with the last events.
+//! A world in virtual time, generated from one seed: the shipping control core and journal, model
+//! devices, a disk that tears writes, clients, operators and crashes. After every step, the world
+//! checks the invariants I1 to I9 of docs/reliability.md and panics with the last events on a
+//! violation.
 //!
-//! The policy is the shipping one ([`Control`]); `judge` knows the true faults and derives nothing
-//! from the policy.
+//! The policy is the shipping [`Control`]; `judge` uses the true faults and does not depend on the
+//! policy.
 pub(crate) mod device;
 pub(crate) mod disk;
 mod judge;
@@ -75,14 +76,15 @@ impl Ord for Entry {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CrashAt {
-    /// The point: before, during or after a write, before a send, or before an answer.
+    /// Number of the crash point: before, during or after a write, before a send, or before a
+    /// reply.
     pub point: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Reboot {
     pub device: DeviceName,
-    /// The ordinal of the operation, from 1.
+    /// Number of the operation, from 1.
     pub operation: u64,
     pub keeps: bool,
     pub boot: Micros,
@@ -106,13 +108,14 @@ pub(crate) struct Counts {
     pub bypasses: u64,
     pub bypassed: u64,
     pub plans: u64,
-    /// Parts bypassed because an earlier bypass failed at them.
+    /// Number of parts that were bypassed because an earlier bypass failed at them.
     pub suspects: u64,
-    /// Devices that were dead when a change was undone, and were brought back later.
+    /// Number of devices that were unreachable during an undo and were restored later.
     pub settled: u64,
     pub on_top: u64,
     pub signals: u64,
-    /// Modules bypassed as dead, and how many of them had power all the time.
+    /// Number of modules that were bypassed as failed, and the number of them that had power all
+    /// the time.
     pub dead: u64,
     pub misnamed: u64,
 }
@@ -152,24 +155,21 @@ pub(crate) struct World {
     pub faults: Faults,
     pub faults_of: BTreeMap<DeviceName, Faults>,
     pub reboots: Option<Reboot>,
-    /// Cut fibres by both ends; `mended` has the times of repairs.
+    /// Both ends of each cut fibre; `mended` contains the times of repairs.
     pub cut: BTreeSet<FibreEnd>,
     cables: BTreeMap<FibreEnd, FibreEnd>,
     mended: BTreeMap<FibreEnd, Micros>,
-    /// The longest time until light settles after a switch.
     pub settles_within: Micros,
     lit_from: BTreeMap<DeviceName, Micros>,
-    /// The slots without light at the last look, for modules that report it.
+    /// Slots that were without light at the last check, for modules that report loss of light.
     unlit_before: BTreeMap<DeviceName, BTreeSet<Slot>>,
     light_changed: bool,
-    /// Devices without a connection to the daemon.
     disconnected: BTreeSet<DeviceName>,
-    /// The fibres that the daemon considered dark, once each.
     pub dark: BTreeSet<(FibreEnd, FibreEnd)>,
     on_top: BTreeSet<Part>,
-    /// When each device last did something other than requested or missed an answer.
+    /// When each device last failed to execute a request or missed a reply.
     erred: BTreeMap<DeviceName, Micros>,
-    /// Parts that operators reported as failed and not as repaired since.
+    /// Parts that operators have reported as failed and not yet as repaired.
     said_broken: BTreeSet<Part>,
     pub switched_at: BTreeMap<DeviceName, Micros>,
     pub unknown_at: Vec<Micros>,
@@ -182,7 +182,6 @@ pub(crate) struct World {
     /// The ledger of the durable records.
     pub durable: Ledger,
     plans: BTreeSet<String>,
-    /// Records written later and not yet durable.
     unsynced: Vec<Record>,
     pub log: VecDeque<String>,
     keep_log: bool,
@@ -194,7 +193,7 @@ pub(crate) struct World {
     queue: BinaryHeap<Reverse<Entry>>,
     rng: Stream,
     waiting: BTreeMap<u64, Asked>,
-    /// Devices whose last switch has an unknown outcome and that were not read since.
+    /// Devices that have not been read since a switch with an unknown outcome.
     unread: BTreeSet<DeviceName>,
     last_op: BTreeMap<(DeviceName, Ticket), Op>,
     intents: BTreeMap<String, u32>,
@@ -337,7 +336,7 @@ impl World {
     }
 
     pub(crate) fn run_for(&mut self, time: Micros) {
-        // The caller may have broken something.
+        // The caller may have injected a fault.
         self.report_light();
         self.run_until(self.now.mono + time);
     }
@@ -364,7 +363,7 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Execute { life, device, ticket, op, reply, late } => {
-                // To all other readers of the device this is an unexpected move.
+                // Treat late execution as an unexpected move.
                 if late && let Some(model) = self.devices.get_mut(&device) {
                     model.tampered = true;
                 }

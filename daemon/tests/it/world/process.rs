@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's process in the world: its start, its crashes, its writes and its answers.
+//! The daemon's process in the world, with its starts, crashes, writes and replies.
 
 use super::*;
 
@@ -12,7 +12,8 @@ impl World {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
         let old = std::mem::replace(&mut self.now.mono, Micros::from_secs(30));
         self.devices.values_mut().for_each(|model| model.clock_restarts(old, self.now.mono));
-        // Times by the old clock are void. Light has settled, and repairs count as new.
+        // Times of the previous clock are invalid after a reboot. Light has settled, and repairs
+        // are treated as new.
         self.lit_from.clear();
         self.mended.values_mut().for_each(|at| *at = self.now.mono);
         self.erred.values_mut().for_each(|at| *at = self.now.mono);
@@ -107,7 +108,7 @@ impl World {
         }
         let first = controller.ledger().begun_anew(journal.head().to_owned());
         let dies = self.crash_chance > 0.0 && self.rng.random_bool(0.2);
-        // At any operation, or after all of them.
+        // Stop at a random operation, or after all of them.
         self.disk.stop_after(dies.then(|| self.rng.random_range(0..12)));
         if journal.restart(&first).is_ok() {
             self.counts.shortened += 1;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of transceivers from a fabric file, under the shipping policy, for tests of fibres.
 use lightloom_control::bypass::{next_plan, plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Request};
@@ -19,8 +18,8 @@ use super::device::Faults;
 
 pub(crate) const SLOT: Slot = Slot(0);
 
-/// Returns a ring of `nodes` nodes with two bundles each and a job of `groups` groups of two nodes.
-/// It includes the modules, cabled as in the fabric, and the shipping bypass policy.
+/// Creates a ring of `nodes` nodes with two bundles each, a job of `groups` groups of two nodes,
+/// and the shipping bypass policy. Modules are cabled as in the fabric.
 pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     let text = format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
@@ -37,7 +36,7 @@ pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     let mut config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
     config.cable(&installed);
     let mut inventory = config.inventory;
-    // Modules have not promised their times yet.
+    // Modules have not reported their promised times yet.
     inventory.devices.values_mut().for_each(|device| device.follows = None);
     let setup = Setup {
         installed: Some(installed),
@@ -58,14 +57,14 @@ pub(crate) fn module(node: u32) -> DeviceName {
     DeviceName::from(format!("n{node}/b{}", node % 2).as_str())
 }
 
-/// Returns a ring of four nodes, n0 lit to n1 for a job and n2 to n3 as spare, with ten reads per
-/// second.
+/// Creates a ring of four nodes with ten reads per second. n0 and n1 are connected for a job, and
+/// n2 and n3 are connected as spares.
 pub(crate) fn two_fibres(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Bypass)
 }
 
-/// The same with the policy `report`, so that no bypass follows when a change with a dead module is
-/// undone.
+/// Like [`two_fibres`], with the policy `report`, so that the daemon does not bypass failed
+/// modules.
 pub(crate) fn two_fibres_reported(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Report)
 }

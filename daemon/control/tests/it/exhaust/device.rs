@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two kinds of devices. Both execute commands immediately and, like real devices, refuse to use a
-//! port twice. One also refuses commands of earlier epochs.
+//! port twice. The second kind also refuses commands of earlier epochs.
 
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};
@@ -12,7 +12,7 @@ pub(crate) struct Model {
     sharing: Sharing,
     pub positions: Positions,
     generation: u32,
-    /// The largest known epoch of a daemon; `None` if it cannot distinguish daemons.
+    /// Largest epoch that the device has received; `None` if it does not check epochs.
     pub knows: Option<u32>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A depth-first search over copies of the shipping controller: every order of answers and every
-//! placement of a limited number of faults. The search does not continue from states that it
-//! already knows.
+//! A depth-first search over copies of the shipping controller, through every order of replies and
+//! every placement of a limited number of faults. The search stops at states that it has already
+//! visited.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use super::key::{Text, key};
 
 /// Maximum number of steps from the first request until everything is at rest.
 const STEPS_MAX: u32 = 400;
-/// Later than everything that a scenario waits for.
+/// Later than all deadlines of a scenario.
 const DEFERRED_WITHIN: Micros = Micros::from_secs(2_000);
 
-/// Possible faults in addition to every order of answers.
+/// Faults that a scenario explores in addition to every order of replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub count: u8,
-    /// A command is carried out at any later moment, after its session was given up.
+    /// A device may execute a command at any later moment, after its session was abandoned.
     pub late: bool,
-    /// A device is dead for 20 s and returns unchanged.
+    /// A device may fail for 20 s and return unchanged.
     pub die: bool,
-    /// Any set of devices loses its management for 20 s. Commands in flight may still arrive, but
-    /// no answer does.
+    /// Any set of devices may lose its management for 20 s. Commands in flight may still arrive,
+    /// but replies do not.
     pub lose: bool,
-    /// Several daemons: another takes over at any instant, with the next epoch, while the first one
-    /// continues; and etcd does not answer a record.
+    /// Another daemon may take over at any instant, with the next epoch, while the first one
+    /// continues, and etcd may not acknowledge a record.
     pub follow: bool,
 }
 
-/// A request at any moment, after the earlier ones of its client.
+/// A request that is sent at any moment after the client's earlier ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub actor: &'static str,
@@ -52,7 +52,6 @@ pub(crate) struct Wish {
 pub(crate) struct Scenario {
     pub name: &'static str,
     pub inventory: Inventory,
-    /// The positions of the devices at the start, before any fault.
     pub start: Fabric,
     pub fences: BTreeSet<DeviceName>,
     pub clients: Vec<VecDeque<Wish>>,
@@ -72,16 +71,16 @@ pub(crate) struct State {
     pub soft: Vec<Record>,
     pub clients: Vec<VecDeque<Wish>>,
     pub faults: u8,
-    /// A command was carried out late, so a device may be listed at another position.
+    /// Whether a command was executed late, so that a device may be listed at another position.
     pub late_came: bool,
     pub moved: BTreeSet<DeviceName>,
-    /// Devices whose last command has an unknown outcome and that were not read since.
+    /// Devices that have not been read since a command with an unknown outcome.
     pub unread: BTreeSet<DeviceName>,
     pub ended: BTreeMap<Txn, TxnResult>,
     pub epoch: u32,
-    /// Devices that a new leader has not reached yet.
     pub connecting: BTreeSet<DeviceName>,
-    /// If a record was not answered and the daemon only reads: the part that is in etcd.
+    /// The records that reached etcd, if etcd did not acknowledge them and the daemon became
+    /// read-only.
     pub failed: Option<Vec<Record>>,
     pub deposed: Option<Box<Deposed>>,
     steps: u32,
@@ -111,9 +110,9 @@ pub(crate) enum Mutant {
     JournalTakesAll,
     EpochGoesBack,
     DeviceTakesAll,
-    /// A new leader does not wait for the last one's commands.
+    /// A new leader does not wait for late commands of the previous one.
     NoSettleTime,
-    /// A record that etcd did not answer counts as written.
+    /// A record that etcd did not acknowledge is treated as written.
     TakesSilenceForYes,
 }
 
@@ -237,7 +236,7 @@ impl Explorer {
         let mut left = actions.into_iter();
         let mut first = true;
         loop {
-            // Before the first action nothing durable has changed.
+            // A crash before the first action does not lose anything durable.
             if state.faults > 0 && follow && !std::mem::take(&mut first) {
                 self.take_over(&state, left.as_slice());
             }
@@ -368,15 +367,15 @@ impl Explorer {
         }
     }
 
-    /// Advances the time if no answer is due: a device returns, the next deadline comes, or the
-    /// scenario ends.
+    /// Advances the time if no reply is due, until a device returns, the next deadline expires or
+    /// the scenario ends.
     fn time_goes_on(&mut self, mut state: State) {
         let asks = state.clients.iter().any(|client| !client.is_empty());
         let ledger = state.controller.ledger();
-        // A device that returned at another position waits for an operator.
+        // A device that returned at another position remains deferred until an operator acts.
         let deferred = !ledger.owed.is_empty() && state.now.mono < DEFERRED_WITHIN;
         let waits = ledger.pending.is_some() || deferred || ledger.open.is_some();
-        // The next poll sees late effects.
+        // The next poll would detect late effects.
         let known = state.controller.devices().iter().all(|(device, seen)| {
             let read = seen.observed.as_ref().map(|read| &read.positions);
             read == Some(&state.models[device].positions) || (read.is_some() && !state.late_came)
@@ -402,7 +401,6 @@ impl Explorer {
         for device in
             state.dead.keys().filter(|d| state.down.contains(*d)).cloned().collect::<Vec<_>>()
         {
-            // A device task reports this once.
             let seen = &state.controller.devices()[&device];
             if seen.up {
                 let down = Event::Down(device, "no answer".into());

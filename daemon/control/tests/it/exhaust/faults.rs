@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The placement of faults: the daemon dies, a device lies, management is lost, another daemon
-//! takes over, or etcd does not answer.
+//! Places faults: the daemon crashes, a device reports a wrong outcome, management is lost, another
+//! daemon takes over, or etcd does not respond.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use lightloom_control::state::{DeviceName, Micros, Op, Outcome, Txn};
 use super::explorer::{Explorer, Mutant, State, pass, word};
 
 const DEAD_FOR: Micros = Micros::from_secs(20);
-/// How long after the loss of the leader another daemon leads.
+/// Time from the loss of the leader until another daemon leads.
 const LEASE: Micros = Micros::from_secs(2);
 
-/// A command still in flight after its daemon gave up waiting.
+/// A command that is still in flight after its daemon stopped waiting for the reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     pub device: DeviceName,
     pub op: Op,
     pub epoch: u32,
     ticket: Ticket,
-    /// It arrives before this time or never; `None` if at any later moment.
+    /// Latest time of arrival; `None` if the command may arrive at any later moment.
     until: Option<Micros>,
 }
 
-/// A former leader that continues. It acts only if a rule is violated.
+/// A former leader that continues to run. It sends commands only if a rule is violated.
 #[derive(Clone, Debug)]
 pub(crate) struct Deposed {
     controller: Controller,
@@ -39,8 +39,8 @@ fn moving(state: &State) -> Vec<(DeviceName, Ticket, Op)> {
 }
 
 impl Explorer {
-    /// Lets the daemon die. Unsynced records are kept or lost, and each command in flight is
-    /// carried out or not.
+    /// Crashes the daemon. Explores unsynced records kept or lost, and each command in flight
+    /// executed or not.
     pub(super) fn crash(&mut self, before: &State) {
         let moving = moving(before);
         let ways = if self.scenario.faults.late { 3_usize } else { 2 };
@@ -97,10 +97,10 @@ impl Explorer {
         actions
     }
 
-    /// Ends the leader's lease, whether it continues or not; another daemon begins with the records
-    /// and the next epoch. Each command in flight may still arrive: within the settle time, or at
-    /// any later moment at devices without one and at those that refuse earlier epochs. `rest` has
-    /// the first daemon's next actions.
+    /// Ends the leader's lease, whether it continues or not; another daemon starts with the records
+    /// and the next epoch. Each command in flight may still arrive within the settle time, or at
+    /// any later moment on devices without a settle time. `rest` contains the first daemon's next
+    /// actions.
     pub(super) fn take_over(&mut self, before: &State, rest: &[Action]) {
         if before.deposed.is_some() {
             return;
@@ -109,7 +109,7 @@ impl Explorer {
         state.faults -= 1;
         let old = state.epoch;
         state.epoch = if self.mutant == Mutant::EpochGoesBack { old - 1 } else { old + 1 };
-        // Records that etcd accepted without an answer.
+        // Records that etcd accepted without an acknowledgement.
         let taken = state.failed.take().unwrap_or_default();
         Arc::make_mut(&mut state.durable).extend(taken);
         for (device, ticket, op) in moving(before) {
@@ -133,7 +133,7 @@ impl Explorer {
 
     fn settles_within(&self, device: &DeviceName) -> Micros {
         match self.mutant {
-            // The duration is unchanged, but the daemon does not wait for it.
+            // Commands take as long to arrive, but the daemon does not wait for them.
             Mutant::NoSettleTime => Micros::from_secs(1),
             _ => self.scenario.inventory.devices[device].limits.late_within,
         }
@@ -174,7 +174,7 @@ impl Explorer {
             let mut later = state.clone();
             let Late { device, op, epoch, ticket, until } = later.late.remove(at);
             let model = later.models.get_mut(&device).expect("it is one");
-            // A read in time sees it; otherwise the next poll does.
+            // A read in time detects a late command; otherwise the next poll does.
             later.late_came |= until.is_none() && !self.scenario.fences.contains(&device);
             let outcome = model.execute(epoch, &op);
             later.say(|| format!("LATE {device} {} of epoch {epoch}", word(&op)));
@@ -210,8 +210,8 @@ impl Explorer {
         }
     }
 
-    /// Leaves a record without an answer, whether etcd has stored it or not. The daemon then only
-    /// reads, and sends no more changes.
+    /// Leaves a record without an acknowledgement, whether or not etcd has stored it. The daemon
+    /// then becomes read-only.
     pub(super) fn is_not_answered(&mut self, before: &State, records: &[Record], rest: &[Action]) {
         for taken in [false, true] {
             let mut state = before.clone();
@@ -230,8 +230,8 @@ impl Explorer {
         }
     }
 
-    /// Lets etcd answer again without a loss of leadership. Unanswered records are gone, because
-    /// the daemon rewrites everything.
+    /// Makes etcd respond again without a loss of leadership. Unacknowledged records are lost,
+    /// because the daemon rewrites the journal.
     pub(super) fn goes_on(&mut self, mut state: State) {
         state.failed = None;
         state.say(|| "etcd answers".into());
@@ -251,8 +251,8 @@ impl Explorer {
         }
     }
 
-    /// Loses the management of each set of devices. Their operations are executed or were lost
-    /// before.
+    /// Explores the loss of management for each set of devices. Their pending operations are
+    /// executed or lost.
     pub(super) fn losses(&mut self, state: &State) {
         let names: Vec<DeviceName> = state.models.keys().cloned().collect();
         for set in 1_u32..1 << names.len() {

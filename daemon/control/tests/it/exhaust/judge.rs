@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The invariants of docs/reliability.md, checked against devices and records only.
+//! Checks the invariants of docs/reliability.md, using only devices and records.
 
 use std::collections::{BTreeMap, BTreeSet};
 

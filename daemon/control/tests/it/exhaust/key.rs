@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The identity of states: a 128-bit hash of everything but operation numbers and the path.
+//! Identifies states by a 128-bit hash of everything except operation numbers and the path.
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
@@ -27,7 +27,7 @@ pub(super) fn key(state: &State, text: &mut Text) -> u128 {
     one << 64 | other
 }
 
-/// The hashed text without ticket numbers, because the order of requests to two devices is
+/// Omits ticket numbers from the hashed text, because the order of requests to two devices is
 /// irrelevant.
 #[derive(Debug, Default)]
 pub(super) struct Text {

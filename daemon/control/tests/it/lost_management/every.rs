@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every subset of a small ring's modules loses its management, with and without the death of a
-//! node and a restart of the daemon. Lost management is never evidence, whatever remains visible.
+//! Every subset of a small ring's modules loses its management, with and without a node failure and
+//! a restart of the daemon. Lost management is never evidence of a failure, whatever remains
+//! visible.
 
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A random storm of lost management, and a judge that uses only the light and the visibility of
-//! each device.
+//! A random storm of lost management. Its judge uses only the light and the reachability of each
+//! device.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +14,16 @@ use rand::RngExt;
 use super::world::{World, module};
 
 const NODES: u32 = 32;
-/// The limit for the bypass of a death with two witnesses, without other events.
+/// Time limit for the bypass of a failed node with two witnesses, without other events.
 const BYPASSED_WITHIN: Micros = Micros::from_millis(50);
-/// The limit if an answer was lost just before. A hello on a fresh connection then has to fail
-/// first.
+/// Time limit after a recently lost reply, when a hello on a fresh connection must fail first.
 const BYPASSED_LATE: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) lost: u64,
     pub(super) deaths: u64,
-    /// Deaths of answering nodes with two witnesses, bypassed within [`BYPASSED_WITHIN`] or
+    /// Failures of responding nodes with two witnesses, bypassed within [`BYPASSED_WITHIN`] or
     /// [`BYPASSED_LATE`].
     pub(super) deaths_at_once: u64,
     pub(super) bypassed: u64,
@@ -75,8 +74,8 @@ impl Carriers {
     }
 }
 
-/// Returns the answering far ends that look into this node's fibres and share no management with
-/// it, and the number of all far ends.
+/// Returns the responding far ends that face this node's fibres and do not share management with
+/// it, and the total number of far ends.
 fn witnesses(world: &World, carriers: &Carriers, node: u32) -> (Vec<DeviceName>, usize) {
     let own = [module(node, 0), module(node, 1)];
     let far = own.iter().filter_map(|name| world.looked_into_by(name));
@@ -172,8 +171,7 @@ fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
     for (part, broken) in world.control.broken() {
         let node = part.parse::<Part>().unwrap().node().unwrap();
         let works = !world.dead.contains(&node);
-        // A fibre is a suspect if a bypass failed there because an end answered too late, and the
-        // next plan avoids it.
+        // A fibre becomes a suspect if a bypass failed there because of a late reply.
         let suspect = broken.why.is_empty() || broken.why.starts_with("suspect: ");
         if works && suspect && part.contains('.') {
             counts.suspected += 1;

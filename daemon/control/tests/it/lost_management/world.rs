@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of modules under the shipping control core, in virtual time: nodes die, management is
-//! lost and returns, the daemon is killed. Only this world knows the true light, and the judge does
-//! not use the policies.
+//! A ring of modules under the shipping control core, in virtual time. Nodes fail, management is
+//! lost and returns, and the daemon is killed. Only this world knows the true light, and the judge
+//! does not use the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ enum Happens {
     Answer(DeviceName, Ticket, Op),
     Refused(DeviceName, Ticket),
     Hello(DeviceName),
-    /// A hello was not answered in time; valid if the line still waits for that one.
+    /// A hello timed out. Ignored if the line has sent another hello since.
     NoHello(DeviceName, u64),
     Report(DeviceName, bool),
     Dropped(DeviceName),
@@ -70,15 +70,15 @@ pub(crate) struct World {
     pub(crate) cut: BTreeSet<FibreEnd>,
     pub(crate) unplugged: BTreeSet<NodeId>,
     pub(crate) lost: BTreeSet<DeviceName>,
-    /// Lost devices whose lines the daemon's own machine cannot open.
+    /// Lost devices whose serial lines the daemon's host cannot open.
     pub(crate) unopened: BTreeSet<DeviceName>,
-    /// A deliberately wrong world: a device without management sends no light to its far end.
+    /// Makes the world deliberately wrong: a device without management does not send light.
     pub(crate) silence_is_darkness: bool,
     unanswered: BTreeMap<DeviceName, Micros>,
     moved_in: BTreeMap<DeviceName, Txn>,
     pub(crate) wrongly_cut: Vec<String>,
     pub(crate) answers_after: Micros,
-    /// Every module on a living node answered when the last bypass was planned.
+    /// Whether every module of a working node was responding when the last bypass was planned.
     may_move: bool,
     pub(crate) moved: u32,
     pub(crate) moves: u64,
@@ -142,8 +142,7 @@ fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
 }
 
 impl World {
-    /// Returns a ring of nodes with four GPUs each; `gpus` of these are in lit and read groups of
-    /// `tp`.
+    /// Creates a ring of nodes with four GPUs each, with `gpus` of them in lit groups of `tp`.
     pub(crate) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
         Self::plugged_into(0, nodes, gpus, tp)
     }
@@ -343,7 +342,7 @@ impl World {
                 },
                 Action::Abandon(device, _) => self.later(Micros(50), Happens::Dropped(device)),
                 Action::Note(Note::Bypassing(parts, _)) => {
-                    // While every other module answers, groups of the stopped job may move.
+                    // Groups of the stopped job may move while all other modules respond.
                     let answers = |device: &DeviceName| {
                         self.is_reached(device)
                             && self.lines.get(device).is_some_and(|line| line.up)
@@ -390,7 +389,7 @@ impl World {
             if self.stands[device] == one.to {
                 continue;
             }
-            // A failed change takes back its own circuits, which carry no traffic yet.
+            // A failed change may cut its own circuits, which do not carry traffic yet.
             let takes_back = self.moved_in.insert(device.clone(), *txn) == Some(*txn);
             if let Some(far) = self.lit_with(device).filter(|_| !takes_back) {
                 match self.may_move {
