@@ -35,7 +35,7 @@ impl CallFailure {
     }
 
     pub(crate) fn runs() -> Self {
-        Self::new(ErrorCode::BadState, "the network is running: callbacks must not call this")
+        Self::new(ErrorCode::BadState, "callbacks must not call this while the network is running")
     }
 
     pub(crate) fn broken() -> Self {

@@ -111,7 +111,7 @@ fn stream(
         }
     }
     match bytes {
-        0 => Err(CallFailure::argument("a message has at least one byte")),
+        0 => Err(CallFailure::argument("a message must have at least one byte")),
         _ => Ok(stream),
     }
 }

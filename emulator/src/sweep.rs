@@ -306,7 +306,7 @@ impl Sweep {
             };
             let worst =
                 results().min_by_key(|(_, result)| (result.passed, TotalOrder(margin_of(result))));
-            let (worst_seed, worst) = worst.expect("the first run has it");
+            let (worst_seed, worst) = worst.expect("the first run has the expectation");
             let passed = results().filter(|(_, result)| result.passed).count();
             ExpectationTally {
                 expect: expected.expect.clone(),

@@ -179,7 +179,7 @@ impl Formatter for &mut Spelling<'_> {
     }
 
     fn write_raw_fragment<W: ?Sized + io::Write>(&mut self, _: &mut W, _: &str) -> io::Result<()> {
-        Err(io::Error::other("JSON that was not read has no canonical form"))
+        Err(io::Error::other("raw JSON fragments have no canonical form"))
     }
 
     fn begin_array_value<W: ?Sized + io::Write>(

@@ -210,13 +210,13 @@ pub const MAX_NODES: u32 = 4_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum KhopError {
-    #[error("a node has 2 to {MAX_GPUS_PER_NODE} GPUs, not {0}")]
+    #[error("a node must have 2 to {MAX_GPUS_PER_NODE} GPUs, not {0}")]
     GpusPerNode(u8),
     #[error(
         "k is {k}, but a node of {gpus_per_node} GPUs has room for 2 to {gpus_per_node} bundles"
     )]
     Hops { k: u8, gpus_per_node: u8 },
-    #[error("a line has 1 to {MAX_NODES} nodes, not {0}")]
+    #[error("a line must have 1 to {MAX_NODES} nodes, not {0}")]
     Nodes(u32),
 }
 

@@ -98,7 +98,7 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     let nearest = (gpus / unit).max(least) * unit;
     let above = if nearest < gpus { format!(" or {}", nearest + unit) } else { String::new() };
     Err(Misfit(format!(
-        "{gpus} GPUs do not fill at least {least} whole {what} of {unit} GPUs: use \
+        "{gpus} GPUs are not a whole number of {what} of {unit} GPUs, at least {least}: use \
             {nearest}{above}"
     )))
 }
@@ -121,7 +121,7 @@ fn group(size: Size, node: u32) -> Result<u32, Misfit> {
         Ok(tp)
     } else {
         Err(Misfit(format!(
-            "tp {tp} is neither whole nodes of {node} GPUs nor a part of one: use {}",
+            "tp {tp} is neither a multiple nor a divisor of the {node} GPUs of a node: use {}",
             tp.div_ceil(node).max(1) * node
         )))
     }

@@ -291,7 +291,7 @@ fn flips(answer: &Answer) -> String {
     if !answer.verdict.within_prices.is_empty() {
         let mut rivals = TextTable::new([
             "rival, prices within ranges",
-            "$/PFLOP-year more, at least",
+            "$ more per PFLOP-year, at least",
             "at most",
         ]);
         for rival in &answer.verdict.within_prices {

@@ -110,7 +110,7 @@ fn shown(refit: &Refit) -> String {
         refit.base
     );
     for (what, names) in [
-        ("at their limits; the runs would need more", &refit.at_limit),
+        ("at their limits (the runs would fit better beyond them)", &refit.at_limit),
         ("unchanged: they already fit the runs", &refit.kept),
         ("unchanged: the runs do not depend on them", &refit.not_determined),
     ] {

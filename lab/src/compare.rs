@@ -338,7 +338,10 @@ fn fabric_text(fabric: &FabricFigures) -> String {
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
         format!("{} moments have no plan; first reason: {why}\n", percent(1.0 - fabric.planned))
     });
-    format!("\n{}: {} moments of the histories\n\n{table}{refused}", fabric.name, fabric.moments)
+    format!(
+        "\n{}: {} moments of the fault histories\n\n{table}{refused}",
+        fabric.name, fabric.moments
+    )
 }
 
 fn waste_table(rows: &[&Row]) -> TextTable {

@@ -375,7 +375,8 @@ fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<Stri
     let label = convention.label();
     let (ratio, attention) = label.split_once(", ").unwrap_or((label, "as stated"));
     let text = format!(
-        "{} s a step ({band}), {ratio} {:.2} % ({attention}){of}: {} GPUs on {}\n{} on {}, {} sequences of {} tokens per step; {} \
+        "{} s per step ({band}), {ratio} {:.2} % ({attention}){of}: {} GPUs on {}\n{} on {}, {} \
+         sequences of {} tokens per step; {} \
          mappings tried\n",
         seconds(fastest.step_seconds),
         100.0 * fastest.mfu,

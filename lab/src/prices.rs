@@ -96,6 +96,6 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
     }
     format!(
         "\nPerformance per cost, this fabric ÷ baseline, for a step with only communication \
-            (or half, a fifth of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
+            (or with half or a fifth of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
     )
 }

@@ -267,8 +267,8 @@ fn explained(why: &Why) -> String {
     let PublishedRange { low, high, unit, .. } = why.published;
     let shown = |figure: f64| format!("{figure:.2}{unit}");
     let mut text = format!(
-        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations {} are within; \
-         they range from {} to {}. Ours is the first choice of each:\n",
+        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations {} are within this range; \
+         all combinations range from {} to {}. We use the first option of each choice:\n",
         why.claim,
         format_args!("{low}{unit}"),
         format_args!("{high}{unit}"),

@@ -338,7 +338,7 @@ fn text(result: &RlResult) -> String {
     format!(
         "{} on {} {} for generation and {} for training ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
          Tokens/s by GPUs per replica, one size and a shared queue: {}.\n\
-         Generation takes at least {} with any sizes. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
+         Generation takes at least {} with any replica sizes. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
          Assumed: in closed form; non-blocking networks; rewards take no time; 16-bit weights and caches; a cache is\n\
          reserved for all its tokens; the scheduler knows only the lengths of the previous step.\n",
         result.model,

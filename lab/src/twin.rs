@@ -67,7 +67,7 @@ struct Up {
     /// Plan for the fabric [default: a new plan].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Number of nodes with a namespace, from n0; all have transceivers [default: all].
+    /// Number of nodes that get a namespace, starting at n0; all have transceivers [default: all].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
     /// Rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].

@@ -290,7 +290,7 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
     if !taken.missing.is_empty() {
         let missing = profiles::ranges(&taken.missing);
         output::note(&format!(
-            "no files for ranks {missing}: assumed ready whenever other ranks are"
+            "no files for ranks {missing}: assumed to be ready whenever the other ranks are"
         ));
     }
     if taken.unknown > 0 {

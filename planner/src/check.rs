@@ -105,7 +105,7 @@ pub enum Violation {
     NoWayPast { group: GroupId, node: NodeId, a: BundleId, b: BundleId },
     #[error("{0}")]
     Network(String),
-    #[error("{name} is {stated} in the plan, but {found} from its contents")]
+    #[error("{name} is {stated} in the plan, but {found} when computed from its contents")]
     Metric { name: &'static str, stated: String, found: String },
 }
 

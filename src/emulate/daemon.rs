@@ -33,7 +33,7 @@ pub(super) fn describe(result: &Run) -> String {
          plan in force at the end: {}\n",
         devices(daemon),
         daemon.poll_every,
-        if daemon.events { "lost light is reported" } else { "lost light is polled" },
+        if daemon.events { "loss of light is reported" } else { "loss of light is polled" },
         count(committed, "change"),
         count(daemon.restarts, "restart"),
         daemon.line_bytes,
@@ -51,7 +51,7 @@ pub(super) fn describe(result: &Run) -> String {
     let _ = writeln!(
         text,
         "assumed CPU time: {} per message and {} per transceiver, {} per bypass and {} per node, \
-            {} per node at the end, {} between a line and its task, up to {} late",
+            {} per node at the end, {} from a serial line to its task, jitter up to {}",
         assumed.per_input,
         assumed.per_input_and_device,
         assumed.per_plan,

@@ -160,7 +160,7 @@ fn traffic(result: &Run) -> String {
     if let Some(reuse) = result.reuse.as_ref().filter(|reuse| reuse.leapt_packet_hops > 0) {
         let _ = writeln!(
             text,
-            "{} of these packet-hops were skipped, because the packets repeat the previous one",
+            "{} of these packet-hops were skipped, because the packets repeat earlier ones",
             reuse.leapt_packet_hops
         );
     }

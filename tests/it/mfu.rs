@@ -61,7 +61,7 @@ fn impossible_mapping_names_the_constraint_and_the_nearest_valid_one() {
     let text = complaint("--model llama-3.1-405b --gpus 1024 --tp 8 --pp 1 --cp 1 --arch khop:3");
     let expected = "\
 1024 GPUs on khop:3: no mapping works
-  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 212.5 GB on the fullest GPU, 130.9 GB more than the 81.6 GB of its memory that a job may fill
+  TP 8 CP 1 PP 1 DP 128 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b: needs 212.5 GB on the GPU with the highest memory use, 130.9 GB more than the 81.6 GB that a job may fill
   nearest that works: TP 8 CP 1 PP 4 DP 32 EP 1, micro-batch 1, 1 virtual stages, recompute full, 1f1b
 ";
     assert!(text.contains(expected), "{text}");
@@ -102,7 +102,7 @@ fn every_constraint_has_its_message() {
         ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree must be at least 1"),
         (
             "--model deepseek-v3 --gpus 8",
-            "on the fullest GPU, 1261.9 GB more than the 81.6 GB of its memory that a job may fill\n  nearest that works: 256 GPUs, TP",
+            "on the GPU with the highest memory use, 1261.9 GB more than the 81.6 GB that a job may fill\n  nearest that works: 256 GPUs, TP",
         ),
         (
             "--model llama-3.1-8b --gpus 8 --arch nvl:7",

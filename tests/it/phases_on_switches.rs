@@ -162,7 +162,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
     let other = refused(&|plan| plan["fabric_sha256"] = "0123456789abcdef".repeat(4).into());
     assert!(
         other.contains(
-            "for another fabric: one of 32 GPUs without transceivers (file 0123456789ab)"
+            "for a different fabric of 32 GPUs without transceivers (file 0123456789ab)"
         ),
         "{other}"
     );

@@ -263,7 +263,7 @@ fn aborted_bypass_suggests_a_working_command() {
         let silent = moved();
         modules.fault(&format!("{silent} half-open"));
         let (code, said) = ctl(&socket, &format!("fault {}", reported())).await;
-        let hint = "nothing moved; the report is kept; to bypass the unreachable devices as well: lightloom ctl ";
+        let hint = "nothing moved, and the fault is still recorded; to bypass the unreachable devices as well: lightloom ctl ";
         assert!(code == 1 && said.contains("aborted"), "{said}");
         let (_, words) = said.split_once(hint).unwrap_or_else(|| panic!("no hint: {said}"));
         assert_eq!(words, format!("fault {silent}\n"));

@@ -231,7 +231,7 @@ fn module_replaced_after_hello_is_not_moved() {
         std::os::unix::fs::symlink(small.modules.file("n1/b0"), &link).unwrap();
         small.until("n0/b0", false).await;
         let until = Instant::now() + WITHIN;
-        while !small.agent.program.said().contains("two modules have one serial number") {
+        while !small.agent.program.said().contains("two modules have the same serial number") {
             assert!(Instant::now() < until, "{}", small.agent.program.said());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -107,7 +107,7 @@ fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
     for (index, module) in file.cages.iter().enumerate() {
         let path = format!("/cages/{index}");
         if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.name.len()) {
-            let message = format!("the name has {} bytes", module.name.len());
+            let message = format!("the name is {} bytes long", module.name.len());
             let help = format!("use 1 to {MODULE_NAME_BYTES_MAX} bytes");
             check.error(codes::BAD_MODULE, &format!("{path}/name"), message).help(help);
         }
@@ -127,7 +127,7 @@ fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
                 "another entry refers to the same \
                 module",
             );
-            report.help("with two names a module could be switched twice: list it once");
+            report.help("a module with two names could be switched twice: list it once");
         }
     }
     (!check.has_errors()).then_some(file)
@@ -149,7 +149,7 @@ mod tests {
         for (line, said) in [
             ("6:3: error[LL0711]", "another entry refers to the same module"),
             ("6:10: error[LL0711]", "two modules have the name `a`"),
-            ("7:10: error[LL0712]", "the name has 0 bytes"),
+            ("7:10: error[LL0712]", "the name is 0 bytes long"),
             ("8:3: error[LL0712]", "the module needs exactly one connection"),
         ] {
             let found = shown.iter().any(|one| one.contains(line) && one.contains(said));

@@ -186,12 +186,12 @@ impl ServedModule {
             tracing::error!(name, profile, vendor, part, "the profile does not match the module");
             self.trouble = Some(format!(
                 "the profile `{profile}` does not match: the module reports vendor `{vendor}`, \
-                    part `{part}`, and must contain the profile's marks"
+                    part `{part}`, which do not contain the strings that the profile requires"
             ));
             return Err(RequestRefusal::OtherModule.into());
         }
         if let Some(other) = self.shared.see(&self.name, &shown) {
-            tracing::error!(name, other, serial = shown, "two modules have one serial number");
+            tracing::error!(name, other, serial = shown, "two modules have the same serial number");
             return Err(RequestRefusal::OtherModule.into());
         }
         let mut firmware = [0; 2];

@@ -100,7 +100,7 @@ fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     alarms.extend(status.management_lost.as_ref().map(|lost| devices::management(lost, moment)));
     alarms.extend(no_bypass_left(status));
-    let watched = |next: &str| format!("{next}; see when: lightloom ctl watch");
+    let watched = |next: &str| format!("{next}; follow its state: lightloom ctl watch");
     if let Some((about, next)) = status.journal_damage.as_ref().map(damage) {
         let next = format!("{next}; see its records: lightloom ctl journal --records");
         let what = "JOURNAL DAMAGED, changes are refused";
@@ -114,8 +114,8 @@ fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
         alarms.push(Alarm::new(what, why, watched(FREE_SPACE)));
     }
     if status.devices.is_empty() {
-        let next = "list its transceivers and switches in the daemon's file (`lightloom init \
-            --daemon FABRIC` creates one) and restart it";
+        let next = "list transceivers and switches in the daemon's file (`lightloom init \
+            --daemon FABRIC` creates one) and restart the daemon";
         alarms.push(Alarm::new("NO DEVICES", "this daemon drives no devices", next));
     }
     let lost = status.lost.iter();

@@ -69,7 +69,7 @@ pub enum Objection {
     )]
     Twice { device: DeviceName, position: Position, first: Slot, second: Slot },
     #[error(
-        "{device} {}: may carry a circuit at {}, and a probe only moves dark ends",
+        "{device} {}: may carry a circuit at {}, but probes only move dark ends",
         .device.slot(*.slot), .device.place(*.position)
     )]
     InUse { device: DeviceName, slot: Slot, position: Position },

@@ -68,8 +68,9 @@ fn chosen<'a>(
     let names = || circuits::names(&plan.phases);
     if let Some(name) = phase {
         let found = plan.phases.iter().find(|phase| phase.name == name);
-        return found
-            .ok_or_else(|| vec![format!("the plan has no such phase; it has {}", names())]);
+        return found.ok_or_else(|| {
+            vec![format!("the plan has no such phase; its phases are {}", names())]
+        });
     }
     if let Some(lit) = circuits::in_force(switches, &plan.phases, owned) {
         return Ok(lit);
@@ -113,16 +114,16 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     let ours = (hbd.nodes(), hbd.k(), u64::from(hbd.nodes()) * u64::from(hbd.gpus_per_node()));
     let facts = |(nodes, bundles, gpus): (u32, u8, u64)| match bundles {
         0 => format!("{gpus} GPUs without transceivers"),
-        _ => format!("{nodes} nodes, {bundles} bundles a node, {gpus} GPUs"),
+        _ => format!("{nodes} nodes, {bundles} bundles per node, {gpus} GPUs"),
     };
     let hint = if theirs == ours {
-        ": the file has been changed since, or it is another fabric of the same size"
+        ": the file was changed afterwards, or the two fabrics have the same size"
     } else {
         ""
     };
     format!(
-        "the plan is for another fabric: one of {} (file {}), and this daemon drives `{}`: {} \
-            (file {}){hint}; help: make a plan for it with `lightloom plan`",
+        "the plan is for a different fabric of {} (file {}), but this daemon drives `{}` of {} \
+         (file {}){hint}; help: make a plan for it with `lightloom plan`",
         facts(theirs),
         short(&plan.fabric_sha256),
         installed.name,

@@ -133,11 +133,17 @@ impl fmt::Display for Symptom {
                 write!(f, "less light from {from} arrives at {at}, on lane {} only", lane + 1)
             }
             Self::LaneErrors(at, lane) => {
-                write!(f, "more bit errors at {at} on lane {} only, with light as usual", lane + 1)
+                write!(
+                    f,
+                    "more bit errors at {at} on lane {} only, with normal received power",
+                    lane + 1
+                )
             }
-            Self::Errors(at) => write!(f, "more bit errors at {at} than its light explains"),
+            Self::Errors(at) => {
+                write!(f, "more bit errors at {at} than its received power explains")
+            }
             Self::PortStrayed(switch, slot) => {
-                write!(f, "port {slot} of {switch} is not at its position")
+                write!(f, "port {slot} of {switch} is not in position")
             }
             Self::PortMisses(switch, slot) => {
                 write!(f, "too little light arrives at port {slot} of {switch}")

@@ -269,7 +269,7 @@ impl Drive {
                 Some(PartEnd::new(Verdict::Unknown, detail))
             }
             Outcome::Done(None) => {
-                let detail = "it armed without reporting its position".into();
+                let detail = "it armed the change without reporting its position".into();
                 Some(PartEnd::new(Verdict::Unknown, detail))
             }
         };

@@ -31,7 +31,7 @@ impl TryFrom<Stored> for KeptPlan {
         let found = digest(&plan);
         if found != sha256 {
             return Err(format!(
-                "plan {sha256} does not match its digest, but has the digest {found}"
+                "plan {sha256} does not match its digest: the digest of its content is {found}"
             ));
         }
         Ok(Self { sha256, plan: Arc::new(plan) })

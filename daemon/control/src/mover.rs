@@ -450,7 +450,7 @@ impl Mover {
             (power < least && !self.unlit.contains(&slot)).then(|| {
                 let [power, least] = [power, least].map(|p| f64::from(p) / 1000.0);
                 let slot = self.device.slot(slot);
-                format!("{slot} has {power:.1} dBm, but needs {least:.1} dBm")
+                format!("{slot} receives {power:.1} dBm, but needs at least {least:.1} dBm")
             })
         })
     }

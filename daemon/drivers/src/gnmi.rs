@@ -295,7 +295,7 @@ impl Gnmi {
                 ["connection", "peer"] => {
                     let peer = value.as_str().unwrap_or_default();
                     let pair = self.layout.pair(port, peer).ok_or_else(|| {
-                        format!("`{port}` reports the peer `{peer}`, which is not a port of the other side")
+                        format!("`{port}` reports the peer `{peer}`, which is not a port on the other side")
                     })?;
                     let said =
                         if side == Side::Input { &mut from_inputs } else { &mut from_outputs };

@@ -93,7 +93,7 @@ impl OcsTrx {
     pub fn at_agent(mut self, module: &str) -> Result<Self, String> {
         if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.len()) {
             return Err(format!(
-                "`{module}`: a module's name has 1 to {MODULE_NAME_BYTES_MAX} bytes"
+                "`{module}`: a module's name must have 1 to {MODULE_NAME_BYTES_MAX} bytes"
             ));
         }
         self.module = module.as_bytes().to_vec();

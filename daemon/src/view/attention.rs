@@ -266,7 +266,7 @@ fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
         plan.transceivers.iter().any(|transceiver| transceiver.bundle.to_string() == part)
     });
     match in_plan && !broken.contains_key(part) {
-        true => format!("; lead rings around it meanwhile: lightloom ctl fault {part}"),
+        true => format!("; bypass it meanwhile: lightloom ctl fault {part}"),
         false => String::new(),
     }
 }

@@ -343,7 +343,7 @@ fn open_ring_is_never_reported_as_healthy() {
     let adopted = week.adopt(vec![device.clone()], true);
     assert!(matches!(adopted, Answer::Adopted { .. }), "{adopted:?}");
     let shown = text(&week.status().1);
-    let not = format!(" circuits of the plan are up at both ends, not {closes} (loopback)\n");
+    let not = format!(" planned circuits are up at both ends; dark: {closes} (loopback)\n");
     assert!(shown.starts_with("DARK CIRCUITS: ") && shown.contains(&not), "{shown}");
     // The device restarts at its planned position, so there is no drift.
     week.put(&device, 15);

@@ -10,7 +10,7 @@
 //! An idle rack makes no system calls. The control socket accepts lines of the form `DEVICE FAULT`
 //! and responds with `ok` or an error.
 
-#![expect(clippy::disallowed_methods, reason = "the edge opens sockets and reads the clock")]
+#![expect(clippy::disallowed_methods, reason = "the server opens sockets and reads the clock")]
 
 mod eeproms;
 mod fuse;

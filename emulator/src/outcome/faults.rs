@@ -250,7 +250,7 @@ impl fmt::Display for TrafficImpact {
             (self.flows_hit, format!("{} on its links", count(self.flows_hit, "flow", "flows"))),
             (
                 self.flows_moved,
-                format!("{} with a changed end time", count(self.flows_moved, "flow", "flows")),
+                format!("{} with a different end time", count(self.flows_moved, "flow", "flows")),
             ),
             (
                 self.flows_given_up,

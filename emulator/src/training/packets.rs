@@ -34,8 +34,8 @@ const TASKS_BUDGET: f64 = 2e6;
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PacketsError {
     #[error(
-        "packet by packet, a TP group must fit in one domain: TP {tensor} does not fit \
-         {domain} GPUs of {network} (take --tp {domain} or less)"
+        "packet by packet, a TP group must fit in one domain: TP {tensor} does not fit {domain} \
+         GPUs of {network} (use --tp {domain} or less)"
     )]
     SpansDomains { tensor: u32, domain: u32, network: String },
     #[error(

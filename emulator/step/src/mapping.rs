@@ -98,7 +98,8 @@ pub enum MappingRefusal {
     )]
     Interleaved { virtual_stages: u32 },
     #[error(
-        "needs {:.1} GB on the fullest GPU, {:.1} GB more than the {:.1} GB of its memory that a job may fill",
+        "needs {:.1} GB on the GPU with the highest memory use, {:.1} GB more than the {:.1} GB \
+         that a job may fill",
         *needed_bytes as f64 / 1e9, *over_bytes as f64 / 1e9, *available_bytes as f64 / 1e9
     )]
     Memory { needed_bytes: u64, available_bytes: u64, over_bytes: u64 },

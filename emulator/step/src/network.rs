@@ -99,7 +99,7 @@ impl Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{size} GPUs do not fill domains of at most {fitting} evenly: use {} or {}",
+    "{size} GPUs cannot be divided evenly among domains of at most {fitting} GPUs: use {} or {}",
     nearest[0], nearest[1]
 )]
 pub struct UnevenDomains {

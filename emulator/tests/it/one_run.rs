@@ -508,11 +508,11 @@ fn rejects_keys_without_effect_and_suggests_others() {
         ),
         (
             "switches: {queue: 64KiB, mark_from: 8KiB, pause: {priorities: [0], above: 8KiB}}\n",
-            "so their queues are unbounded",
+            "whose queues are unbounded",
         ),
         (
             "switches: {trim: true, pause: {priorities: [0, 3], above: 8KiB}}\n",
-            "nothing is trimmed",
+            "no packet is trimmed",
         ),
         ("expect: [paused_max < 1ms]\n", "no switch sends pauses"),
         ("control: {planning_delay: 1ms}\n", "has no effect in this scenario"),

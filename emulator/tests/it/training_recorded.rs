@@ -180,7 +180,7 @@ fn rejects_layouts_that_contradict_the_recorded_groups() {
         (layout(2, 1), layout(4, 3), "EP 3 does not divide DP 4"),
         (layout(3, 1), layout(4, 1), "16 ranks are not a multiple of 3 replicas of TP 4"),
         (layout(1, 1), layout(4, 1), "a step of DP 1 was recorded"),
-        (layout(4, 1), layout(8, 1), "not a single one, all of DP 4"),
+        (layout(4, 1), layout(8, 1), "which are neither one replica, all of DP 4"),
     ] {
         let error = recorded.rescaled(from, to).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

@@ -39,8 +39,8 @@ pub enum RescaleError {
     #[error("a step of {what} 1 was recorded, so it has no communication to scale")]
     One { what: &'static str },
     #[error(
-        "`{task}` spans replicas {replicas:?}: not a single one, all of DP {data}, an EP group of {expert}, or \
-         one per EP group; specify the layout of the recorded ranks"
+        "`{task}` spans replicas {replicas:?}, which are neither one replica, all of DP {data}, \
+         an EP group of {expert}, nor one per EP group; specify the layout of the recorded ranks"
     )]
     Group { task: String, replicas: Vec<u32>, data: u32, expert: u32 },
     #[error(transparent)]

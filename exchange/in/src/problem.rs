@@ -68,9 +68,11 @@ pub enum LogTrouble {
     Clocks { minutes: i64, direction: &'static str, other: String },
     #[error("the period is {period}, but {other} covers {others}: they do not overlap")]
     Periods { period: String, other: String, others: String },
-    #[error("seen {count} times, {between} of them between the first and the last time")]
+    #[error(
+        "seen {count} times, including {between} times between the first and the last occurrence"
+    )]
     Merged { count: u64, between: u64 },
-    #[error("{found} fields for {columns} columns, and no JobName that could hold a `|`")]
+    #[error("{found} fields for {columns} columns, and no JobName that could contain a `|`")]
     Fields { found: usize, columns: usize },
     #[error("the timestamps have no time zone")]
     NoZone,
@@ -93,14 +95,14 @@ impl LogTrouble {
             Self::Compressed => "the file is skipped: unpack it with gunzip".into(),
             Self::Unreadable(_) => "the file is skipped".into(),
             Self::HostLinks { .. } => {
-                "they are ignored, and fast domains are assumed".into()
+                "these edges are ignored, and high-bandwidth domains are assumed".into()
             }
             Self::OtherShape { others, .. } => format!("{others} is used"),
             Self::Malformed(_)
             | Self::Fields { .. }
             | Self::NoTime(_)
             | Self::EndsFirst { .. } => {
-                "this record is skipped; the others are used".into()
+                "only this record is skipped".into()
             }
             Self::Merged { .. } => "the others are omitted, because their times are not recorded".into(),
             Self::NoColumn { help, .. } => format!("the file is skipped: {help}"),

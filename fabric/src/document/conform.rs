@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
         if words.iter().any(|word| word == text) {
             return true;
         }
-        let message = format!("{} is not known here", quote(text));
+        let message = format!("{} is not an allowed value", quote(text));
         let all = alternatives(words.iter().map(|word| format!("`{word}`")));
         let help = match closest(text, words.iter().map(String::as_str)) {
             Some(word) => format!("did you mean `{word}`? (known: {all})"),

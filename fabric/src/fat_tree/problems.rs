@@ -88,7 +88,11 @@ impl Problems {
         }
         let switches: u64 = spec.banks.iter().map(|bank| u64::from(bank.switches)).sum();
         if spec.failure_domains == 0 {
-            self.add("failure_domains", "there must be a failure domain", "use at least 1");
+            self.add(
+                "failure_domains",
+                "at least one failure domain is required",
+                "use at least 1",
+            );
         } else if u64::from(spec.failure_domains) > switches {
             self.add(
                 "failure_domains",

@@ -53,7 +53,7 @@ impl Uint128 {
 }
 
 impl From<u128> for Uint128 {
-    #[expect(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+    #[expect(clippy::cast_possible_truncation, reason = "each half is truncated on purpose")]
     fn from(number: u128) -> Self {
         Self { high: (number >> 64) as u64, low: number as u64 }
     }

@@ -176,7 +176,9 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
     let names = |devices: &[String]| named(devices.to_vec(), 8);
     match done {
         DoneAtOnce::Moved => "no change needed\n".into(),
-        DoneAtOnce::Confirmed(txn) => format!("transaction {txn} is confirmed: it stays\n"),
+        DoneAtOnce::Confirmed(txn) => {
+            format!("transaction {txn} is confirmed and will not be rolled back\n")
+        }
         DoneAtOnce::Adopted => {
             let (devices, slots, silent) = match answer {
                 Answer::Adopted { devices, slots, silent } => (*devices, *slots, *silent),

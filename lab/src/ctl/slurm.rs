@@ -54,7 +54,7 @@ pub(super) struct SlurmArguments {
     /// For PrologSlurmctld: exit with status 1 if no job may start on these nodes; change nothing.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
     starts: Option<String>,
-    /// Program that changes Slurm.
+    /// Path of `scontrol`, which changes Slurm.
     #[arg(long, value_name = "PROGRAM", default_value = "scontrol")]
     scontrol: PathBuf,
 }

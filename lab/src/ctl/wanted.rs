@@ -221,7 +221,7 @@ fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
         }
     }
     let bytes = &bytes;
-    let belongs = "expected a plan from `lightloom plan`";
+    let belongs = "a plan from `lightloom plan` is expected";
     let kind = kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name);
     match (kind, document) {
         (Some("fabric" | "rfabric"), _) => bail!(

@@ -112,7 +112,7 @@ impl Demonstration {
         self.step(
             "Slurm agrees",
             since,
-            format!("{rings} rings loaded, {spare} nodes in no ring drained"),
+            format!("{rings} rings loaded, {spare} nodes outside rings drained"),
         )
     }
 
@@ -230,13 +230,14 @@ impl Demonstration {
             || format!("{DIES} fails and its ring is bypassed"),
             |step| {
                 format!(
-                    "{DIES} fails: Slurm drains it in {:.0} ms, and the next job is on whole rings",
+                    "{DIES} fails: Slurm drains it in {:.0} ms, and the next job runs on whole \
+                     rings",
                     step.took_ms
                 )
             },
         );
         self.live.answer =
-            format!("{followed}; one plan, {}, in {count} places.", agree::short(after));
+            format!("{followed}; all {count} places show plan {}.", agree::short(after));
         output::print(&format!("{}\n", self.live.answer))?;
         let plan: Value = ctl::read_at(&self.cluster.socket(), "/v1/plan")?;
         fs::write(self.cluster.path("after.json"), output::json(&plan)?)?;

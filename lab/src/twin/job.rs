@@ -15,7 +15,7 @@ use lightloom_live::{ring, up};
 
 use super::Dir;
 
-/// Take part in an all-reduce over the light of this node's group, and print each step as a line of
+/// Take part in an all-reduce over the circuits of this node's group, and print each step as a line of
 /// JSON.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:

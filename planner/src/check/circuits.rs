@@ -230,7 +230,8 @@ fn check_without(
         let (from, to) = (&transition.from, &transition.to);
         let stated = transition.without_ps.map_or("unlimited".to_owned(), |time| time.to_string());
         findings.push(format!(
-            "transition from {from} to {to}: {to} does not take {stated} on the circuits of {from}"
+            "transition from {from} to {to}: the stated time of {to} on the circuits of {from}, \
+             {stated}, is wrong"
         ));
     }
 }
@@ -248,7 +249,10 @@ fn check_rate(
                 .push(format!("phase {name}: cannot be served {} times per second", phase.lambda));
         }
         if can_serve(network, demand, &circuits, phase.lambda * (1.0 + RATE_TOLERANCE)) {
-            findings.push(format!("phase {name}: faster than the stated {}", phase.lambda));
+            findings.push(format!(
+                "phase {name}: can be served more often than the stated {} times per second",
+                phase.lambda
+            ));
         }
     } else {
         match routed::seconds(network, demand, &circuits, phase) {
@@ -272,7 +276,7 @@ fn check_bound(
 ) {
     let (name, bound) = (&phase.name, phase.lambda_upper_bound);
     if phase.lambda > bound * (1.0 + RATE_TOLERANCE) {
-        findings.push(format!("phase {name}: exceeds its own upper bound"));
+        findings.push(format!("phase {name}: its rate exceeds its upper bound"));
     }
     if bound * demand.interface_seconds > 1.0 + RATE_TOLERANCE {
         findings.push(format!("phase {name}: the bound exceeds the limit of the interfaces"));

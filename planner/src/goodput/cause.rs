@@ -94,7 +94,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self {
             Self::Stage(stage) => return f.pad(&format!("outage: {stage}")),
-            Self::Outage => "outage: until the job continued",
+            Self::Outage => "outage: time until the job resumed",
             Self::DoneAgain => "work done again",
             Self::CheckpointLoad => "checkpoints read",
             Self::CheckpointWrite => "checkpoints written",

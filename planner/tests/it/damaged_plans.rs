@@ -128,7 +128,7 @@ fn claims_that_need_a_search_are_bounded() {
         "static",
     );
     refused(&|plan| plan.transitions[0].floor = 9.5, "floor");
-    refused(&|plan| plan.transitions[0].without_ps = None, "does not take unlimited");
+    refused(&|plan| plan.transitions[0].without_ps = None, "unlimited, is wrong");
     refused(&|plan| plan.transitions[0].exposed_ps.0 = 1_000_000_000_000, "exposed_ps");
     refused(&|plan| plan.transitions[0].dark_time_ps.0 = 1, "dark_time_ps");
     refused(&|plan| plan.metrics.dark_port_time_share = Some(0.9), "dark_port_time_share");

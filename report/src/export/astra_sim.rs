@@ -81,7 +81,8 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     }
     if crosses_nodes && grouping == Grouping::Line {
         lost.push(format!(
-            "the latency inside a node, {} instead of {} over a fibre: a ring has one latency, here the longer",
+            "the latency inside a node, {} instead of {} over a fibre: the format allows one \
+             latency per ring, so the longer is used",
             plan.fabric.hbd_links.inside_latency, plan.fabric.hbd_links.fibre_latency
         ));
     }

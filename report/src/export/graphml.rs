@@ -106,9 +106,12 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     }
     let mut lost = match hbd.ring() {
         Some(_) => vec![
-            "the GPUs inside a node and the paths of dark bundles: a vertex is a node".to_owned(),
+            "the GPUs inside a node and the paths of dark bundles: vertices represent nodes only"
+                .to_owned(),
         ],
-        None => vec!["the GPUs inside a node and their links: a vertex is a node".to_owned()],
+        None => {
+            vec!["the GPUs inside a node and their links: vertices represent nodes only".to_owned()]
+        }
     };
     match plan.fabric.dcn.direct() {
         Some(network) => leaves(plan, network, &mut document),
@@ -171,7 +174,8 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         }
     }
     Ok(document.end(vec![
-        "the electrical core, dark ports and the stages between phases: an edge is a circuit"
+        "the electrical core, dark ports and the stages between phases: edges represent circuits \
+         only"
             .to_owned(),
     ]))
 }

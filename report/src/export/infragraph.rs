@@ -184,7 +184,7 @@ fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     ];
     if let Hbd::Khop(ring) = &plan.fabric.hbd {
         let dark = ring.fibres().count() - plan.plan.circuits.len();
-        lost.push(format!("{dark} dark fibres: an edge is a link that carries light"));
+        lost.push(format!("{dark} dark fibres: edges represent only links that carry light"));
     }
     if let Some(network) = plan.fabric.dcn.direct() {
         lost.push(format!("the {} cables of the {}", network.cables().len(), network.name()));

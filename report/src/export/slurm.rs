@@ -59,7 +59,7 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
     writeln!(text, "SwitchName=rings Switches={}", names.join(",")).expect(ANY_TEXT);
     let mut lost = vec![
-        "the neighbours of a node in its ring: a switch has no order".to_owned(),
+        "the neighbours of a node in its ring: the nodes of a switch are not ordered".to_owned(),
         "ToRs: a Slurm tree holds each node once, here below its ring".to_owned(),
     ];
     lost.extend(unreached(plan));
@@ -110,7 +110,9 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
         }
     }
     if !as_rings && topologies.iter().any(|(_, units)| units.iter().any(|u| u.nodes.len() > 1)) {
-        lost.push("the neighbours of a node in its ring: a block has no order".to_owned());
+        lost.push(
+            "the neighbours of a node in its ring: the nodes of a block are not ordered".to_owned(),
+        );
     }
     lost.extend(unreached(plan));
     lost.extend(plan.lost_below_nodes());

@@ -145,7 +145,8 @@ pub(super) fn labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, Stri
 
 fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let broken = plan.nodes().filter(|node| plan.seat(*node) == Seat::Broken).count();
-    let mut lost = vec!["the order of nodes in a ring, and its job: a domain is a set".to_owned()];
+    let mut lost =
+        vec!["the order of nodes in a ring, and its job: domains are unordered sets".to_owned()];
     if broken > 0 {
         lost.push(format!("failed nodes ({broken}), which discovery would omit as well"));
     }

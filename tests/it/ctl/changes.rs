@@ -172,7 +172,7 @@ fn accepted_plan_lists_the_failed_parts_it_uses() {
     let plan = plan.display().to_string();
     let (_, shown, _) = run(&daemon, &["apply", &plan, "--mode", "update"]);
     let expected = "transaction 3: committed, 0 devices\n\
-        n9, n20/b0 treated as repaired, as in this plan; if it is not: lightloom ctl fault n9 n20/b0\n";
+        this plan treats n9, n20/b0 as repaired; if that is wrong: lightloom ctl fault n9 n20/b0\n";
     assert_eq!(shown, expected);
 }
 
@@ -237,7 +237,7 @@ fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
     });
     let daemon = Daemon { socket, heard: Arc::default(), answers: Arc::default() };
     let (code, shown, noted) = run(&daemon, &["confirm", "7"]);
-    assert_eq!((code, shown.as_str()), (0, "transaction 7 is confirmed: it stays\n"), "{noted}");
+    assert_eq!((code, shown.as_str()), (0, "transaction 7 is confirmed and will not be rolled back\n"), "{noted}");
     assert!(noted.contains("refused: no room; retrying in "), "{noted}");
     let bodies = bodies.lock().unwrap();
     assert!(bodies.len() == 2 && bodies[0] == bodies[1], "the same request, id and all");

@@ -75,7 +75,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let (_, shown, _) = run(&daemon, &["status"]);
     let first = "JOURNAL CANNOT BE WRITTEN, changes are refused: disk full\n";
     let next = "  circuits stay lit and devices are still read: free space or repair the disk, and lightloomd \
-                resumes automatically; see when: lightloom ctl watch\n";
+                resumes automatically; follow its state: lightloom ctl watch\n";
     assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
     assert!(shown.contains("in the desired state"), "devices are read on: {shown}");
 }
@@ -178,7 +178,7 @@ fn missing_circuits_are_shown_with_the_command_to_restore_them() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
     let expected = "FEWER CIRCUITS: 1 of 2 possible circuits are lit, and no failed part explains the difference\n  \
-        apply the rest: lightloom ctl apply --again --cut-light\n";
+        apply the rest of the plan: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(expected), "{shown}");
     let line = "circuits up: 1 of 1 (both ends); the applied plan has 1 more\n";
     assert!(shown.contains(line), "{shown}");
@@ -220,7 +220,7 @@ fn dark_planned_circuits_and_a_missing_plan_are_never_healthy() {
     let unlit = status(json!({ "dark_circuits": dark }));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unlit)]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected = "DARK CIRCUITS: 23 of 24 circuits of the plan are up at both ends, not n3/b0.1\n  \
+    let expected = "DARK CIRCUITS: 23 of 24 planned circuits are up at both ends; dark: n3/b0.1\n  \
         light them again: lightloom ctl apply --again\n";
     assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 

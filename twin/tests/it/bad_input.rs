@@ -10,7 +10,7 @@ fn refused(text: &str, with: &str) {
 
 #[test]
 fn rejects_settings_the_daemon_cannot_run() {
-    refused(&scene(1, 1, "nobody", ""), "`nobody` is not known here");
+    refused(&scene(1, 1, "nobody", ""), "`nobody` is not an allowed value");
     refused(&scene(1, 1, "{lightloomd: {poll_every: 10us}}", ""), "use at least 1ms");
     refused(&scene(1, 1, "{lightloomd: {bits_per_second: 300}}", ""), "9600 to 50000000");
     refused(

@@ -61,7 +61,7 @@ impl ProfileRules<'_, '_, '_> {
                     "bytes {offset} to {last} of the lower memory are not reserved for \
                         vendors"
                 );
-                self.check.error(NOT_VENDORS, path, message).help("64 to 84 are");
+                self.check.error(NOT_VENDORS, path, message).help("only 64 to 84 are reserved");
             }
         } else if page < CUSTOM_PAGES_FROM {
             let message = format!("{place} is on a page that is not reserved for vendors");
@@ -80,7 +80,7 @@ impl ProfileRules<'_, '_, '_> {
         let file = self.file;
         if file.groups == 0 || usize::from(file.groups) > GROUPS_MAX {
             let message = format!("{} switch groups", file.groups);
-            self.check.error(CANNOT_MOVE, "/groups", message).help("a module has 1 to 8");
+            self.check.error(CANNOT_MOVE, "/groups", message).help("a module has 1 to 8 groups");
         }
         let external = &file.paths.external;
         if external.is_empty() || external.len() > 8 {

@@ -80,7 +80,7 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let why = troubles(past).first().map(|d| format!("{}: {}", d.device, d.detail));
     let Transaction { txn, result, summary, actor, .. } = past;
     let what = (!summary.is_empty()).then(|| format!("{summary}, by {actor}: "));
-    let why = why.unwrap_or_else(|| "no device gives a reason".into());
+    let why = why.unwrap_or_else(|| "no device reported a reason".into());
     let about = format!("{}{result}; {why}", what.unwrap_or_default());
     Some(Alarm::new(format!("transaction {txn} DID NOT TAKE EFFECT"), about, next(past)?))
 }
@@ -109,7 +109,8 @@ pub fn next(past: &Transaction) -> Option<String> {
     };
     match past.result {
         TransactionResult::Aborted if is_bypass && !silent.is_empty() => Some(format!(
-            "nothing moved; the report is kept; to bypass the unreachable devices as well: lightloom ctl fault {}",
+            "nothing moved, and the fault is still recorded; to bypass the unreachable devices as \
+             well: lightloom ctl fault {}",
             silent.join(",")
         )),
         TransactionResult::Aborted => Some(format!("nothing moved: {again}")),

@@ -102,8 +102,10 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
         let _ = write!(about, "; all of {}", behind.join(", "));
     }
     if *unasked > 0 {
-        let _ =
-            write!(about, "; this host cannot open the lines of {unasked}, see `trouble` below");
+        let _ = write!(
+            about,
+            "; this host cannot open the management lines of {unasked}, see `trouble` below"
+        );
     }
     if *lit > 0 {
         let _ = write!(about, "; the far ends of {lit} of them still receive light");

@@ -16,7 +16,7 @@ pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
     let ends = named(ends.clone(), NAMES_MAX);
     let others = if others.is_empty() { others } else { format!("; other deviations: {others}") };
     let about = format!(
-        "{standing} of {circuits} circuits of the plan are up at both ends, not {ends}{others}"
+        "{standing} of {circuits} planned circuits are up at both ends; dark: {ends}{others}"
     );
     Some(Alarm::new("DARK CIRCUITS", about, next))
 }
@@ -32,7 +32,7 @@ pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     let NoPlan { lit, next } = status.no_plan.as_ref()?;
     let about = match lit {
         0 if status.unseen.is_empty() => "no circuit is lit".to_owned(),
-        0 => "no circuit is lit, as far as devices answer".to_owned(),
+        0 => "no circuit is lit on the devices that answer".to_owned(),
         1 => "1 circuit is lit, and faults are not bypassed".to_owned(),
         lit => format!("{lit} circuits are lit, and faults are not bypassed"),
     };
@@ -48,6 +48,6 @@ pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     let next = applied
         .next
         .as_deref()
-        .unwrap_or("apply the rest: lightloom ctl apply --again --cut-light");
+        .unwrap_or("apply the rest of the plan: lightloom ctl apply --again --cut-light");
     (now < all).then(|| Alarm::new("FEWER CIRCUITS", about, next))
 }

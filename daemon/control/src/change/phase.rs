@@ -44,8 +44,8 @@ impl fmt::Display for PhaseChange {
             }
             PhaseOrder::NoStages => write!(
                 f,
-                "phase {name} without stages: the plan has none from the lit circuits, so removals precede additions \
-                 where ports clash"
+                "phase {name} without stages: the plan has no stages that start from the lit \
+                 circuits, so removals precede additions on the same ports"
             ),
         }
     }

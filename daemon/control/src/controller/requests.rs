@@ -336,7 +336,7 @@ impl Controller {
         };
         let levers: BTreeSet<_> = slots.iter().filter_map(lever).collect();
         if levers.is_empty() {
-            let reasons = vec!["no drain control is configured for them".into()];
+            let reasons = vec!["no drain control is configured for these devices".into()];
             return Answer::Refused { reasons };
         }
         let record = Record::Held { asked, levers: levers.clone(), drained, wall_ms: now.wall_ms };

@@ -466,7 +466,7 @@ impl Control {
             }
             reasons.push(match inside(part, &known) {
                 Some(whole) => {
-                    format!("{part} is not a known fault, but all of {whole} is: repair {whole}")
+                    format!("{part} is not a known fault, but is part of {whole}, which is: repair {whole}")
                 }
                 None => format!("{part} is not a known fault"),
             });

@@ -45,7 +45,7 @@ impl Control {
             return "the journal has failed".into();
         }
         if self.setup.on_fault != OnFault::Bypass {
-            return "the policy only reports".into();
+            return "the policy only reports faults".into();
         }
         if let Some(open) = &self.controller.ledger().open {
             return format!("transaction {} is in progress", open.intent.txn);

@@ -112,7 +112,7 @@ impl Health {
 
 impl Tables {
     pub(super) fn read(reply: &Reply) -> Result<Self, String> {
-        let rows = Rows::of(reply).ok_or("the tables were not read as rows")?;
+        let rows = Rows::of(reply).ok_or("the tables were not returned as rows")?;
         let words = |kind: char| {
             let rows = rows.0.iter().filter(move |row| row.0 == kind);
             rows.map(|(_, name, words)| (name.clone(), words.clone()))

@@ -128,7 +128,7 @@ impl OnePort<'_> {
         span: SimSpan,
         sink: &mut impl Sink,
     ) -> &'k [u64] {
-        debug_assert!(self.sending.free >= span.start, "nothing waits for a port that is free");
+        debug_assert!(self.sending.free >= span.start, "packets do not wait for an idle port");
         while self.sending.free < span.end && !self.queues.is_empty() {
             let packet = if self.queues.occupied() & (1 << CONTROL) != 0 {
                 self.take_back(CONTROL)

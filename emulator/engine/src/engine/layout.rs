@@ -141,7 +141,7 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
             parts.push(Vec::new());
         }
         done += work(vertex);
-        parts.last_mut().expect("there is a part").push(vertex);
+        parts.last_mut().expect("there is at least one part").push(vertex);
     }
     parts.iter_mut().for_each(|part| part.sort_unstable());
     (parts, Pods::default())

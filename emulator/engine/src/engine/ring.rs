@@ -120,7 +120,7 @@ impl PacketFifo {
     fn grow(&mut self) {
         let mut slots: Vec<Packet> = self.iter().copied().collect();
         let wanted = (self.slots.len() * 2).max(Self::LEAST);
-        assert!(wanted <= 1 << 31, "fewer than 2^31 packets wait in one place");
+        assert!(wanted <= 1 << 31, "a queue holds fewer than 2^31 packets");
         slots.resize(wanted, Packet::default());
         self.slots = slots.into_boxed_slice();
         self.head = 0;
@@ -147,7 +147,10 @@ impl FifoTail<'_> {
         let count = self.next - self.first;
         let was_empty = *self.len == 0;
         *self.len += count as u32;
-        debug_assert!(*self.len as usize <= self.slots.len(), "no more come than were announced");
+        debug_assert!(
+            *self.len as usize <= self.slots.len(),
+            "more packets arrived than were announced"
+        );
         (was_empty && count > 0).then(|| self.slots[self.first & (self.slots.len() - 1)])
     }
 }

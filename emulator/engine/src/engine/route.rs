@@ -51,7 +51,8 @@ pub enum RouteError {
     #[error("link {} does not continue the path at vertex {}", link.0, at.0)]
     Broken { link: LinkId, at: VertexId },
     #[error(
-        "the paths of all flows take {words} words of the route table, which holds {MOST_CURSORS}: draw fewer paths for each"
+        "the paths of all flows take {words} words of the route table, but it holds only \
+         {MOST_CURSORS}: use fewer paths per flow"
     )]
     TableFull { words: u64 },
 }

@@ -92,9 +92,9 @@ impl EngineSettings {
 pub enum EngineError {
     #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
     PacketSize { size: Bytes },
-    #[error("vertex {} has {ports} links: at most {MOST_PORTS} can be emulated", vertex.0)]
+    #[error("vertex {} has {ports} links, but at most {MOST_PORTS} can be emulated", vertex.0)]
     TooManyPorts { vertex: VertexId, ports: usize },
-    #[error("hosts that take {delay} cannot be emulated: at most {LONGEST_DELAY}")]
+    #[error("a host delay of {delay} cannot be emulated: use at most {LONGEST_DELAY}")]
     HostDelay { delay: Picoseconds },
     #[error("vertex {} is not a host: flows begin and end at hosts", vertex.0)]
     NotAHost { vertex: VertexId },

@@ -151,7 +151,7 @@ impl<P: LocalProbe> Apart<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
                 .expect("its packet sizes were checked");
-        self.log.replay(&mut engine).expect("the islands answer like a single engine");
+        self.log.replay(&mut engine).expect("islands and a single engine return the same");
         engine
     }
 

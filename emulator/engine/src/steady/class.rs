@@ -175,7 +175,7 @@ impl<P: Probe> Class<P> {
                 IslandChange::Change(link, change) => self.engine.change_link(now, link, change),
                 IslandChange::Reroute(flow, links) => {
                     self.catch_up(now);
-                    self.engine.lead(flow, links).expect("a path was found before");
+                    self.engine.lead(flow, links).expect("a path was found earlier");
                 }
             }
         }

@@ -53,11 +53,11 @@ pub enum Difference {
     Event(#[from] OtherEvent),
     #[error("flow {} ended differently in a single engine", .0.0)]
     Flow(FlowId),
-    #[error("link {} carried other packets in a single engine", .0.0)]
+    #[error("link {} carried different packets in a single engine", .0.0)]
     Link(LinkId),
     #[error("island {0} did not repeat the previous packet")]
     Leap(usize),
-    #[error("islands count {islands:?}, a single engine {whole:?}")]
+    #[error("the islands count {islands:?}, but a single engine counts {whole:?}")]
     Packets { islands: Box<PacketCount>, whole: Box<PacketCount> },
 }
 
@@ -195,7 +195,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
         match &mut self.mode {
             Mode::Whole(engine) => engine,
-            Mode::Apart(_) => unreachable!("it was put together"),
+            Mode::Apart(_) => unreachable!("the engine was assembled above"),
         }
     }
 

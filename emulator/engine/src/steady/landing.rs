@@ -276,7 +276,7 @@ impl<P: LocalProbe> Apart<P> {
             Asked::Flow(id) => {
                 let copies = self.flows[id.index()].paths[0].iter().map(|link| self.copy_of(*link));
                 let links: Vec<LinkId> =
-                    copies.map(|copy| copy.expect("an island does not grow").link).collect();
+                    copies.map(|copy| copy.expect("no link is added to an island").link).collect();
                 let class = self.islands[island as usize].class;
                 let network = self.classes[class as usize].engine.network();
                 let source = network.link(links[0]).from;
@@ -301,7 +301,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     fn local_flow(&self, flow: FlowId) -> FlowId {
-        self.flows[flow.index()].place.expect("it was added before").flow
+        self.flows[flow.index()].place.expect("the flow was added earlier").flow
     }
 
     fn flow_on(
@@ -406,7 +406,8 @@ impl<P: LocalProbe> Apart<P> {
                 Asked::Flow(id) => {
                     let path = self.flows[id.index()].paths[0].clone();
                     let copies = path.iter().map(|link| self.copy_of(*link));
-                    let links = copies.map(|copy| copy.expect("it was just named").link).collect();
+                    let links =
+                        copies.map(|copy| copy.expect("the link was just added").link).collect();
                     let FlowSpec { source, destination, .. } = self.flows[id.index()].spec;
                     self.flow_on(island, id, links, (vertex_of[&source], vertex_of[&destination]))
                 }

@@ -22,7 +22,10 @@ pub(super) enum StageCall {
 pub(super) struct CallLog(Vec<StageCall>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("asked for the next event until {limit}: islands say {islands:?}, one engine {whole:?}")]
+#[error(
+    "next event until {limit}: the islands return {islands:?}, but a single engine returns \
+     {whole:?}"
+)]
 pub struct OtherEvent {
     pub limit: SimTime,
     pub islands: Option<Event>,

@@ -97,7 +97,7 @@ impl Receiver {
                     // Acknowledgements cannot express this distance, so treat the packet as lost.
                     flags = flag::ACKNOWLEDGEMENT;
                 } else {
-                    debug_assert!(beyond < keeps.span(), "the sender keeps to its window");
+                    debug_assert!(beyond < keeps.span(), "the sender never exceeds its window");
                     self.duplicates += u32::from(!keeps.insert(packet.sequence()));
                 }
             }

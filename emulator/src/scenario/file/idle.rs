@@ -127,11 +127,14 @@ fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) 
         ("/switches/trim", raw.switches.trim),
     ];
     for (key, _) in keys.iter().filter(|(_, written)| *written) {
-        let message = "all data here has priorities that pause, so their queues are unbounded and nothing \
-             is trimmed";
+        let message = "all traffic uses priorities with pauses, whose queues are unbounded, so no \
+            packet is trimmed";
         check
             .error(codes::NO_EFFECT, key, message)
-            .also("/switches/pause/priorities", "these wait at their senders instead")
+            .also(
+                "/switches/pause/priorities",
+                "packets with these priorities wait at their senders instead",
+            )
             .help("leave it out: `pause: {above: …}` and `buffer: {size: …}` limit the queues")
             .depends_on("/traffic")
             .depends_on("/collectives");

@@ -54,7 +54,8 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     let jobs = match kinds.iter().map(|kind| kind.count).sum::<usize>() {
         0 => Sourced::assumed(
             "1 kind".to_owned(),
-            "no log contains a job with several groups, so the drafted job runs all the time",
+            "no log contains a job with several groups, so the draft assumes one job that runs \
+             for the whole period",
         ),
         count => Sourced::derived(
             format!("{} kinds", kinds.len()),

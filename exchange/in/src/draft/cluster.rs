@@ -299,7 +299,7 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
         }
     }
     let why = match products(logs).find(|product| !product.is_empty()) {
-        Some(product) => format!("not understood: there is no card for the product `{product}`"),
+        Some(product) => format!("unknown product `{product}`"),
         None => logs.lacks(Fact::Accelerators, "no log names the accelerators"),
     };
     Sourced::assumed("h100", why)

@@ -21,7 +21,8 @@ const ROUNDS: u64 = 100;
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {
     let mut page = DraftPage::new(
         NAME,
-        "The job on its cluster, while hosts fail as in the logs. Run it with: lightloom emulate scenario.yaml",
+        "The job on its cluster, with the host failures from the logs. Run it with: lightloom \
+         emulate scenario.yaml",
     );
     page.put(&format!(
         "kind: scenario\nversion: 2\nname: own-cluster\non: {{fabric: {}}}\nseed: 1",
@@ -76,13 +77,17 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
         ),
         Some((bytes, place)) => {
             let why = format!(
-                "fills the run; in {place}, groups of {tp} ranks exchange {bytes} B per step"
+                "chosen to fill the run; in {place}, groups of {tp} ranks exchange {bytes} B per \
+                 step"
             );
             Sourced::assumed(fill, why)
         }
         None => Sourced::assumed(
             fill,
-            format!("fills the run: no log contains the bytes that groups of {tp} ranks exchange"),
+            format!(
+                "chosen to fill the run, because no log contains the bytes that groups of {tp} \
+                 ranks exchange"
+            ),
         ),
     };
     page.guess("collectives[0].bytes", &bytes);

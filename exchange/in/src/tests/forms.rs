@@ -170,7 +170,7 @@ fn merged_events_are_flaps_and_not_one_outage() {
         assert_eq!(
             problems(&logs),
             [
-                "events:1: seen 24 times, 22 of them between the first and the last time; the others are omitted, because their times are not recorded"
+                "events:1: seen 24 times, including 22 times between the first and the last occurrence; the others are omitted, because their times are not recorded"
             ]
         );
     }
@@ -201,7 +201,7 @@ fn every_form_of_sacct_is_one_job() {
     assert_eq!(logs(&[("jobs", &typed)]).jobs[0].gpus, 48);
     let nameless =
         "JobID|State|Start|End\n1|a|COMPLETED|2026-03-01T00:00:00Z|2026-03-01T01:00:00Z\n";
-    let said = "jobs:2: 5 fields for 4 columns, and no JobName that could hold a `|`; this record";
+    let said = "jobs:2: 5 fields for 4 columns, and no JobName that could contain a `|`; only this record";
     assert!(problems(&logs(&[("jobs", nameless)]))[0].starts_with(said));
 }
 
@@ -287,7 +287,7 @@ fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     assert_eq!(drafted(&logs, "dcn.fat_tree.link_rate").0, "100Gbps");
     let why = drafted(&logs, "workload.peak_tflops").1;
     assert!(
-        why.contains("not understood: there is no card for the product `xpu AMD INSTINCT MI300X`"),
+        why.contains("unknown product `xpu AMD INSTINCT MI300X`"),
         "{why}"
     );
 

@@ -96,7 +96,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
     let found = logs(&[("jobs", &jobs)]);
     has(
         &found,
-        "jobs:4: the end is 259200 s before the start; this record is skipped; the others are used",
+        "jobs:4: the end is 259200 s before the start; only this record is skipped",
     );
     has(&found, "jobs:5: `soon` is not a time");
     has(&found, "jobs:1: the timestamps have no time zone");

@@ -132,7 +132,7 @@ fn forgotten(past: &Transaction) -> Option<String> {
     }
     let (names, again) = (named(parts.clone(), NAMES_MAX), parts.join(" "));
     Some(format!(
-        "{names} treated as repaired, as in this plan; if it is not: lightloom ctl fault {again}"
+        "this plan treats {names} as repaired; if that is wrong: lightloom ctl fault {again}"
     ))
 }
 

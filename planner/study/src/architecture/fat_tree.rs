@@ -103,7 +103,7 @@ impl Architecture for FatTree {
 }
 
 pub(super) fn not_a_domain() -> CannotHold {
-    CannotHold("data-centre networks hold no tensor-parallel groups; they only have a price".into())
+    CannotHold("data-centre networks do not contain tensor-parallel groups, so only their price is computed".into())
 }
 
 pub(super) struct DcnCounts {

@@ -21,7 +21,8 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun) {
     section.table(tables::table("steps", of_jobs));
     let packets = &run.packets;
     section.note(format!(
-        "Packets: {} sent, {} delivered, {} dropped, {} lost on links, {} sent again. Seed {}; simulated {}.",
+        "Packets: {} sent, {} delivered, {} dropped, {} lost on links, {} resent. Seed {}; \
+         simulated {}.",
         fixed(packets.sent as f64, 0),
         fixed(packets.delivered as f64, 0),
         fixed(packets.dropped as f64, 0),

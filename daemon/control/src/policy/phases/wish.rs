@@ -37,7 +37,7 @@ pub enum Refusal {
     Overlaps { phase: String, free: Micros },
     #[error("{0} phases are already waiting")]
     TooMany(usize),
-    #[error("changes are refused now: {0}")]
+    #[error("changes are currently refused: {0}")]
     NoJournal(String),
     #[error("request id `{0}` has already been used for a different request")]
     OtherRequest(String),

@@ -32,7 +32,7 @@ impl<P: Probe> Engine<P> {
     /// delay later, which shortens windows. Panics with more than one shard, because a shard does
     /// not know the packets in flight in others.
     pub fn add_prompt_batch(&mut self) -> BatchId {
-        assert!(self.shards.len() == 1, "prompt batches want one thread");
+        assert!(self.shards.len() == 1, "prompt batches require a single thread");
         self.batches.push(FlowBatch { is_prompt: true, ..FlowBatch::default() });
         BatchId::from_index(self.batches.len() - 1)
     }

@@ -33,7 +33,7 @@ pub(super) fn step(
     let equal = || (0..count).filter(|number| stands(*number).is_about(least));
     let seed = u64::from(routes.salt(cursor)) << 32 | u64::from(packet.sequence());
     let drawn = u128::from(mix(seed.wrapping_add(now))) * equal().count() as u128;
-    let number = equal().nth((drawn >> 64) as usize).expect("there is something to choose from");
+    let number = equal().nth((drawn >> 64) as usize).expect("at least one option is available");
     let (place, rest) = routes.option(cursor, number);
     (place, packet.led_to(rest))
 }
