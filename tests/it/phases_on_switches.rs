@@ -161,9 +161,8 @@ fn rejects_foreign_or_edited_plans_without_moving() {
     };
     let other = refused(&|plan| plan["fabric_sha256"] = "0123456789abcdef".repeat(4).into());
     assert!(
-        other.contains(
-            "for a different fabric of 32 GPUs without transceivers (file 0123456789ab)"
-        ),
+        other
+            .contains("for a different fabric of 32 GPUs without transceivers (file 0123456789ab)"),
         "{other}"
     );
     let port = refused(&|plan| plan["phases"][1]["circuits"][0]["a_port"] = 4.into());

@@ -51,7 +51,10 @@ fn accepts_a_matching_plan() {
 fn rejects_plan_for_other_fabric() {
     for (nodes, job) in [(12, JOB), (20, JOB), (16, "{name: j, gpus: 16, tp: 8}")] {
         let error = said(&plan_for(&ring(nodes, job)), 15).unwrap_err();
-        let theirs = format!("for a different fabric of {nodes} nodes, 2 bundles per node, {} GPUs", nodes * 4);
+        let theirs = format!(
+            "for a different fabric of {nodes} nodes, 2 bundles per node, {} GPUs",
+            nodes * 4
+        );
         assert!(error.contains(&theirs), "{error}");
         assert!(
             error.contains("this daemon drives `r` of 16 nodes, 2 bundles per node, 64 GPUs"),

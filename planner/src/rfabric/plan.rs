@@ -352,7 +352,9 @@ mod tests {
         assert!(found(&|plan| plan.phases[0].circuits[0].a_port += 2).contains("not wired"));
         assert!(found(&|plan| plan.phases[0].circuits[0].ocs.0 = 99).contains("no such switch"));
         assert!(found(&|plan| plan.phases[1].lambda *= 1.01).contains("cannot be served"));
-        assert!(found(&|plan| plan.phases[1].lambda *= 0.99).contains("more often than the stated"));
+        assert!(
+            found(&|plan| plan.phases[1].lambda *= 0.99).contains("more often than the stated")
+        );
         assert!(found(&|plan| plan.phases[1].gap += 0.1).contains("gap"));
         let doubled = found(&|plan| {
             let first = plan.phases[0].circuits[0];

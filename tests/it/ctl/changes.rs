@@ -237,7 +237,11 @@ fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
     });
     let daemon = Daemon { socket, heard: Arc::default(), answers: Arc::default() };
     let (code, shown, noted) = run(&daemon, &["confirm", "7"]);
-    assert_eq!((code, shown.as_str()), (0, "transaction 7 is confirmed and will not be rolled back\n"), "{noted}");
+    assert_eq!(
+        (code, shown.as_str()),
+        (0, "transaction 7 is confirmed and will not be rolled back\n"),
+        "{noted}"
+    );
     assert!(noted.contains("refused: no room; retrying in "), "{noted}");
     let bodies = bodies.lock().unwrap();
     assert!(bodies.len() == 2 && bodies[0] == bodies[1], "the same request, id and all");

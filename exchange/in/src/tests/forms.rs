@@ -201,7 +201,8 @@ fn every_form_of_sacct_is_one_job() {
     assert_eq!(logs(&[("jobs", &typed)]).jobs[0].gpus, 48);
     let nameless =
         "JobID|State|Start|End\n1|a|COMPLETED|2026-03-01T00:00:00Z|2026-03-01T01:00:00Z\n";
-    let said = "jobs:2: 5 fields for 4 columns, and no JobName that could contain a `|`; only this record";
+    let said =
+        "jobs:2: 5 fields for 4 columns, and no JobName that could contain a `|`; only this record";
     assert!(problems(&logs(&[("jobs", nameless)]))[0].starts_with(said));
 }
 
@@ -286,10 +287,7 @@ fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
     assert_eq!(drafted(&logs, "dcn.fat_tree.nodes_per_tor").0, "2");
     assert_eq!(drafted(&logs, "dcn.fat_tree.link_rate").0, "100Gbps");
     let why = drafted(&logs, "workload.peak_tflops").1;
-    assert!(
-        why.contains("unknown product `xpu AMD INSTINCT MI300X`"),
-        "{why}"
-    );
+    assert!(why.contains("unknown product `xpu AMD INSTINCT MI300X`"), "{why}");
 
     let net =
         |speed: u32| format!("<pci class=\"0x020700\"><nic><net speed=\"{speed}\"/></nic></pci>");

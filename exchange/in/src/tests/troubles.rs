@@ -94,10 +94,7 @@ fn locates_unreadable_records_and_keeps_the_others() {
         .replace("2026-03-05T02:00:00", "soon")
         .replace("2026-03-11T09:00:00", "2026-03-01T09:00:00");
     let found = logs(&[("jobs", &jobs)]);
-    has(
-        &found,
-        "jobs:4: the end is 259200 s before the start; only this record is skipped",
-    );
+    has(&found, "jobs:4: the end is 259200 s before the start; only this record is skipped");
     has(&found, "jobs:5: `soon` is not a time");
     has(&found, "jobs:1: the timestamps have no time zone");
     assert_eq!(found.jobs.len(), 2);
