@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures inner data-parallel traffic between ToRs as node faults increase, and its lower bound.
+//! Measures inner data-parallel traffic between ToRs, and its lower bound, as node faults increase.
 //!
 //! `cargo bench -p lightloom-planner --bench cross_tor` prints per case: mean and maximum share
 //! over all samples, mean lower bound, ratio of mean to bound, and seconds per plan.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares the processor time of a plan for 16,384 GPUs with 3 % failed nodes and of the replan
+//! Compares the processor time of planning 16,384 GPUs with 3 % failed nodes and of replanning
 //! after one more fault.
 //!
 //! `cargo bench -p lightloom-planner --bench joint`

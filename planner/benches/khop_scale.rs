@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures planning time at scale, and the changes of a replan.
+//! Measures planning time at scale and the number of changes in a replan.
 //!
 //! `cargo bench -p lightloom-planner --bench khop_scale` prints one line per result. Times include
 //! checking every plan.
@@ -74,7 +74,6 @@ fn peak_memory_mb() -> u64 {
         / 1024
 }
 
-/// Replans after the failure of each single node.
 fn replans(share: f64) {
     let nodes = 32_768;
     let wanted = (f64::from(nodes * 4) * share / f64::from(TP)) as u64 * u64::from(TP);

@@ -52,7 +52,6 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Swaps the ends of random pairs of circuits, and counts the circuits kept by the next placement.
 fn realise_line(leaves: u32, ports: u32, ports_per_switch: u32, swapped_percent: u64) {
     let fabric = wired(leaves, ports, ports_per_switch);
     let mut stream = Seed(1).stream("bench.realise", 0);

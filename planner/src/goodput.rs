@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models the GPU time that a job loses to interruptions: progress, recovery policy and causes.
-//! Times are whole picoseconds of one GPU. The caller provides failure times, node assignments and
-//! the control plane's response.
+//! Models the GPU time that a job loses to interruptions. All times are GPU time in whole
+//! picoseconds. The caller provides failure times, node assignments and the control plane's
+//! response.
 
 mod cause;
 mod policy;
@@ -15,7 +15,7 @@ pub use policy::{Answer, Policy, Replicas, TrainedJob};
 pub use stage::StageName;
 pub use training::Training;
 
-/// Goodput over a time span as the three factors of arXiv 2502.06982.
+/// Goodput over a time span, split into the three factors of arXiv 2502.06982.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
     /// Fraction of all GPU time during which jobs had all their GPUs.

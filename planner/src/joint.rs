@@ -12,9 +12,10 @@
 //!                        Plan ──▶ check
 //! ```
 //!
-//! Both sides depend on the mapping. The planner tries every order of the parallel dimensions and
-//! picks the one with the shortest communication time between leaves. Consecutive groups share
-//! leaves, so the traffic of the fastest-changing dimension stays below them.
+//! The traffic on rings and between leaves depends on the mapping. The planner tries every order of
+//! the parallel dimensions and picks the one with the shortest communication time between leaves.
+//! Consecutive groups share leaves, so the traffic of the fastest-changing dimension stays below
+//! them.
 
 mod bound;
 mod idle;
@@ -54,7 +55,7 @@ pub struct Options {
     pub compare: bool,
     /// Plan groups and circuits separately: groups ignore leaves, and ranks are in the usual order.
     pub separately: bool,
-    /// Recorded in the plan; the planner itself is deterministic.
+    /// The seed recorded in the plan; the planner itself is deterministic.
     pub seed: Seed,
 }
 
@@ -92,7 +93,7 @@ pub enum PlanError {
     Mapping(#[from] MappingError),
     #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
     Step { job: String, mistakes: Vec<Mistake> },
-    /// The network cannot carry a phase.
+    /// The network cannot carry the traffic of a phase.
     #[error(transparent)]
     Network(#[from] crate::rfabric::plan::PlanError),
 }
@@ -117,7 +118,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
     if step > step_alone {
-        // The estimates were wrong. Try the separate plan, also with the best order of ranks.
+        // The estimates were wrong, so try the separate plan, also with the best order of ranks.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
         best.offer(ranked, &mapped);
@@ -156,7 +157,7 @@ impl Quickest {
         }
     }
 
-    /// Candidates must have as many groups, so that the mappings still apply.
+    /// Candidates must have the same number of groups, so that the mappings still apply.
     fn offer_alike(&mut self, plan: Plan) {
         if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
             let mappings = self.mappings.clone();

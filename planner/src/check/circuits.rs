@@ -21,7 +21,7 @@ pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) flows: Flows,
-    /// Seconds for the busiest GPU's interfaces. 0 if the step names only leaves.
+    /// Time in seconds that the busiest GPU's interfaces need. 0 if the step names only leaves.
     pub(crate) interface_seconds: f64,
 }
 

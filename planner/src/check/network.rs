@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rederives the traffic between leaves from the ranks in the plan, and checks its circuits.
 //!
-//! Textbook formulas in floating point give the bytes between the ranks of a training job, sharing
-//! only the model's dimensions with the planner. Matrices given per leaf are not rederived.
+//! Textbook formulas in floating point give the bytes between the ranks of a training job; only the
+//! model's dimensions are shared with the planner. Matrices given per leaf are not rederived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -324,7 +324,8 @@ impl Step<'_> {
         sent
     }
 
-    /// Each mixture layer has four all-to-alls: dispatch and combine, forward and backward.
+    /// Each mixture-of-experts layer has four all-to-alls: dispatch and combine, forward and
+    /// backward.
     fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
         let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
         let [tensor, context, data, stage] = at;
@@ -356,7 +357,6 @@ impl Step<'_> {
             let next = (data * cp + context + 1) % replicas;
             let others = |ranks: u32| f64::from(ranks - 1) / f64::from(ranks);
             sent.send(*place, to(next % cp, next / cp), dense * others(replicas));
-            // Every `held_apart`-th data-parallel rank has the same experts.
             let first = data % held_apart;
             let alike = (dp - first).div_ceil(held_apart) * cp;
             if alike > 1 {

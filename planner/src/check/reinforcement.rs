@@ -202,7 +202,7 @@ impl Pool<'_> {
     }
 }
 
-/// The island is omitted because traffic between leaves never stays on one.
+/// Islands are ignored because traffic between leaves never stays within one.
 fn leaves(places: &[Place]) -> Vec<Place> {
     let mut seen: BTreeMap<LeafId, usize> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {

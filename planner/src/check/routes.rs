@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks routes on direct networks: they use working cables, carry all traffic, and the busiest
-//! cable determines the time of the phase.
+//! Checks that routes on direct networks use working cables and carry all traffic, and that the
+//! busiest cable determines the time of the phase.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use super::StageName;
 pub enum Cause {
     /// A stage of the control plane's response to an outage.
     Stage(StageName),
-    /// The part of an outage outside these stages.
+    /// The part of an outage that is not covered by a stage.
     Outage,
     /// Lost work that had to be repeated.
     DoneAgain,
@@ -28,7 +28,7 @@ pub enum Cause {
     Reform,
     /// Reintegrating a replica.
     Rejoin,
-    /// Extra communication and switching time in the step of the failure. Can be negative.
+    /// Extra communication and switching time in the step during the failure. Can be negative.
     Disturbed,
     /// Slower steps until a failed part is repaired.
     SlowerSteps,
@@ -45,7 +45,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns the key in documents.
+    /// Returns the cause's key in documents.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -68,7 +68,8 @@ impl Cause {
         }
     }
 
-    /// Looks up a cause by key. `None` if runs do not report it.
+    /// Looks up a cause by its key in the results of a run. `None` for causes that runs do not
+    /// report.
     #[must_use]
     pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
         match (key, stage) {

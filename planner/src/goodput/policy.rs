@@ -55,7 +55,8 @@ impl Answer {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// Returns this response with all times halved, and their name. `None` if it has no times.
+    /// Returns this response with its recovery times halved, and a name for these times. `None` if
+    /// halving changes nothing.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
@@ -77,7 +78,7 @@ impl Answer {
         (halved != self).then_some((halved, words))
     }
 
-    /// Returns the name in scenarios and documents.
+    /// Returns the name of the response in scenarios and documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
-    /// Until the daemon receives a first report, reading or timeout.
+    /// Ends when the daemon receives the first report, reading or timeout.
     Noticed,
-    /// Until the policy has identified the failed part.
+    /// Ends when the policy has identified the failed part.
     Detected,
-    /// Until the next plan has been made and checked. The cost model sets this time.
+    /// Ends when the next plan is made and checked. The cost model sets its duration.
     Planned,
-    /// Until the intent is durable.
+    /// Ends when the intent is durable.
     Journalled,
-    /// Until the last switching command has reached its transceiver.
+    /// Ends when the last switching command reaches its transceiver.
     Sent,
-    /// Until the last transceiver has finished switching.
+    /// Ends when the last transceiver has finished switching.
     Switched,
-    /// Until every transceiver reports good power and the result is durable.
+    /// Ends when every transceiver reports good power and the result is durable.
     Qualified,
-    /// Until the links carry packets.
+    /// Ends when the links carry packets.
     Relocked,
-    /// Until the moved groups restart.
+    /// Ends when the moved groups restart.
     Restarted,
-    /// Until the first packet of these groups arrives.
+    /// Ends when the first packet of these groups arrives.
     FirstPacket,
 }
 
@@ -45,7 +45,7 @@ impl StageName {
         Self::FirstPacket,
     ];
 
-    /// Returns the name in reports.
+    /// Returns the name of the stage in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ struct Cycle {
     period: i128,
 }
 
-/// A running job. Totals are picoseconds of one GPU.
+/// A running job. Totals are GPU time in picoseconds.
 #[derive(Clone, Debug)]
 pub struct Training<'a> {
     /// The job.
@@ -225,7 +225,8 @@ impl<'a> Training<'a> {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// Restarts a waiting job that has its nodes again. The cost is not taken from a run.
+    /// Restarts a waiting job that has its nodes again. Estimates the cost because the job was not
+    /// simulated.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;

@@ -10,9 +10,9 @@
 //! times the number of points, divided by the total rate of all leaves, is a lower bound on the
 //! time for every placement and every choice of circuits.
 //!
-//! Traffic outside rings passes the network interfaces of both GPUs even below one leaf, so the
-//! busiest GPU of a phase sends the same bytes in every placement. This bound does not apply if an
-//! island could carry the traffic.
+//! Traffic outside rings passes through the network interfaces of both GPUs even below one leaf, so
+//! the busiest GPU of a phase sends the same bytes in every placement. This bound does not apply if
+//! an island could carry the traffic.
 //!
 //! If islands hold several groups, S is limited by the larger of leaf and island.
 //!

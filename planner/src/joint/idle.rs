@@ -20,7 +20,7 @@ use super::traffic::phases;
 use super::{Options, PlanError, mapping, network};
 use crate::khop::{self, Layout, Method};
 
-/// Every attempt replans all groups, so larger fabrics skip the search.
+/// Each attempt replans all groups, so the search is skipped on larger fabrics.
 const MOST_NODES: u32 = 1_024;
 
 const MOST_NODES_ONE_BY_ONE: u32 = 64;
@@ -28,7 +28,7 @@ const MOST_NODES_ONE_BY_ONE: u32 = 64;
 /// With estimated times, idle nodes must reduce the time to less than this fraction.
 const WORTH: f64 = 0.99;
 
-/// The same if times are computed from the plan's routes.
+/// A smaller gain suffices if the times are computed from the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
 pub(super) fn quickest(
@@ -132,7 +132,8 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// The surplus nodes of each leaf, then small leaves, then the leaves beyond `needed` nodes.
+/// Returns sets that idle the surplus nodes of each leaf, then also small leaves, then also the
+/// leaves beyond `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);

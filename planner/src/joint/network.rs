@@ -83,9 +83,8 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// Working circuits are moved only if the step would otherwise be longer by more than this
-/// fraction. The reference is the step before the fault, its lower bound, and the step on new
-/// circuits.
+/// Working circuits are moved only if the step on them would be longer, by more than this fraction,
+/// than the step before the fault, its lower bound, and the step on new circuits.
 pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
 fn sending(phases: &[Phase]) -> Vec<Phase> {

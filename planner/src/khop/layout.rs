@@ -130,7 +130,7 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group`; their other bundles go to loopback.
+    /// Lights the fibres between the nodes of `group` and sets their other bundles to loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;

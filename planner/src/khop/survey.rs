@@ -93,7 +93,7 @@ impl<'a> Survey<'a> {
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
-    /// Returns whether transceivers, rings or light are restricted.
+    /// Returns whether cuts, moves or transceivers are restricted.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)

@@ -7,10 +7,10 @@
 //!   bound   for any circuits: prices of ports and uplinks that no circuits and no routes beat
 //! ```
 //!
-//! Any prices `l` of ports and uplinks prove a bound. If every byte takes its cheapest path, the
-//! traffic costs at most as much as all ports and uplinks together, so `lambda ≤ Σ capacity · l / Σ
-//! demand · cheapest path`. Each direction of a circuit pays a share of the port prices at its
-//! ends; the two directions together pay the full price.
+//! Any set of prices `l` for ports and uplinks proves a bound. If every byte takes its cheapest
+//! path, the traffic costs at most as much as all ports and uplinks together, so `lambda ≤ Σ
+//! capacity · l / Σ demand · cheapest path`. Each direction of a circuit pays a share of the port
+//! prices at its ends; the two directions together pay the full price.
 
 mod congestion;
 mod flows;
@@ -35,7 +35,7 @@ const TOLERANCE: f64 = 0.005;
 /// Skip multi-hop routes if the one-hop rate reaches this share of the bound.
 const NEAR: f64 = 0.99;
 
-/// Maximum time of multi-hop routes relative to one hop, because they load intermediate leaves.
+/// Multi-hop routes load intermediate leaves, so they must at least halve the time of a phase.
 pub const WORTH_ROUTES: f64 = 0.5;
 
 pub(super) const WORTH_ANY: f64 = 0.99;

@@ -84,7 +84,7 @@ impl Evaluator {
         self.electrical_rates[leaf]
     }
 
-    /// Returns the limit of the GPU interfaces, which holds for any network.
+    /// Returns the rate limit set by the GPU interfaces. It applies to every network.
     #[must_use]
     pub fn host_bound(&self) -> f64 {
         self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
@@ -154,7 +154,8 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            // Rounding can count a pair again whose circuits fit exactly. The value is then final.
+            // Because of rounding, a pair whose circuits exactly suffice can be counted again. The
+            // value is then final.
             if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }

@@ -65,7 +65,7 @@ impl Default for Limits {
 /// An optimal plan, or the best one within the limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExactPlan {
-    /// Its bound is the solver's if the solver finished, otherwise the closed form.
+    /// The plan. Its bound comes from the solver if it finished, otherwise from the closed form.
     pub plan: OneHopPlan,
     /// Whether the solver timed out.
     pub hit_time_limit: bool,
@@ -238,7 +238,7 @@ enum SolvedHops {
     Any,
 }
 
-/// Rates are in units of a circuit and lambda in units of the bound.
+/// Rates are in units of one circuit's rate, and lambda in units of the bound.
 struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,

@@ -7,9 +7,8 @@
 //! time not hidden by the phase's slack. During a change, traffic uses the remaining circuits and
 //! the electrical core.
 //!
-//! RFabric keeps a topology if the predicted idle window is shorter than the switching time. Here
-//! the same follows from the costs: the planner changes circuits only if that saves more time than
-//! it exposes.
+//! RFabric keeps a topology if the predicted idle window is shorter than the switching time. This
+//! planner changes circuits only if that saves more time than it exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::{Bytes, Picoseconds};
@@ -39,7 +38,7 @@ pub struct Phase {
 pub struct Candidate {
     /// Name in the phase table, which states the topology's purpose.
     pub name: String,
-    /// Its circuits.
+    /// The circuits of the topology.
     pub topology: Topology,
 }
 
@@ -68,7 +67,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // All runs of full length cover the same phases.
+        // All runs that span the whole step cover the same phases.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -161,7 +160,8 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Returns the seconds to serve a demand through `steps` of (seconds, rate), then at `last`.
+/// Returns the time in seconds to serve a demand through `steps` of (seconds, rate), then at the
+/// rate `last`.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -304,7 +304,7 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // If multi-hop routes do not pay off on any candidate, the phase takes one hop.
+        // If multi-hop routes do not pay off on any candidate, the phase uses one-hop traffic.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);

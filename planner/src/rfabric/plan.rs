@@ -139,7 +139,7 @@ fn best_of(
     // Without a packet core, each phase may be servable while no single set of circuits serves all.
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
-        // With failed ports, an essential circuit may find no switch.
+        // With failed ports, an essential circuit may not fit on any switch.
         Err(PlanError::Unservable { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -166,9 +166,9 @@ const NEAR_ENOUGH: f64 = 0.95;
 /// Maximum exchanges for a changed demand. Beyond that, a new plan is better.
 const EXCHANGES: u32 = 64;
 
-/// Like [`plan`], but keeps the circuits on working ports. A circuit that lost a port is remade on
-/// another switch if both leaves have a free port there. `None` if a phase then cannot be served,
-/// or if the number of phases differs.
+/// Like [`plan`], but keeps the circuits on working ports. A circuit that lost a port is
+/// re-established on another switch if both leaves have a free port there. `None` if a phase then
+/// cannot be served, or if the number of phases differs.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,

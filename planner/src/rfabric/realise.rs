@@ -153,7 +153,7 @@ fn split(
     realisation
 }
 
-/// Remakes circuits that lost a port on other switches with free ports.
+/// Re-establishes circuits that lost a port on other switches with free ports.
 #[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())

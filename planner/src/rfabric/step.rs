@@ -24,7 +24,7 @@ use crate::rfabric::workload::place::Seats;
 pub use lower::Mistake;
 use lower::{find_model, lower_phases, lower_rl, seated_rl};
 
-/// Returns the phases of a job whose step is given per leaf, otherwise none.
+/// Returns the phases of a job whose step is given per leaf. Empty for other jobs.
 ///
 /// # Errors
 /// Returns all mistakes in the step.

@@ -12,7 +12,7 @@ use super::demand::Demand;
 use super::workload::card::ModelCard;
 use crate::check::circuits::{Asked, check_step};
 
-/// Returns the checker's findings about the circuits of `step`. Empty if there are none.
+/// Returns the checker's findings about the circuits of `step`.
 #[must_use]
 pub fn check(
     network: &ReconfigurableFatTree,

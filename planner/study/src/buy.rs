@@ -200,7 +200,7 @@ pub struct Row {
     /// Number of GPUs bought. A small budget buys fewer than requested.
     pub gpus: u32,
     pub capex_usd: f64,
-    /// Cost of the window in dollars: its share of the purchase price, and energy.
+    /// Cost of the window in dollars, for energy and its share of the purchase price.
     pub cost_usd: f64,
     pub cost_low_usd: f64,
     pub cost_high_usd: f64,
@@ -224,7 +224,7 @@ pub struct Row {
 pub struct Shares {
     pub useful: f64,
     pub redone: f64,
-    /// From a start or a fault to the next step.
+    /// Time from a start or a fault to the next step.
     pub restarting: f64,
     pub checkpoint: f64,
     pub slower: f64,

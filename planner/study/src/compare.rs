@@ -32,9 +32,9 @@ pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 pub use history::{Moment, history, share_of_time_above};
 pub use on_fabric::{FabricFigures, on_fabric};
 
-/// Small, so that many threads are busy even with few designs.
+/// Few samples per task keep many threads busy even with few designs.
 const SAMPLES_PER_TASK: usize = 8;
-/// As 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
+/// Job sizes in 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
 const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
 const SMALL_WAIT: f64 = 0.01;
 
@@ -43,7 +43,8 @@ pub struct Study<'a> {
     pub cluster: Cluster,
     pub architectures: &'a [Box<dyn Architecture>],
     pub tp: &'a [u32],
-    /// Rounded down to whole groups. If empty, six sizes between 80 % and 98 % of the cluster.
+    /// Job sizes, rounded down to whole groups. If empty, six sizes between 80 % and 98 % of the
+    /// cluster.
     pub jobs: &'a [u32],
     pub samples: &'a [Timeline],
 }

@@ -89,7 +89,7 @@ impl MissingPrices {
     }
 }
 
-/// Fails with all parts without a price, and the designs that need them.
+/// Fails with a list of all parts without a price and of the designs that need them.
 pub fn cost(
     designs: &[Box<dyn Architecture>],
     site: &Site,

@@ -63,7 +63,7 @@ impl Witness {
         (column..self.starts[slot].len()).find(|column| self.starts[slot][*column])
     }
 
-    /// Places `sets` sets one after the other. At random, a sub-line waits for the slowest one.
+    /// Places `sets` sets one after another. At random, a sub-line waits for the slowest one.
     /// Returns the number of crossing hops. `None` if the sets do not fit.
     fn attempt(&self, sets: usize, waits: f64, draws: &mut Stream) -> Option<usize> {
         let mut cursors = vec![0; self.starts.len()];

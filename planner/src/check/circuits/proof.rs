@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recomputes the upper bound on a phase's rate from its prices.
 //!
-//! For any circuits and routes, each byte pays at least the price of the cheapest path between its
-//! leaves. All ports and uplinks together earn at most their prices per second. The earnings
-//! divided by the payments of one phase therefore limit the number of phases per second.
+//! For any circuits and routes, each byte costs at least the price of the cheapest path between its
+//! leaves. In one second, all ports and uplinks can carry traffic worth at most the sum of their
+//! prices. This sum divided by the cost of one phase limits the number of phases per second.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,7 +165,8 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-/// A lower bound: the cheapest hop out of the source leaf plus the cheapest into the destination.
+/// A lower bound on the price of a path: the cheapest hop out of the source leaf plus the cheapest
+/// hop into the destination.
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
     let rate = optics.spec.circuit_rate.0 as f64;

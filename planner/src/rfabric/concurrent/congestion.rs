@@ -2,7 +2,7 @@
 //! A network of arcs that share resources. Resource prices grow exponentially with fill.
 //!
 //! The fill of a resource is the time in seconds that it needs for one round of all flows, so the
-//! longest fill is the phase time. The unit of traffic is arbitrary.
+//! largest fill is the phase time. The unit of traffic is arbitrary.
 
 #[derive(Clone, Debug)]
 pub(super) struct PricedArc {

@@ -170,7 +170,6 @@ impl Planner<'_> {
         live: &Evaluator,
     ) -> TransitionPlan {
         let (from, to) = (&circuits[before], &circuits[at]);
-        // Halve the floor until it can be satisfied.
         let mut floor = self.options.floor;
         let stages = loop {
             match transition::stage(self.fabric, from, to, live, floor) {

@@ -2,7 +2,7 @@
 //! Generation by replicas: traffic within each replica, and caches migrating between replicas.
 //!
 //! - tensor parallelism: 2 all-reduces of h·b per layer and token;
-//! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture layer and token;
+//! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture-of-experts layer and token;
 //! - migration of a request to another replica: its length in tokens × cache bytes per token.
 //!
 //! Without migration, the demand consists of isolated pods, RFabric's template for this phase.

@@ -47,7 +47,7 @@ pub struct RlStep {
     pub tokens_per_sample: u32,
     /// GPUs per generation replica while most requests run.
     pub replica_gpus: u32,
-    /// GPUs per replica for the long tail of requests, or `replica_gpus` without a change.
+    /// GPUs per replica for the long tail of requests, or `replica_gpus` to leave it unchanged.
     pub tail_replica_gpus: u32,
     /// Share of a replica's cache that migrates per step.
     pub migrated_share: f64,
@@ -60,17 +60,17 @@ pub struct RlStep {
 /// Idle network time before each phase, from computation without traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slack {
-    /// Before the micro-batches.
+    /// Idle time before the micro-batches.
     pub train: Picoseconds,
-    /// Before the gradients.
+    /// Idle time before the gradients.
     pub gradients: Picoseconds,
-    /// Before the weights, while the optimiser runs.
+    /// Idle time before the weights, while the optimiser runs.
     pub weight_sync: Picoseconds,
-    /// Before the pool changes its parallelism.
+    /// Idle time before the pool changes its parallelism.
     pub parallelism_switch: Picoseconds,
 }
 
-/// Far above any real step; keeps byte counts within 64 bits.
+/// This limit is far above any real step and keeps byte counts within 64 bits.
 const TOKENS_MAX: u64 = 10_000_000_000;
 
 /// Why a step cannot be built.

@@ -23,7 +23,7 @@ pub fn moe(leaves: usize, seed: Seed) -> Demand {
 /// Spread of [`moe`]: standard deviation of the logarithm of a pair's traffic.
 pub const GATE_SPREAD: f64 = 0.6;
 
-/// Returns [`moe`] with another spread.
+/// Returns [`moe`] with the given spread.
 #[must_use]
 pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     let mut stream = seed.stream("shape.moe", leaves as u64);

@@ -269,7 +269,8 @@ mod tests {
             one_hop,
             "one ring edge leaves each leaf"
         );
-        // A rank holds a sixteenth of its stage's experts, as does the one two leaves later.
+        // A rank holds a sixteenth of its stage's experts; the rank two leaves later holds the same
+        // ones.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));

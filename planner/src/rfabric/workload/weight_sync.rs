@@ -6,7 +6,7 @@
 //! links of all replicas. The total is params·b × replicas; with trees, only params·b leaves the
 //! trainer. By GPU, each GPU of a replica receives its part from the trainer ranks that hold it.
 //!
-//! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
+//! RFabric proposes a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
@@ -84,7 +84,7 @@ fn shards(
         let mut end = 0;
         for stage in 0..pp {
             for (gpu, to) in (0..).zip(pool.ranks(replica)) {
-                // In units of 1/(tp·g) of a layer.
+                // Ranges count parts of 1/(tp·g) of a layer.
                 let wanted = gpu * tp..(gpu + 1) * tp;
                 for holder in
                     wanted.start / pool.replica_gpus..=(wanted.end - 1) / pool.replica_gpus

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Determines the tiers of a fat-tree.
+    /// Number of GPUs, which determines the tiers of a fat-tree.
     pub gpus: u32,
     pub gpus_per_node: u32,
     pub nic: NicRate,
@@ -42,7 +42,7 @@ impl NicRate {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bill {
-    /// Per GPU and direction.
+    /// Bandwidth per GPU and direction.
     pub gbytes_per_s_per_gpu: f64,
     /// System size for which the parts per GPU are averaged.
     pub basis: String,

@@ -15,7 +15,7 @@ const MOST_TIERS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FatTree {
     pub(super) radix: u32,
-    /// `None` for as few as possible.
+    /// Number of tiers. `None` for the minimum.
     pub(super) tiers: Option<u32>,
 }
 

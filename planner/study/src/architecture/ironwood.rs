@@ -94,8 +94,8 @@ mod tests {
     use super::*;
 
     /// Google states that 130 of 144 cubes are available with 95 % confidence. With independent
-    /// host failures, this means that 0.42 % of hosts are out of service. The model agrees by
-    /// simulation and in closed form, but not for half or twice the faults.
+    /// host failures, this means that 0.42 % of hosts are out of service. The model reproduces this
+    /// by simulation and in closed form, but not with half or twice as many faults.
     #[test]
     fn at_least_130_of_144_cubes_work_with_95_percent_confidence() {
         let cluster = Cluster { nodes: CUBES * CUBE / 4, gpus_per_node: 4 };

@@ -15,7 +15,7 @@ use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
-/// Per direction.
+/// Bandwidth per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 900.0;
 /// Ports of 50 GB/s: four times the bandwidth of a GPU.
 const PORTS_PER_CHIP: u32 = 72;
@@ -27,7 +27,7 @@ const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
 /// 1.6 Tb/s between two tiers. The recalled total cost implies 8; full bandwidth would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
-/// GPUs, and gigabytes per second per GPU and direction.
+/// Number of GPUs, and gigabytes per second per GPU and direction.
 const KYBER: (u32, f64) = (144, 1_800.0);
 const KYBER_CHIPS_PER_GPU: f64 = 0.5;
 /// Lanes of 400 Gb/s, 36 per direction, each priced as two cables of 200 Gb/s.

@@ -19,14 +19,14 @@ pub(super) const CUBE: u32 = 64;
 const SIDE: u32 = 4;
 /// An optical switch has 128 usable ports, two per cube.
 const CUBES: u32 = 64;
-/// Per direction.
+/// Bandwidth per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 300.0;
 /// A tray has 2·2·1 GPUs.
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
-/// 6 faces of 4·4 links.
+/// A cube has 6 faces of 4·4 links.
 pub(super) const MODULES: f64 = (6 * SIDE * SIDE) as f64 / CUBE as f64;
-/// 144 links within a cube minus 64 on boards.
+/// A cube has 144 internal links, of which 64 are on boards.
 pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
     - CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY) as f64
     / CUBE as f64;

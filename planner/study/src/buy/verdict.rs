@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into rows, a Pareto front, a winner, and conditions for another winner.
+//! Turns the accounts into rows, a Pareto front, a winner, and the conditions under which another
+//! design would win.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ pub struct Rival {
     /// Additional dollars per useful PFLOP-year at the best prices for this design. Negative if it
     /// can be cheaper than the winner.
     pub least_more_usd: f64,
-    /// The same at the worst prices for this design.
+    /// Additional dollars per useful PFLOP-year at the worst prices for this design.
     pub most_more_usd: f64,
 }
 
@@ -320,7 +321,8 @@ fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-/// `beyond` lists prices that make a design outside the sentence the cheapest.
+/// `beyond` lists the prices at which a design that the sentence does not recommend is the
+/// cheapest.
 fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));

@@ -94,7 +94,7 @@ impl Tally {
         self.mean_of(&self.ms_by_usable)
     }
 
-    /// Of the samples' mean waste ratios. Zero for a single sample.
+    /// Standard deviation of the samples' mean waste ratios. Zero for a single sample.
     pub(super) fn waste_stddev(&self) -> f64 {
         let count = self.by_sample.len() as f64;
         if count < 2.0 {
@@ -106,7 +106,7 @@ impl Tally {
         (squares / (count - 1.0)).sqrt()
     }
 
-    /// Not exceeded during the given share of the time.
+    /// Number of wasted GPUs that is not exceeded during the given share of the time.
     pub(super) fn wasted_at(&self, share: f64) -> u32 {
         let wanted = (share * self.total_ms() as f64).ceil() as u64;
         reached(self.ms_by_wasted.iter().zip(0..), wanted.max(1))

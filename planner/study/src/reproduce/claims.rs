@@ -63,7 +63,7 @@ impl Published {
     #[must_use]
     pub fn agrees(self, ours: f64) -> bool {
         match self {
-            // Half a millionth for the rounding of binary fractions.
+            // The tolerance of 0.5e-6 absorbs floating-point rounding.
             Self::Near { value, tolerance } => (ours - value).abs() <= tolerance + 5e-7,
             Self::AtMost { value } => ours <= value,
             Self::AtLeast { value } => ours >= value,
@@ -93,7 +93,7 @@ impl Published {
 pub enum Verdict {
     Reproduced,
     Differs,
-    /// Requires the public fault trace, which was not given.
+    /// Requires the public fault trace, which was not provided.
     NeedsFaults,
 }
 

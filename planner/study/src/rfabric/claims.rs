@@ -100,7 +100,8 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
         .collect()
 }
 
-/// Step time including computation if circuits follow every layer, whatever the cost.
+/// Step time including computation if circuits change for every layer, even if that does not pay
+/// off.
 pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
     spec.timing.control = Picoseconds::ZERO;

@@ -59,7 +59,7 @@ fn recalled_table_matches_to_the_cent_and_hundredth_of_a_watt() {
     ];
     for (row, (name, published)) in rows(&HBD, &site(4, NicRate::G400)).iter().zip(table) {
         let figures = figures(row);
-        // Cents must match exactly; half a millionth allows for floating-point error.
+        // Cents must match exactly; the tolerance absorbs floating-point error.
         near(name, figures.cost_per_gpu_usd, published[1], 5e-7);
         near(name, figures.power_per_gpu_w.unwrap(), published[3], 0.005_000_1);
         near(name, figures.gbytes_per_s_per_gpu, published[0], 0.0);

@@ -27,8 +27,8 @@ fn acceptance_list_states_which_claims_are_reproduced() {
     assert_eq!(agrees("with 5.7 s"), [true]);
     // ACTINA states 100 µs. Our break-even for 4 MiB shifts is several times longer.
     assert_eq!(agrees("ACTINA"), [false]);
-    // Against a non-blocking tree, lower cost does not explain RFabric's 2.2 to 3.1; an
-    // oversubscribed tree is slow enough. docs/rfabric.md quotes this.
+    // Compared with a non-blocking tree, lower cost does not explain RFabric's factor of 2.2 to
+    // 3.1. An oversubscribed tree is slow enough to do so. docs/rfabric.md quotes this.
     assert_eq!(agrees("RFabric: performance per cost compared with fat-tree, 100 %"), [false]);
     assert_eq!(
         agrees("RFabric: performance per cost compared with oversubscribed fat-tree, 100 %"),

@@ -30,7 +30,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
     let (leaves, rate) = (spec.leaves as usize, spec.circuit_rate.0 as f64);
     let mut variables = ProblemVariables::new();
     let mut constraints = Vec::new();
-    // In units of one direction of a circuit.
+    // Rates are in units of one direction of a circuit.
     let bits = |from: usize, to: usize| {
         demand.bits(demand.bytes(LeafId::from_index(from), LeafId::from_index(to)))
     };

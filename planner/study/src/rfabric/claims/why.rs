@@ -84,7 +84,7 @@ fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     Some(usd)
 }
 
-/// For MixNet's comparison of one topology per job with one per layer.
+/// Parameters of MixNet's comparison of one topology per job with one per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneShot {
     pub spread: f64,
