@@ -3,7 +3,7 @@
 //!
 //! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, members sorted by name in
 //! UTF-16 code units, minimal escapes, and ECMAScript numbers (`1.0` becomes `1`). The only
-//! exception: integers beyond 2^53 keep all digits, because seeds have 64 bits.
+//! exception is that integers beyond 2^53 keep all digits, because seeds are 64-bit.
 
 mod number;
 

@@ -98,7 +98,7 @@ impl Dcn {
         tor.0 / self.tors_per_domain()
     }
 
-    /// Returns the GPUs with a port at each leaf, at least 1.
+    /// Returns the number of GPUs with a port at each leaf, at least 1.
     #[must_use]
     pub fn gpus_per_leaf(&self, gpus_per_node: u8) -> u64 {
         let per_node = if matches!(self, Self::Rails(_)) { 1 } else { gpus_per_node };

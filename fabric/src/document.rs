@@ -192,7 +192,7 @@ impl Check<'_> {
         self.problems.has_errors()
     }
 
-    /// Returns whether the file contains a value at `path`, rather than a default.
+    /// Returns whether the file itself contains a value at `path`, rather than a default.
     #[must_use]
     pub fn is_written(&self, path: &str) -> bool {
         self.tree.find(path).is_whole
@@ -208,7 +208,7 @@ pub struct Report<'d> {
 }
 
 impl Report<'_> {
-    /// Slow in long lists, so skipped once further errors are only counted.
+    /// Skipped once further errors are only counted, because it is slow in long lists.
     fn place(&self, path: &str) -> (Span, bool) {
         if self.problems.is_full() {
             return (Span::default(), true);

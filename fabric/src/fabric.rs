@@ -215,7 +215,7 @@ impl Default for Transceiver {
 }
 
 impl Default for Parts {
-    /// From memory of the InfiniteHBD study, whose totals per GPU they reproduce exactly.
+    /// Recalled from the InfiniteHBD study; they reproduce its totals per GPU exactly.
     fn default() -> Self {
         Self {
             ocstrx: Dollars(600.0),
@@ -228,7 +228,8 @@ impl Default for Parts {
 }
 
 impl Default for FatTree {
-    /// Non-blocking, four nodes per ToR, 64 ToRs per domain, cables of 400 Gb/s and 1 µs.
+    /// The default is non-blocking, with four nodes per ToR, 64 ToRs per domain, and cables of 400
+    /// Gb/s and 1 µs.
     fn default() -> Self {
         Self {
             design: "fat-tree",

@@ -98,7 +98,7 @@ pub struct LossBudget {
 pub struct ElectricalCore {
     /// Uplink rate of one leaf into the core.
     pub rate_per_leaf: BitsPerSecond,
-    /// Ratio of that rate to the core's capacity per leaf when all leaves send, at least 1.
+    /// Ratio of the uplink rate to the core's capacity per leaf when all leaves send, at least 1.
     pub oversubscription: f64,
 }
 

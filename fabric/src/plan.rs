@@ -85,7 +85,7 @@ pub struct Plan {
     /// Methods compared for each reinforcement learning step. Empty after a replan around faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weight_sync: Vec<SyncChoice>,
-    /// Allocations lost to faults, with the reason.
+    /// Allocations lost to faults, with the reason for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_up: Vec<GivenUp>,
     /// Quality of the plan.
@@ -121,15 +121,16 @@ pub struct JobPlan {
     pub gpus_wanted: Option<u64>,
     /// Allocated GPUs.
     pub gpus: u64,
-    /// Fraction of its inner data-parallel hops that cross ToRs (docs/metrics.md).
+    /// Fraction of the job's inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,
-    /// Lower bound for any placement with as many rings (docs/khop.md). `None` after a replan.
+    /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None`
+    /// after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Result of the exact search for the most rings. `None` if there was no exact search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_rings: Option<RingProof>,
-    /// How its mapping was found, if the fabric file requests a search.
+    /// How the job's mapping was found, if the fabric file requests a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,
 }
@@ -206,7 +207,7 @@ pub struct Group {
     pub job: Option<u32>,
     /// Nodes in line order.
     pub nodes: Vec<NodeId>,
-    /// Nodes without a rank, between or next to those nodes, that only forward the ring's light.
+    /// Nodes between or next to the ring's nodes that have no rank and only forward light.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passing: Vec<NodeId>,
     /// GPUs in ring order.
@@ -292,7 +293,7 @@ pub struct PhasePlan {
     pub lambda: f64,
     /// Upper bound on `lambda` for any choice of circuits and routes.
     pub lambda_upper_bound: f64,
-    /// Dual prices that prove the bound; `None` if GPU interfaces or a solver prove it.
+    /// Dual prices that prove the bound. `None` if GPU interfaces or a solver prove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
@@ -412,7 +413,7 @@ pub struct TransitionPlan {
     pub circuits_kept: usize,
     /// Time from the first command until the last circuit is up.
     pub dark_time_ps: Picoseconds,
-    /// Part of that time that is not hidden by the slack before the phase.
+    /// Part of the dark time that is not hidden by the slack before the phase.
     pub exposed_ps: Picoseconds,
     /// Duration of the next phase on the previous circuits; absent if they cannot serve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 
 const MOST_HOSTS: u64 = 1_000_000;
 
-/// Keeps the order. The error describes the syntax error.
+/// Expands a list in its order. The error describes the syntax error.
 pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for item in items(list) {

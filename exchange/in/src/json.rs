@@ -63,7 +63,8 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
     }
 }
 
-/// Replaces numbers that C prints for a division by zero by `null`; `None` if this is not enough.
+/// Replaces `inf` and `nan`, which C prints after a division by zero, with `null`. `None` if the
+/// line still is not JSON.
 fn with_nulls(line: &[u8]) -> Option<String> {
     let mut text = std::str::from_utf8(line).ok()?.to_owned();
     for number in ["-inf", "inf", "-nan", "nan"] {

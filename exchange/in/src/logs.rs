@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The facts that all kinds of logs share; `None` is unknown.
+//! The facts that all kinds of logs share. `None` means unknown.
 
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,6 @@ pub struct LogFile<'f> {
 }
 
 impl LogFile<'_> {
-    /// Counts lines from 1.
     pub(crate) fn line(&self, line: usize) -> LogPlace {
         LogPlace { file: self.name.to_owned(), line: Some(line) }
     }
@@ -24,7 +23,6 @@ impl LogFile<'_> {
         LogPlace { file: self.name.to_owned(), line: None }
     }
 
-    /// Replaces bytes that are not UTF-8.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes)
     }
@@ -37,7 +35,7 @@ pub struct HostRecord {
     pub domain: Option<String>,
     pub gpus: Option<u32>,
     pub product: Option<String>,
-    /// First mention in a topology; `None` for hosts in job or fault logs only.
+    /// First mention in a topology. `None` for hosts that occur only in job or fault logs.
     pub place: Option<LogPlace>,
 }
 

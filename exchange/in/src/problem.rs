@@ -87,7 +87,7 @@ pub enum LogTrouble {
 }
 
 impl LogTrouble {
-    /// Returns the usable remainder, or what to do.
+    /// Returns what the program does about the problem, or a remedy.
     #[must_use]
     pub fn still(&self) -> String {
         match self {

@@ -59,8 +59,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Returns whether the value is readable, possibly with repairs. `place` is its key, where
-    /// missing parts of the value are reported.
+    /// Returns whether the value is readable, possibly with repairs. Missing parts of the value are
+    /// reported at its key, `place`.
     fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) -> bool {
         let shapes = self.shapes;
         let shape = shapes.get(id);

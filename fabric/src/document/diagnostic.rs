@@ -31,7 +31,7 @@ impl Serialize for Code {
 }
 
 /// Declares [`Code`]s and the ordered list `ALL`, which the documentation is checked against. A
-/// code's title is its documentation; a doc comment may add to it.
+/// code's title is its documentation, which a doc comment can extend.
 ///
 /// ```
 /// lightloom_fabric::document::codes! {

@@ -9,7 +9,8 @@
 //! end     7        2      3      4      7         6      7        (index after the subtree)
 //! ```
 //!
-//! A node takes 24 bytes without a separate allocation: a file of 65,540 lines has 280,000 nodes.
+//! A node takes 24 bytes without a separate allocation, and a file of 65,540 lines has 280,000
+//! nodes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

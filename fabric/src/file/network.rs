@@ -53,7 +53,7 @@ pub struct ReconfigurableFile {
 pub struct ElectricalFile {
     /// Uplink rate of one leaf.
     pub rate_per_leaf: Text<BitsPerSecond>,
-    /// Ratio of that rate to the core's capacity per leaf when all leaves send; 1 is non-blocking.
+    /// Ratio of uplink rate to core capacity per leaf when all leaves send; 1 is non-blocking.
     pub oversubscription: f64,
 }
 

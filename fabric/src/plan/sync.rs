@@ -45,7 +45,7 @@ pub struct MethodTimes {
     pub leaf_bytes: Bytes,
     /// Bytes between leaves.
     pub demand_bytes: Bytes,
-    /// The trainer's share of these bytes.
+    /// The trainer's share of the bytes between leaves.
     pub trainer_bytes: Bytes,
     /// Duration on circuits planned for the method, or on packets; `None` if impossible.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -236,7 +236,7 @@ impl Pairing<'_> {
         self.report_not_positive("servers", u64::from(servers));
         self.report_not_positive("gpus_per_server", u64::from(gpus_per_server));
         if self.errors.is_empty() {
-            // If the file declares no days, the window follows from the readable events.
+            // If the file does not declare days, the window is derived from the readable events.
             self.report_not_positive("days", window.0);
             self.report_late_start(said);
         }

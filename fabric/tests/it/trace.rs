@@ -60,7 +60,7 @@ fn public_trace_has_its_published_durations_and_months() {
     }
     let months = [0.82, 1.91, 6.31, 5.04, 1.24, 1.79, 1.64, 2.50, 2.68, 1.48, 1.07, 0.73];
     for (ours, published) in statistics.mean_ratio_by_month.iter().zip(months) {
-        // The last value is published up to day 348.98, whereas our window ends with day 348.
+        // The published window ends on day 348.98, whereas ours ends with day 348.
         near(ours * 100.0, published, if published < 0.735 { 0.02 } else { 0.006 });
     }
 }

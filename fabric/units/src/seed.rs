@@ -7,7 +7,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-/// Small and fast, with a fixed algorithm and therefore reproducible output.
+/// A small and fast generator whose fixed algorithm makes output reproducible.
 pub type Stream = Xoshiro256PlusPlus;
 
 /// The seed of a run, printed with every result that depends on it.

@@ -140,7 +140,7 @@ impl Picoseconds {
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
-    /// For display, and for formulas whose result is a ratio.
+    /// Returns the seconds, for display and for formulas whose result is a ratio.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
@@ -261,7 +261,6 @@ average! {
     Watts, "{:.2} W"
 }
 
-/// Writes `value` with the largest unit of `scale` that keeps it at or above one.
 /// Returns the digits of a whole number with a comma between thousands.
 #[must_use]
 pub fn thousands(digits: &str) -> String {

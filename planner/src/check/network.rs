@@ -144,7 +144,6 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-/// The interfaces must allow the stated durations, rates and gains.
 fn check_interfaces(
     fabric: &Fabric,
     plan: &Plan,

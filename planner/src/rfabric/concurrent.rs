@@ -29,7 +29,6 @@ pub use search::{LEAVES_SEARCHED, search};
 /// Above this number of leaves, traffic takes one hop, and the bound treats each leaf separately.
 pub const LEAVES_MAX: usize = 32;
 
-/// Acceptable relative gap to the bound.
 const TOLERANCE: f64 = 0.005;
 
 /// Skip multi-hop routes if the one-hop rate reaches this share of the bound.

@@ -25,7 +25,6 @@ fn bank_without_an_admissible_path_does_not_affect_others() {
     assert!(two.permits(pair));
 }
 
-/// The oracle is an integer program that models each bank.
 #[test]
 fn plans_and_bounds_are_valid_with_unequal_bank_losses() {
     let count = 200;

@@ -49,7 +49,6 @@ fn plans_a_pod_as_one_fabric_around_faults_in_both_halves() {
 
 const MAPPING: &str = "{model: llama-3.1-70b, pp: 2, dp: 4, micro_batches: 4, tokens: 4096}";
 
-/// 256 GPUs and a job of 64 GPUs for every combination of domain and network.
 fn combinations() -> Vec<(String, String)> {
     let domains = [
         ("k-hop", "{khop: {nodes: 64, gpus_per_node: 4, k: 3}}"),

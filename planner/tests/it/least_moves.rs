@@ -55,7 +55,6 @@ fn lit(plan: &Plan) -> BTreeSet<Pair> {
     plan.circuits.iter().map(|lit| pair(lit.a.bundle.node, lit.b.bundle.node)).collect()
 }
 
-/// Rings of jobs that these faults do not affect, with their circuits.
 fn healthy<'a>(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -22,7 +22,6 @@ fn broken(nodes: u32, ratio: f64, (seed, sample): (u64, u64)) -> FaultSet {
     FaultSet { nodes, ..FaultSet::none() }
 }
 
-/// Crossing share and its lower bound.
 fn share(fabric: &Fabric, faults: &FaultSet) -> (f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);

@@ -29,7 +29,6 @@ const DCNS: [&str; 3] = [
     "fat_tree: {nodes_per_tor: 4, tors_per_domain: 4}",
 ];
 
-/// 32 training and 64 generating GPUs, in groups of `tp`.
 fn text(hbd: &str, dcn: &str, tp: u32, more: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{{hbd}}}\ndcn: {{{dcn}}}\n\

@@ -65,7 +65,6 @@ fn planned(
     Some((plan, demand, network))
 }
 
-/// The oracle is an integer program over the circuits of each bank and multi-hop flows.
 #[test]
 fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
     let (mut shares, mut routed) = (Vec::new(), 0);

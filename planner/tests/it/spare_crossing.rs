@@ -22,7 +22,6 @@ fn broken(nodes: u32, ratio: f64, sample: u64) -> FaultSet {
     FaultSet { nodes, ..FaultSet::none() }
 }
 
-/// Returns a fabric with a job of `gpus` GPUs in rings with a spare node each.
 fn with_spares(spec: &FabricSpec, gpus: u64) -> Fabric {
     let mut fabric = Fabric { spare_per_ring: 1, ..fabric(spec) };
     fabric.jobs[0].size = JobSize::Gpus(gpus);

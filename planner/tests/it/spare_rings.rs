@@ -44,7 +44,6 @@ fn facing(fabric: &Fabric, plan: &Plan, node: NodeId) -> BTreeSet<BundleId> {
     lit.filter(reaches).map(|port| port.bundle).collect()
 }
 
-/// Fails each node of `group` separately and replans.
 fn survives_every_death(fabric: &Fabric, before: &Plan, broken: &FaultSet, group: &Group) {
     let ring: Vec<NodeId> = group.nodes.iter().chain(&group.passing).copied().collect();
     let mut ends = 0;

@@ -24,7 +24,6 @@ fn by_leaf(sync: &str, replica: u32, oversubscription: u32) -> String {
     )
 }
 
-/// Returns a fabric with groups of 8 GPUs on k-hop rings and a packet network.
 fn on_rings(sync: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 32, gpus_per_node: 4, k: 2}}}}\n\

@@ -27,7 +27,6 @@ struct Document {
 }
 
 impl Document {
-    /// Each key has an owner (`node` or `edge`), a name and a type.
     fn new(name: &str, keys: &'static [(&'static str, &'static str, &'static str)]) -> Self {
         let mut text = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\

@@ -21,11 +21,10 @@ pub struct RingPlan<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
     Broken,
-    /// Works outside any ring.
+    /// The node works, but is outside any ring.
     Idle,
     Ring {
         group: GroupId,
-        /// From 0, along the line.
         place: u32,
     },
     Inside {

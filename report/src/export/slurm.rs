@@ -15,7 +15,6 @@ use lightloom_units::id::NodeId;
 use super::write::{ANY_TEXT, host_list, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// `MAX_RING_SIZE` of Slurm.
 const RING_NODES_MAX: usize = 16;
 
 const NO_HOSTS: &str = "the fabric file describes leaves, not the hosts below them, and the circuits \

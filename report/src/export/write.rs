@@ -33,7 +33,6 @@ pub(super) fn label_value(text: &str) -> String {
     kept.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
-/// RFC 1123 subdomain.
 pub(super) fn object_name(text: &str) -> String {
     let name = label_value(text).to_lowercase().replace(['_', '.'], "-");
     if name.is_empty() { "fabric".to_owned() } else { name }

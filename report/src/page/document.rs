@@ -14,7 +14,7 @@ pub(super) struct PageDocument {
 
 #[derive(Debug, Default)]
 pub(super) struct FirstScreen {
-    /// At most 25 words, including the range of validity.
+    /// A verdict has at most 25 words, including the range of validity.
     pub(super) verdict: String,
     pub(super) figures: Vec<Headline>,
     pub(super) picture: Option<Picture>,
@@ -42,7 +42,6 @@ pub(super) enum PageBlock {
     Picture(Picture),
     Table(FigureTable),
     Note(String),
-    /// Only in the CSV.
     Data(FigureTable),
 }
 

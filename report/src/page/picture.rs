@@ -28,7 +28,7 @@ enum State {
     /// Index of the job.
     Used(u32),
     Spare,
-    /// Works outside any ring.
+    /// The node works, but is outside any ring.
     Idle,
     Faulty,
 }
@@ -49,7 +49,6 @@ struct LineNode {
     id: NodeId,
     state: State,
     group: Option<GroupId>,
-    /// Failed bundles and fibres of a working node.
     broken_parts: u32,
 }
 
@@ -134,7 +133,6 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
     let bottom = y + CELL;
     let mut left = states.len();
     for equal in states.chunk_by(|a, b| a == b) {
-        // Keep every state visible.
         let height = ((bottom - y) * equal.len() / left).max(1);
         left -= equal.len();
         let shade = match nodes[0].group {
@@ -153,7 +151,6 @@ fn square(out: &mut String, index: usize, nodes: &[LineNode], plan: &Plan) {
     out.push_str("</g>");
 }
 
-/// A line below the bypassed squares, at most to the end of the row.
 fn bow(from: usize, hops: usize) -> String {
     let (x, y) = (from % COLUMNS * STEP + 2 + CELL / 2, from / COLUMNS * ROW + 2 + CELL);
     let across = (hops * STEP).min(COLUMNS * STEP - x);
@@ -217,7 +214,6 @@ fn legend(plan: &Plan) -> Vec<LegendRow> {
     rows.map(row).collect()
 }
 
-/// A matrix of leaves; darker cells have more circuits.
 pub(super) fn circuits(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String {
     let per_sector = spec.leaves.div_ceil(MOST_SECTORS);
     let sectors = spec.leaves.div_ceil(per_sector);

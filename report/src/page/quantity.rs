@@ -63,7 +63,6 @@ impl ShownQuantity {
         Self::new(ps as f64 * 1e-12, ShownUnit::Seconds)
     }
 
-    /// Digits and unit are typeset differently.
     pub(super) fn parts(self) -> (String, &'static str) {
         let value = self.value;
         match self.unit {
@@ -99,12 +98,11 @@ impl ShownQuantity {
 
 const LEAST_SHARE: f64 = 5e-7;
 
-/// Shares below one in ten thousand get more decimals.
+/// Shares below one in ten thousand are shown with more decimals.
 fn share_decimals(share: f64) -> usize {
     if share != 0.0 && share.abs() < 1e-4 { 4 } else { 2 }
 }
 
-/// Thousands separators, and zero instead of minus zero.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));

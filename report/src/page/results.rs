@@ -25,7 +25,6 @@ pub struct Results<'a> {
     pub bills: Vec<Billed>,
     pub training: Vec<TrainingResult>,
     pub claims: Vec<Claim>,
-    /// In the order of the command line.
     pub sources: Vec<SourceFile>,
     /// Advice on further input, one sentence per item.
     pub would_add: Vec<String>,
@@ -35,7 +34,6 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// No design is compared.
     pub(super) fn is_of_runs_alone(&self) -> bool {
         let is_of_plan = matches!(self.subject, Subject::Fabric { .. } | Subject::PlanAlone { .. });
         self.comparison.is_none() && self.bought.is_none() && !is_of_plan
@@ -48,7 +46,7 @@ pub enum Subject<'a> {
         fabric: &'a Fabric,
         plan: &'a Plan,
         verdict: Verdict,
-        /// Follows a verb: "with 2 failed parts".
+        /// Text that follows a verb, such as "with 2 failed parts".
         faults: String,
     },
     PlanAlone {
@@ -63,7 +61,7 @@ pub struct Comparison {
     pub tp: u32,
     /// Row of the fabric's own design.
     pub own: Option<String>,
-    /// "trace.json", "synthetic".
+    /// Such as "trace.json" or "synthetic".
     pub faults: String,
     pub samples: u64,
     pub node_fault_ratio: NodeFaultRatio,
@@ -183,7 +181,6 @@ pub struct EmulatedCollective {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedFault {
     pub parts: Vec<String>,
-    /// `down`, `dark`, `slow`, …
     #[serde(default)]
     pub effect: String,
     /// Longest delay of a group; `None` if no group waited.
@@ -293,7 +290,6 @@ pub struct BilledRun {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledLoss {
     pub gpus: u64,
-    /// In order of occurrence.
     pub once: Vec<BilledPart>,
 }
 
@@ -313,6 +309,5 @@ pub struct TrainingResult {
     pub batch_sequences: u64,
     pub sequence_tokens: u64,
     pub mappings_tried: u64,
-    /// Best first.
     pub rows: Vec<Value>,
 }

@@ -40,7 +40,7 @@ fn class(cell: &Cell, column: &Column) -> &'static str {
         _ if column.is_numeric => "n",
         Cell::Text(text) if matches!(text.as_str(), "reproduced" | "passed") => "good",
         Cell::Text(text) if matches!(text.as_str(), "DIFFERS" | "FAILED") => "bad",
-        // A hash has no spaces, so lines must break within it.
+        // A hash contains no spaces, so lines must be allowed to break within it.
         Cell::Text(text) if text.len() == 64 && !text.contains(' ') => "hash",
         Cell::Text(text) if text.len() > 36 => "long",
         _ => "",

@@ -13,7 +13,6 @@ pub(super) struct ClusterDraft {
     pub(super) gpus_per_node: Sourced<u32>,
     pub(super) domain: Sourced<u32>,
     pub(super) nodes_per_tor: Sourced<u32>,
-    /// `None` if one switch connects all ToRs.
     pub(super) tors_per_domain: Option<Sourced<u32>>,
     pub(super) link_rate: Sourced<String>,
     pub(super) job: Sourced<String>,
@@ -210,7 +209,7 @@ fn largest_job(logs: &Logs, total: u32) -> Option<&LoggedJob> {
     fitting.max_by_key(|job| (job.gpus, job.end.unwrap_or(job.start) - job.start))
 }
 
-/// Returns `None` if the logs contain a larger job: then the profile is only a sample.
+/// Returns `None` if the logs contain a larger job, because the profile is then only a sample.
 fn own_world(logs: &Logs, total: u32) -> Option<u32> {
     let world = largest(logs).and_then(|profile| profile.world).filter(|world| *world > 1)?;
     let job = largest_job(logs, total);
@@ -270,7 +269,8 @@ fn fastest(logs: &Logs) -> Option<String> {
     Some(format!("measured bus bandwidth: {:.0} GB/s among {ranks} ranks", rate / 1e9))
 }
 
-/// Part of the product name, our card, and its link rate within a domain in Tb/s per direction.
+/// Part of the product name, accelerator in lightloom, and its link rate within a domain in Tb/s
+/// per direction.
 const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("gb300", "gb300", 7.2),
     ("gb200", "gb200", 7.2),

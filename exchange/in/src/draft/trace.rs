@@ -12,7 +12,7 @@ use crate::logs::{HostOutage, Logs};
 
 pub(super) const NAME: &str = "fault-trace.json";
 
-/// Assumed if the end was not logged.
+/// Duration assumed for outages whose end was not logged.
 const USUAL_OUTAGE_S: i64 = 20 * 3600;
 
 /// Returns the number of days in the trace, or `None` without faults.

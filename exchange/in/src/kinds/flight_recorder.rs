@@ -50,7 +50,7 @@ struct RecordedCollective {
     collective_seq_id: u64,
     input_sizes: Vec<Vec<u64>>,
     output_sizes: Vec<Vec<u64>>,
-    /// One type per tensor; a single text in older versions.
+    /// One type per tensor; older versions write a single string.
     input_dtypes: Value,
     output_dtypes: Value,
     state: String,

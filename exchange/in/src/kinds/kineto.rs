@@ -123,7 +123,7 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
 
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
-    // The profile lists each step mark for the host and for the device.
+    // The profile contains each marked step twice: for the host and for the device.
     let is_step = |event: &&MarkedEvent| {
         event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
     };

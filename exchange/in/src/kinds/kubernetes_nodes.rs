@@ -26,7 +26,7 @@ const LEVELS: [&str; 4] = [
     "cloud.provider.com/topology-block",
     "cloud.google.com/gce-topology-block",
 ];
-/// Equal on all hosts of a fast domain.
+/// Labels that are equal on all hosts of a fast domain.
 const DOMAINS: [&str; 3] = [
     "accelerator.topograph.run/domain",
     "nvidia.com/gpu.clique",

@@ -187,7 +187,7 @@ fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> 
     Ok(Some((job, start)))
 }
 
-/// Removes additions, as in `CANCELLED by 1000`.
+/// Removes suffixes, as in `CANCELLED by 1000`.
 fn state(row: &SacctRow) -> &str {
     row.get("state").split_whitespace().next().unwrap_or_default()
 }

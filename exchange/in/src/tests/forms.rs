@@ -176,7 +176,7 @@ fn merged_events_are_flaps_and_not_one_outage() {
     }
 }
 
-/// Job names contain characters that users put there.
+/// Users put arbitrary characters into job names.
 #[test]
 fn every_form_of_sacct_is_one_job() {
     let shifted = SACCT.replace("Pretrain 70B", "Pretrain|70B");

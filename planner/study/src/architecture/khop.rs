@@ -25,7 +25,6 @@ use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_si
 const GBYTES_PER_S_PER_GPU: f64 = 800.0;
 /// A ring edge has half the bandwidth of a GPU, so it needs four modules for each of its two GPUs.
 const MODULES_PER_BUNDLE: u32 = 8;
-/// Cables of 1.6 Tb/s.
 const CABLES_PER_EDGE: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

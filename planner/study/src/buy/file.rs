@@ -185,7 +185,7 @@ pub enum FaultsRecord {
     Exponential(ExponentialRecord),
     /// Published rates, durations and months (docs/traces.md), for any number of servers.
     Published(NothingRecord),
-    /// Servers of a trace file next to this one, resampled to any number.
+    /// Servers from a trace file in the same folder as this file, resampled to any number.
     Trace(String),
 }
 

@@ -31,7 +31,6 @@ pub enum StudyError {
     Prices(#[from] MissingPrices),
 }
 
-/// The cluster of the study: 2,880 GPUs in nodes of four.
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const DESIGNS: [&str; 3] = ["khop:2", "nvl:72", "tpuv4"];
 const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's";

@@ -12,7 +12,6 @@ use crate::cost::PriceList;
 const COST: &str = "Opus: a network of photonic rails costs a quarter";
 const POWER: &str = "Opus: a network of photonic rails takes 23 times less power";
 
-/// Tolerance for a ratio published as an integer.
 const HALF: f64 = 0.5;
 
 #[derive(Clone, Copy)]

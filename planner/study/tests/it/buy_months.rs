@@ -174,7 +174,6 @@ fn month(history: &History, rules: &Rules, island: u32) -> Value {
     })
 }
 
-/// Accounts under the names of `months.py`, in GPU-seconds.
 fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
     let of = |causes: &[Cause]| spent.lost_for(causes) as f64 / 1e12;
     vec![
@@ -203,7 +202,6 @@ fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// `None` without Python.
 fn replayed(months: &[Value]) -> Option<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/months.py");
     let python =
@@ -271,7 +269,6 @@ fn every_gpu_picosecond_is_in_one_account() {
     }
 }
 
-/// Three kinds of jobs, always with enough free GPUs for a new one.
 #[test]
 fn no_job_waits_when_the_load_fits() {
     let window = 30 * DAY;

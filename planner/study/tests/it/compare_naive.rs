@@ -38,7 +38,6 @@ impl Snapshot<'_> {
             .count()
     }
 
-    /// Connects each healthy node with all healthy nodes within its reach.
     fn on_line(&self, k: usize, closed: bool, tp: usize) -> usize {
         let nodes = self.healthy.len();
         let mut component: Vec<usize> = (0..nodes).collect();
@@ -93,7 +92,6 @@ const DESIGNS: [&str; 16] = [
     "torus:4x4x2",
 ];
 
-/// `None` if no group ever fits.
 fn usable(design: &str, at: &Snapshot<'_>, tp: usize) -> Option<usize> {
     let node = at.gpus_per_node;
     if tp > at.gpus() {

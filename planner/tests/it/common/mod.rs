@@ -36,7 +36,6 @@ impl Default for FabricSpec {
     }
 }
 
-/// One job takes all GPUs.
 pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
     let line = spec.order.line(spec.nodes, spec.per_tor);
     let ring = KhopRing::new(spec.gpus_per_node, spec.k, spec.shape, line).unwrap();

@@ -106,7 +106,6 @@ impl CrossingJudge {
         self.least_of([&whole, &partial], all, groups / per_set, u32::from(rest > 0))
     }
 
-    /// Sets of `size` disjoint rings with their costs, grouped by lowest node.
     fn sets(&mut self, size: u32, all: u64) -> BTreeMap<u32, Vec<(u64, u32)>> {
         let mut chosen: Vec<Vec<u64>> = vec![vec![]];
         for _ in 0..size {

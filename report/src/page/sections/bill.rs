@@ -12,7 +12,6 @@ use super::super::tables;
 use super::run::time_bar;
 
 const LEAST_PS: i64 = 1000;
-/// The table contains all causes.
 const MOST_BARS: usize = 10;
 
 pub(in super::super) fn add(report: &mut PageDocument, billed: &Billed) {

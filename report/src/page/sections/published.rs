@@ -39,7 +39,6 @@ const fn meaning(label: Label) -> &'static str {
     }
 }
 
-/// Returns the row of a claim, with figures as `[number, unit in the CSV, text]`.
 fn row(claim: &Claim) -> Value {
     let value = match claim.published {
         Published::Near { value, .. }
