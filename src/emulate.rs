@@ -121,7 +121,6 @@ pub fn run(
     }
 }
 
-/// Uses one thread and records nothing.
 fn of_a_sweep(
     scenario: &Scenario,
     control: &dyn MakeControl,

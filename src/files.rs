@@ -17,7 +17,7 @@ pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// Results must not overwrite input files.
+/// Files that were read, because results must not overwrite input files.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Standard input can be read only once.

@@ -63,7 +63,6 @@ impl Suite {
     }
 }
 
-/// Messages may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JunitEnd {
     Well,

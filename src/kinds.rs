@@ -18,7 +18,6 @@ pub struct FileKind {
     pub about: &'static str,
     /// Top-level keys that are typical of this kind and rare in others.
     marks: &'static [&'static str],
-    /// `None` if only the second program reads this kind.
     check: Option<FileCheck>,
     pub schema: &'static str,
     codes: &'static [Code],
@@ -148,7 +147,7 @@ pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
         .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
-/// The noun for a document written by a verb, or `None` for a user's file.
+/// Returns the noun for a document written by a verb, or `None` for a user's file.
 pub fn written(bytes: &[u8]) -> Option<String> {
     let schema = lightloom_fabric::plan::schema_of(bytes)?;
     let verb = schema.strip_prefix("lightloom.")?.split('/').next()?;
@@ -181,7 +180,6 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
     Some(refuse(&format!("{} {} file", article(found.name), found.name)).with_help(help))
 }
 
-/// `None` if several kinds tie.
 fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static FileKind> {
     let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
     let kinds: Vec<&FileKind> = KINDS.iter().filter(|kind| count(kind) == most).collect();

@@ -186,7 +186,7 @@ pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
 
-/// Shown only as text, because times differ between runs.
+/// Shown only in text output, because times differ between runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     pub planned: Duration,
@@ -235,7 +235,6 @@ pub fn fault_set(
     Ok(faults)
 }
 
-/// The nodes that a fault trace reports out of service on a given day.
 pub fn broken_on(
     fabric: &Fabric,
     path: &Path,
@@ -257,7 +256,7 @@ pub fn broken_on(
     Ok(timeline.faulty_at(TraceTime::from_days(day)).into_iter().map(Part::Node).collect())
 }
 
-/// Plans that fail this check are never written.
+/// Plans that fail this check are not written.
 pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
     check(fabric, faults, plan).map_err(|found| {
         let shown: Vec<String> =

@@ -17,7 +17,7 @@ pub struct Progress {
     begun: Instant,
 }
 
-/// Without a terminal, faster work is not reported.
+/// Without a terminal, runs shorter than this report no progress.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY_PERCENT: u64 = 10;
 
@@ -60,7 +60,6 @@ impl Drop for Progress {
     }
 }
 
-/// `None` if no line is due.
 fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
     let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
     (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)

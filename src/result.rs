@@ -52,7 +52,6 @@ impl<T> ResultDocument<T> {
     }
 }
 
-/// Metadata fields of a document.
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {

@@ -33,7 +33,6 @@ impl TextTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// `None` if no row has a value in the column.
     fn values(&self, column: usize) -> Option<Vec<&str>> {
         let cells: Vec<&str> =
             self.rows.iter().map(|row| row.get(column).map_or("", String::as_str)).collect();

@@ -84,7 +84,6 @@ impl OrderDesk {
         }
     }
 
-    /// Completes an order, and returns the callbacks to call.
     pub(crate) fn is_over(&mut self, now: SimTime, number: u64) -> Vec<Option<ProgramCall>> {
         self.now = now;
         match self.open.remove(&number) {
@@ -123,7 +122,6 @@ impl OrderDesk {
         served
     }
 
-    /// Returns the number of pending receives per stream, and the missing bytes of the first.
     pub(crate) fn waiting(&self) -> Vec<(MessageStream, usize, u128)> {
         let waits = |(stream, traffic): (&MessageStream, &StreamTraffic)| {
             let (first, _) = traffic.receives.front()?;

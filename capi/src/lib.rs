@@ -54,7 +54,6 @@ fn network(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     found.ok_or_else(|| CallFailure::argument("this thread has no network with this handle"))
 }
 
-/// Fails if a run of the network has failed.
 fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let network = network(handle)?;
     match network.is_broken.get() && !network.is_running() {

@@ -183,7 +183,6 @@ fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Formats errors as on the command line, but without excerpts.
 fn listed(mistakes: &[Diagnostic]) -> String {
     let mut text = String::new();
     for mistake in mistakes.iter().filter(|mistake| mistake.severity == Severity::Error) {

@@ -79,7 +79,6 @@ impl Recordings {
         Ok(())
     }
 
-    /// In a scaled-down run, each packet represents many.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
         let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();
@@ -100,7 +99,6 @@ impl Recordings {
         (looks.ports || looks.flows).then_some(looks)
     }
 
-    /// The error lists every part that does not exist.
     pub(super) fn watch(&self, substrate: &Substrate) -> anyhow::Result<Watch> {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());

@@ -8,7 +8,6 @@ use lightloom_units::Picoseconds;
 
 use crate::table::{TextTable, rounded};
 
-/// Empty without phases.
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();

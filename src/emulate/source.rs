@@ -55,7 +55,6 @@ impl ScenarioSource {
         self.scenario.check_faults(file, bytes)
     }
 
-    /// Prints all errors.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (source, mistakes) = Self::read_under(None, None, path);
         output::diagnostics(&mistakes);

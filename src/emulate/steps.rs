@@ -29,7 +29,6 @@ const COLUMNS: [&str; 19] = [
     "restart",
 ];
 
-/// Empty if no job trains.
 pub(super) fn describe(result: &Run) -> String {
     let steps = result.steps.of_jobs();
     if steps.is_empty() {

@@ -77,7 +77,6 @@ fn many_runs(text: &mut String, subject: &SweepSubject, runs: &[SeedRun]) {
     }
 }
 
-/// Empty if no job trains.
 fn losses(text: &mut String, runs: &[SeedRun]) {
     let rows = Sweep::distributions(runs);
     if rows.is_empty() {

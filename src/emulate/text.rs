@@ -23,7 +23,6 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     text
 }
 
-/// Starts with the verdict, then `fabric`, then the simulated time.
 pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     let mut text = format!(
         "{}\n{fabric}\nsimulated {} in {:.2} s, seed {}\n\n{}",
@@ -62,8 +61,8 @@ pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     text
 }
 
-/// The verdict in one line: expectations, the longest work relative to its reference, and the
-/// effect of the faults.
+/// Returns the verdict in one line: expectations, the longest work relative to its reference, and
+/// the effect of the faults.
 fn answer(result: &Run) -> String {
     let (all, failed) = (
         result.expectations.len(),
@@ -110,7 +109,6 @@ fn longest(result: &Run) -> String {
     format!("; longest {what} {}, {ratio:.3} × its {reference}", rounded(took))
 }
 
-/// Omits counts of zero.
 fn traffic(result: &Run) -> String {
     let packets = &result.head.packets;
     let counts = [
@@ -173,7 +171,6 @@ fn nonzero(counts: &[(u64, &str)]) -> String {
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
-/// Fractions become percentages.
 fn found(result: &ExpectationResult) -> String {
     let figure = match result.expect.parse() {
         Ok(Expectation::Figure { figure, .. }) if figure.is_share() => figure,
@@ -187,7 +184,6 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// Empty without pauses and drops.
 fn queues(result: &Run) -> String {
     let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
     let pauses = Some(result.head.packets.pauses).filter(|pauses| *pauses > 0);
@@ -341,7 +337,6 @@ fn flows_of(result: &Run) -> String {
     format!("\n{table}{more}")
 }
 
-/// In text output.
 const MOST_WORKLOADS: usize = 12;
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
@@ -359,7 +354,6 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     text
 }
 
-/// `None` without faults or groups with work.
 fn unaffected_groups(result: &Run) -> Option<String> {
     let at_work: Vec<_> = result.groups.iter().filter(|group| group.unaffected.is_some()).collect();
     if at_work.is_empty() || result.faults.is_empty() {

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use anyhow::bail;
 use lightloom_fabric::fabric::Fabric;
 
-/// `fabric_file` is inserted unchanged.
 pub(super) fn text(fabric: &Fabric, fabric_file: &str) -> anyhow::Result<String> {
     let switches = fabric.dcn.circuits().map_or(0, |network| network.switches());
     let bundles = if fabric.hbd.ring().is_some() { fabric.hbd.k() } else { 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost of a plan's network. Prices are only available in the second program.
+//! The cost of a plan's network. Only the second program contains prices.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub trait Pricing {
     fn text(&self, rows: &Self::Rows) -> String;
 }
 
-/// The first program's placeholder: any use of prices requires the second program.
+/// A placeholder in the first program: every use of prices requires the second program.
 pub(crate) struct LabPrices;
 
 impl Pricing for LabPrices {

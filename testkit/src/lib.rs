@@ -2,15 +2,15 @@
 //! Test helpers for several crates. Depends on no other crate of the workspace, so that tests compile
 //! quickly.
 
-/// Returns `suite`, or `night` if `LIGHTLOOM_NIGHT=1` (set by `ci/nightly`). Nightly cases begin with
-/// those of the suite.
+/// Returns `suite`, or `night` if `LIGHTLOOM_NIGHT=1` (set by `ci/nightly`). Nightly cases start
+/// with the cases of the suite.
 #[must_use]
 pub fn cases<Count>(suite: Count, night: Count) -> Count {
     if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { night } else { suite }
 }
 
-/// Returns the arguments that run only this test. `module` is the test's `module_path!()`, otherwise
-/// this panics.
+/// Returns the arguments that run only this test. Panics if `module` is not the test's
+/// `module_path!()`.
 #[must_use]
 pub fn alone(module: &str, test: &str) -> Vec<String> {
     let (_, module) = module.split_once("::").expect("a module of a test program");

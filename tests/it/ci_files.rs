@@ -37,7 +37,6 @@ fn checkout() -> tempfile::TempDir {
     folder
 }
 
-/// The program and the recording `cargo` are on the path.
 fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Output {
     let program = PathBuf::from(crate::programs::lightloom());
     let rest = std::env::var("PATH").unwrap_or_default();
@@ -49,7 +48,6 @@ fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Out
     runner.output().unwrap()
 }
 
-/// A hundred seeds, some failed, none missing.
 fn verdict(merged: &Output) {
     assert_eq!(merged.status.code(), Some(1), "{}", text(&merged.stderr));
     let shown = text(&merged.stdout);
@@ -114,7 +112,7 @@ fn expanded(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// Runs the steps as GitHub documents: `bash --noprofile --norc -eo pipefail FILE`.
+/// Runs the steps as GitHub documents them: `bash --noprofile --norc -eo pipefail FILE`.
 fn github(folder: &Path, inputs: &[(&str, &str)]) -> Output {
     let action = yaml("action.yml");
     let declared = action["inputs"].as_object().unwrap();
@@ -222,7 +220,8 @@ fn gitlab_jobs_run_every_shard_and_give_one_verdict() {
     assert_eq!(file["lightloom"]["artifacts"]["when"], "always");
     assert_eq!(file["verdict"]["when"], "always");
     verdict(&gitlab(folder.path(), &file["verdict"], &variables));
-    // The including repository must not be built, and lightloom only once for all jobs.
+    // The including repository must not be built, and lightloom must be built only once for all
+    // jobs.
     let calls = read(folder.path(), "cargo-calls");
     let source = file["variables"]["LIGHTLOOM_SOURCE"].as_str().unwrap();
     let build = format!("install --locked --quiet --root .lightloom --git {source} lightloom\n");

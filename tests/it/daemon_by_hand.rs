@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The `sh` blocks of a page's section.
 fn commands(page: &str, section: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let text = std::fs::read_to_string(path).unwrap();
@@ -30,7 +29,6 @@ impl Drop for Shell {
     }
 }
 
-/// Every command must succeed.
 fn typed(commands: &str, folder: &Path, within: Duration) -> String {
     let programs = programs::folder();
     let folder_text = folder.join("lightloom").display().to_string();
@@ -115,7 +113,6 @@ fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> 
     }
 }
 
-/// Numbers depend on how many bypasses a failed node required.
 fn numberless(line: &str) -> String {
     let mut words: Vec<String> = timeless(line).split(' ').map(str::to_owned).collect();
     if line.starts_with("transaction ") && words.len() > 1 {
@@ -175,7 +172,6 @@ fn first_hour_commands_work_as_documented() {
     assert!(watched.contains("DEGRADED, 2 parts bypassed: n17/b0 (since"), "{watched}");
 }
 
-/// After the first plan of the README.
 #[test]
 fn operations_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,8 +221,6 @@ fn operations_commands_work_as_documented() {
 
 const THREE_MISTAKES: &str = "A rack with three mistakes";
 
-/// Modules in wrong places, swapped plugs and a missing cable; everything corrected; a plan whose modules do
-/// not count switches; a dirty fibre beyond the loss budget.
 #[test]
 fn commissioning_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +267,6 @@ fn commissioning_commands_work_as_documented() {
 
 const WORST_NIGHTS: &str = "Three nights";
 
-/// The leader fails, etcd is lost, and a hall loses power.
 #[test]
 fn worst_nights_commands_work_as_documented() {
     if Command::new("etcd").arg("--version").output().is_err() {
@@ -295,7 +288,6 @@ fn worst_nights_commands_work_as_documented() {
 
 const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 
-/// Scheduled phases, a refusing switch, drift, a failed node and a killed daemon.
 #[test]
 fn second_night_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
@@ -318,7 +310,6 @@ fn second_night_commands_work_as_documented() {
     assert!(failed.contains("\"result\":\"rolled-back\""), "{failed}");
 }
 
-/// Measured times vary, and so do numbers of bypasses.
 fn measureless(line: &str) -> String {
     let line = numberless(line);
     let words: Vec<&str> = line.split(' ').collect();
@@ -331,8 +322,8 @@ fn measureless(line: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// A shell loop around a headless browser, whose virtual time stops up to two seconds for each response. A
-/// hung browser is restarted.
+/// A shell loop around a headless browser. The browser's virtual time stops for up to two seconds
+/// per response, and a hung browser is restarted.
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
@@ -441,7 +432,6 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
     assert!(page.contains("journal.log line 3 (byte ") && !page.contains(">UNSEEN"), "{page}");
 }
 
-/// A hundred modules, polled every second.
 #[test]
 fn daemon_of_a_hundred_devices_uses_little_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -465,7 +455,7 @@ grep VmRSS /proc/$DAEMON/status
     assert!(resident_kb < 30_000, "{line}");
 }
 
-/// S2: after a restart with free space, the devices are as in the journal.
+/// Scenario S2: after a restart with free space, the devices are as in the journal.
 #[test]
 fn full_disk_refuses_changes_and_serves_reads() {
     let folder = tempfile::tempdir().unwrap();
@@ -534,7 +524,7 @@ fn power_loss_and_full_disk_commands_work_as_documented() {
     after(room, "ALL IS WELL");
 }
 
-/// The loss is reported until there is a plan, even after adopting all light.
+/// The status reports the loss until there is a plan, even after all light was adopted.
 #[test]
 fn lost_journal_is_not_healthy_until_a_plan_is_known() {
     let folder = tempfile::tempdir().unwrap();

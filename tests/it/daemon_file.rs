@@ -19,7 +19,6 @@ fn packaged_daemon_file_is_valid_and_names_no_device() {
     assert!(build.contains("\"$root/etc/lightloom\" packaging/etc/daemon.yaml"));
 }
 
-/// Contains k bundles per node and every optical switch.
 #[test]
 fn init_writes_a_daemon_file_for_a_fabric() {
     let folder = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 pub(crate) const STATUS: &str = "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// `ocs4` only with Redis.
+/// The switch `ocs4` is used only with Redis.
 pub(crate) const DEVICES: [&str; 5] = ["ocs0", "ocs1", "ocs2", "n0/b0", "ocs4"];
 
 pub(crate) struct Hall {
@@ -33,7 +33,8 @@ pub(crate) struct Hall {
     pub(crate) url: String,
     pub(crate) etcd: Child,
     _devices: Modules,
-    /// SCPI of `ocs0` and TL1 of `ocs1`; the daemons use the other protocol.
+    /// Addresses of SCPI on `ocs0` and TL1 on `ocs1`; the daemons use the other protocol of each
+    /// switch.
     raw: [String; 2],
     redis: Option<Redis>,
     pub(crate) daemons: BTreeMap<&'static str, Child>,
@@ -134,7 +135,6 @@ impl Hall {
         self.folder.path().join(name).join("lightloomd.sock")
     }
 
-    /// Returns status code and body, or `None` without an answer.
     pub(crate) fn ask(&self, name: &str, request: &str) -> Option<(u16, Value)> {
         let mut stream = UnixStream::connect(self.socket(name)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -168,7 +168,7 @@ impl Hall {
         self.daemons.keys().map(log).collect()
     }
 
-    /// Passes all sockets, of which one is the leader's.
+    /// Passes the sockets of all daemons, one of which is the leader.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> std::process::Output {
         let sockets: Vec<String> =
             self.daemons.keys().map(|name| self.socket(name).display().to_string()).collect();
@@ -226,12 +226,12 @@ impl Hall {
         child.wait().unwrap();
     }
 
-    /// The output of port 1, according to `ocs0` itself.
     pub(crate) fn light(&self) -> u32 {
         by_scpi(&self.raw[0])
     }
 
-    /// The outputs of port 1 at every switch except gNMI, which raw sessions cannot query.
+    /// Returns the outputs of port 1 on all switches except the gNMI switch, which raw sessions
+    /// cannot query.
     pub(crate) fn lights(&self) -> Vec<u32> {
         let by_redis = self.redis.iter().map(|redis| by_redis(&redis.address));
         [by_scpi(&self.raw[0]), by_tl1(&self.raw[1])].into_iter().chain(by_redis).collect()
@@ -270,7 +270,6 @@ fn by_tl1(at: &str) -> u32 {
     joined.and_then(|egress| egress.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
-/// Egress port 2 of 8: `2B` in Redis, 10 here.
 fn by_redis(at: &str) -> u32 {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! S3 of docs/reliability.md: one byte on a line is lost, duplicated, changed or swapped with the next, while the
-//! production controller and drivers change circuits of emulated devices in virtual time.
+//! S3 of docs/reliability.md: one byte on the wire is lost, duplicated, changed or swapped with the
+//! next, while the production controller and drivers change circuits of emulated devices in virtual
+//! time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,7 +39,6 @@ fn every_damage() -> impl Iterator<Item = Damage> {
     [Damage::Lost, Damage::Doubled, Damage::Swapped].into_iter().chain(flips)
 }
 
-/// Damages one byte in either direction.
 #[derive(Debug, Default)]
 struct Wire {
     carried: usize,
@@ -67,7 +67,6 @@ impl Wire {
 
 #[derive(Debug)]
 struct End {
-    /// `None` if the controller refused to start.
     result: Option<TxnResult>,
     took: Micros,
     bytes: usize,
@@ -316,7 +315,6 @@ fn every_byte<E: EmulatedDevice>(name: &str, goal: &Positions, bench: impl Fn() 
     each_of(1, name, goal, bench);
 }
 
-/// Damages one byte in every `step`.
 fn each_of<E: EmulatedDevice>(
     step: usize,
     name: &str,
@@ -377,7 +375,7 @@ fn s3_survives_damage_to_every_byte_over_tl1() {
     every_byte("TL1", &positions(&[(1, 10), (2, 9)]), bench);
 }
 
-/// HTTP/2 needs ten times as many bytes, so only every 61st is damaged.
+/// gNMI over HTTP/2 sends ten times as many bytes, so only every 61st byte is damaged.
 #[test]
 fn s3_survives_damage_to_sampled_bytes_over_gnmi() {
     let truth = |switch: &GnmiSwitch, _: SimTime| {

@@ -21,13 +21,12 @@ use lightloom_drivers::scpi::Scpi;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
 
-/// Processor time of daemon and emulated devices.
 fn processor_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// From the report of a failed node to the first fire.
+/// Measures the time from the report of a failed node to the first switching command.
 fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     let folder = state_folder();
     let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
@@ -95,8 +94,8 @@ fn circuits_of(round: u32, circuits: u32) -> Positions {
     (1..=circuits).map(|slot| (Slot(slot), Position(321 + (slot - 1 + round) % 320))).collect()
 }
 
-/// The device's own time: a bare client sends the commands of an apply, from the arming read to the
-/// qualifying reads.
+/// The device's own time: a bare client sends the commands that applying a plan sends, from the
+/// arming read to the qualifying reads.
 fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     use std::io::{BufRead, BufReader, Write};
     let stream = std::net::TcpStream::connect(at).unwrap();
@@ -143,13 +142,13 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
 
 struct OfCircuits {
     bare: Times,
-    /// From the request to the durable end.
+    /// Time from the request to the durable end.
     daemon: Times,
-    /// The daemon's share with the journal: without the time from sending operations to their answers.
+    /// The daemon's share, including the journal: all time in which no operation waits for a
+    /// device.
     own: Times,
 }
 
-/// Removals come before additions.
 fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
     let folder = state_folder();
     let (_switch, at) = Modules::switch(&folder.path().join("links"));

@@ -42,7 +42,6 @@ impl House {
         Self { rig, modules, socket }
     }
 
-    /// Returns exit status and output.
     async fn ctl(&self, words: &str) -> (i32, String) {
         let mut command = Command::new(crate::programs::lightloom());
         command.arg("ctl").args(words.split(' ')).arg("--socket").arg(&self.socket);
@@ -167,7 +166,7 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         assert!(!shown.contains("--mode update"), "{shown}");
         has(
             &shown,
-            // Missing light is more important than the duration.
+            // Loss of light is more important than the duration.
             &[&format!("{far}: unresponsive"), "`on_fault: report`", "lightloom ctl fault "],
         );
         let (code, shown) = house.ctl("wait --for 500ms").await;
@@ -192,7 +191,7 @@ fn refusal_explains_that_a_silent_module_is_not_treated_as_failed() {
     on_a_runtime(async {
         let house = House::with("on_fault: bypass, heartbeat: 60s", folder.path()).await;
         let spare = installed(NODES);
-        // In loopback, the module has no far end that misses its light.
+        // In loopback, the module has no far end that could report loss of light.
         let plan = first_plan(&spare);
         let lit = |bundle: &str| {
             plan.circuits.iter().any(|c| [c.a, c.b].iter().any(|p| p.bundle.to_string() == bundle))

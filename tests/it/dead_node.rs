@@ -21,19 +21,19 @@ use lightloom_units::id::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Polled,
-    /// Modules report loss of light; polled every second.
+    /// Modules report loss of light and are also polled every second.
     Pushed,
 }
 
 #[derive(Default)]
 struct Took {
     detected: Times,
-    /// Until the first fire: journal, and arming if needed.
+    /// Time to the first switching command, including the journal and, if needed, arming.
     begun: Times,
-    /// Until every switched module was read back and the result is durable.
+    /// Time until every switched module has been read back and the result is durable.
     moved: Times,
     all: Times,
-    /// Of the daemon's thread, without the emulated modules.
+    /// Processor time of the daemon's thread, without the emulated modules.
     processor: Times,
     changes: usize,
 }
@@ -58,7 +58,7 @@ impl Took {
     }
 }
 
-/// At most ten automatic changes are allowed per hour, so the daemon is replaced.
+/// At most ten automatic changes are allowed per hour, so each daemon handles only nine.
 const KILLS_EACH: u32 = 9;
 
 fn kills() -> u32 {

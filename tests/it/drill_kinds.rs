@@ -51,7 +51,6 @@ fn of_kind<'a>(drill: &'a Value, kind: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no `{kind}` in {}", drill["recoveries"]))
 }
 
-/// Faults, recovered, P50, P99 and never, as in the table.
 fn shown(kind: &Value) -> Vec<String> {
     let time = |key: &str| {
         kind[key].as_f64().map_or("–".to_owned(), |time| format!("{:.1} ms", time / 1e9))
@@ -71,7 +70,7 @@ fn fault_kind_is_counted_with_reasons_for_no_recovery() {
     assert_eq!(kind["never_because"]["in_loopback"], kind["never"], "{kind}");
 }
 
-/// The kill is before the journal records a move.
+/// The daemon is killed before the journal records that a module has moved.
 #[test]
 fn bypass_interrupted_by_a_restart_is_finished_within_100_ms() {
     let faults =

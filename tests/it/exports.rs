@@ -114,7 +114,6 @@ hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 2, shape: line}}
 jobs: [{name: a, gpus: 16, tp: 8}, {name: b, gpus: all, tp: 16}]
 ";
 
-/// A plan around failed parts.
 fn small_plan(folder: &Path) -> Value {
     std::fs::write(folder.join("small.yaml"), SMALL).unwrap();
     plan(folder, "small.yaml", &["--fault", "n3,n10/b1"]);
@@ -225,7 +224,6 @@ print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves)
     assert_eq!(read, serde_json::json!([72 + 36, 72 + 90, 3, [5]]), "a balanced dragonfly");
 }
 
-/// The graph is built by InfraGraph's own service.
 #[test]
 fn infragraph_reads_lit_fibres_and_init_imports_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -313,7 +311,7 @@ fn kubernetes_accepts_the_node_labels() {
     assert!(!refused.unwrap().status.success(), "it refuses what is no node");
 }
 
-/// 720 nodes that do not exist.
+/// The 720 nodes exist only in this file.
 const SLURM_CONF: &str = "ClusterName=lightloom
 SlurmctldHost=localhost(10.9.9.1)
 AuthType=auth/none
@@ -338,7 +336,8 @@ NodeName=n[0-719] CPUs=4 RealMemory=1000 State=CLOUD
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ";
 
-/// A network namespace has the port free; the address satisfies the resolver.
+/// In a network namespace, the controller's port is free; without an address, its name would not
+/// resolve.
 const SLURM: &str =
     "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
 slurmctld -D -c 2> errors & CONTROLLER=$!

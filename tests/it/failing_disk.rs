@@ -23,7 +23,6 @@ use lightloom_units::id::NodeId;
 pub(crate) enum Fault {
     Write(ErrorKind),
     Sync,
-    /// Only the reserve is left.
     Full,
 }
 
@@ -229,7 +228,6 @@ fn s2_writing_resumes_when_the_disk_recovers() {
     assert!(resumed >= 4, "{resumed}");
 }
 
-/// Returns whether the fault occurred.
 async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> bool {
     let plan = Plan::default();
     let mut rig = rig(at, folder, &plan).await;

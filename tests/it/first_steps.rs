@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use small::{good, lightloom, text};
 
-/// Presets and their usual sizes in GPUs.
 const SIZES: [(&str, &[u32]); 5] = [
     ("khop", &[32, 64, 256, 2880, 131_072]),
     ("pod", &[128, 512, 2048, 8192]),

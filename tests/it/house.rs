@@ -130,7 +130,6 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Workspace crates under `[dependencies]`.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut inside = false;
     let mut found = BTreeSet::new();
@@ -147,7 +146,6 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     found
 }
 
-/// Relative to the root.
 pub(crate) fn sources() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
@@ -276,7 +274,7 @@ fn every_source_names_its_licence_in_its_first_line() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// All kinds of runs have the same semantics only if they share a loop.
+/// All kinds of runs behave the same only if they share a loop.
 #[test]
 fn only_one_loop_polls_engine_events() {
     let is_asked = |name: &String| {
@@ -318,7 +316,6 @@ fn no_source_file_exceeds_the_line_limit() {
     assert!(mended.is_empty(), "short enough now, take them off the list: {mended:?}");
 }
 
-/// Other programs use these crates.
 const DOCUMENTED: &[&str] =
     &["firmware-api", "firmware-api/gnmi", "daemon/api", "fabric", "planner", "emulator"];
 

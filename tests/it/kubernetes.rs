@@ -224,7 +224,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     assert!(is_good && said.contains("Kubernetes agrees with plan "), "{said}");
     let of_ring = |name: &str| node(name)["metadata"]["labels"][LABEL].clone();
     assert!(of_ring("n0").is_string() && of_ring("n16").is_null());
-    // Nodes in a ring accept pods, except for the operator's cordon.
+    // Nodes in a ring accept pods, except the node that the operator has cordoned.
     let is_apt =
         |name: &str| of_ring(name).is_string() != (node(name)["spec"]["unschedulable"] == true);
     let are_apt = || (0..16).filter(|node| *node != 3).all(|node| is_apt(&format!("n{node}")));

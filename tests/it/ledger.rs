@@ -35,7 +35,6 @@ fn counted_figures_are_no_worse_than_the_ledger() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// One figure, with its value in the file `value`.
 struct Checkout(TempDir);
 
 impl Checkout {

@@ -23,7 +23,6 @@ struct Twin {
 }
 
 impl Twin {
-    /// Returns `None` without namespaces.
     fn up() -> Option<Self> {
         Self::of(FABRIC)
     }
@@ -217,7 +216,8 @@ fn ring_continues_around_a_failed_node_over_moved_circuits() {
     assert!(junit.contains("failures=\"4\"") && junit.contains("no step for"), "{junit}");
 }
 
-/// Nodes that each node reaches over light. A refused connection is reachable: no program listens there.
+/// Returns the nodes that each node reaches over light. A refused connection also shows that a node
+/// is reachable.
 fn reached(twin: &Twin, nodes: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let script =
         "for node in $0; do (: > /dev/tcp/$node-light/9) 2>&1 | sed -n s/.*refused/$node/p; done";
@@ -267,7 +267,8 @@ struct Gap {
     job: f64,
 }
 
-/// Third-party programs continue over light when one of `nodes` nodes fails. `None` if not installed.
+/// Third-party programs continue over light if one of `nodes` nodes fails. `None` if they are not
+/// installed.
 fn goes_on(nodes: u32, arguments: &[&str]) -> Option<Gap> {
     let (python, library) = (arguments[0], arguments[1]);
     let needs =

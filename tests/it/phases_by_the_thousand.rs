@@ -39,7 +39,6 @@ struct Tally {
     looks: usize,
 }
 
-/// Returns the final status of the request.
 fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
     let id = format!("phase-{number}");
     let body = json!({"request_id": id, "phase": phase, "for_ms": FOR_MS, "lease_ms": FOR_MS, "job": "train"});
@@ -71,7 +70,6 @@ fn must_be_lit(rig: &Rig, plan: &Value, phase: &str, when: &str) {
     }
 }
 
-/// A fault has left the switches in different states.
 fn recovered(rig: &Rig, phase: &str) {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
@@ -168,8 +166,8 @@ fn every_phase_lights_fully_or_rolls_back_under_faults() {
     }
 }
 
-/// In each stage of a transition, the switches need their switching time once, in parallel; the rest is the
-/// daemon's share.
+/// In each stage of a transition, all switches need their switching time once, in parallel. The
+/// remaining time is the daemon's share.
 #[test]
 fn daemon_overhead_is_small_next_to_switching_time() {
     if std::env::var_os("LIGHTLOOM_PHASES_QUIET").is_none() {

@@ -16,7 +16,6 @@ fn asked(id: &str, phase: &str, in_ms: u64, for_ms: u64, job: &str) -> Value {
     json!({"request_id": id, "phase": phase, "in_ms": in_ms, "for_ms": for_ms, "lease_ms": lease_ms, "job": job})
 }
 
-/// Returns the final status of a request.
 fn became(rig: &Rig, id: &str) -> Value {
     let (code, status) = rig.http("GET", &format!("/v1/phase/{id}?wait_ms=30000"), &Value::Null);
     assert_eq!(code, 200, "{status}");
@@ -59,7 +58,8 @@ fn job_receives_its_phase_or_the_reason_for_refusal() {
     let back = json!({"request_id": "r", "job": "train"});
     assert_eq!(rig.http("POST", "/v1/phase/release", &back).1["answer"], "done");
 
-    // The time would not pay for the transitions, and the answer states the required time.
+    // The phase is too short to pay for the transitions, and the answer states the required
+    // duration.
     let short = asked("c", "experts", 0, 1, "infer");
     assert_eq!(rig.http("POST", "/v1/phase", &short).0, 202);
     let status = became(&rig, "c");
@@ -268,7 +268,7 @@ fn phase_is_acknowledged_only_after_its_end_is_stored() {
             let mut body = asked(&id, phase, 0, 60_000, "train");
             body["lease_ms"] = json!(60_000);
             let _booked_or_not_known = rig.http("POST", "/v1/phase", &body);
-            // The end is reached, or a record could not be stored.
+            // Wait until the phase has ended or a record could not be stored.
             let until = Instant::now() + Duration::from_secs(20);
             let is_over =
                 |status: &Value| ["lit", "missed"].iter().any(|state| status["state"] == *state);

@@ -67,7 +67,6 @@ fn must_be_planned(plan: &Value) {
     }
 }
 
-/// Raw clients read the circuits before, during and after each change.
 fn phases_are_lit(third: Third, vectors: [&str; 2]) {
     let Some(rig) = Rig::start(third) else { return };
     must_be_planned(&rig.plan());
@@ -131,13 +130,11 @@ fn lights_phases_on_sonic_scpi_and_tl1_switches() {
     phases_are_lit(Third::Sonic, [EXPERTS_SONIC, WEIGHTS_SONIC]);
 }
 
-/// Ports are named `in-1` and `out-1`, with the numbers of TL1.
 #[test]
 fn lights_phases_on_gnmi_scpi_and_tl1_switches() {
     phases_are_lit(Third::Gnmi, [EXPERTS_TL1, WEIGHTS_TL1]);
 }
 
-/// Export and daemon both match the vectors.
 #[test]
 fn sonic_export_contains_the_circuits_the_daemon_sets() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,6 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// Checks that it and the second program next to it are up to date.
 pub(crate) fn lightloom() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -21,7 +20,6 @@ pub(crate) fn lightloom() -> &'static Path {
     })
 }
 
-/// Checks that all programs in the folder are up to date.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

@@ -95,7 +95,6 @@ fn fresh_option_compares_with_a_new_plan() {
     assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
 }
 
-/// The output shows the step time before and after the replan.
 #[test]
 fn slower_step_after_a_replan_is_reported() {
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-64.yaml");

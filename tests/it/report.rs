@@ -18,7 +18,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const RING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-2880.yaml");
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
 const WIDTHS: [u32; 2] = [1280, 390];
-/// Small enough for mail.
+/// The report must be small enough for an e-mail.
 const MOST_BYTES: usize = 300_000;
 const MOST_WORDS: usize = 25;
 const DESIGNS: &str = "khop:2,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,big-switch";
@@ -42,7 +42,7 @@ fn lightloom(arguments: &[&str]) -> Output {
     Command::new(crate::programs::lightloom()).args(arguments).output().expect("it runs")
 }
 
-/// Few samples unless the arguments set them, because they determine the time.
+/// Uses few samples unless the arguments set them, because they determine the run time.
 fn page(arguments: &[&str]) -> String {
     let few = if arguments.contains(&"--samples") { &[][..] } else { &["--samples", "2"] };
     let run = lightloom(&[&["report"], arguments, few].concat());
@@ -189,7 +189,7 @@ fn renders_runs_and_training_steps() {
     }
 }
 
-/// The page must not describe it as a line without hops, or price missing parts.
+/// The page must not describe the fabric as a line without hops, or price missing parts.
 #[test]
 fn fabric_without_rings_has_no_ring_or_absent_part_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +214,6 @@ fn fabric_without_rings_has_no_ring_or_absent_part_text() {
     assert_good(&page(&[&file]), &required, "islands");
 }
 
-/// In the words of `lightloom buy`.
 #[test]
 fn purchase_recommendation_is_shown_first() {
     let file = format!("{ROOT}/topologies/buy-pretraining.yaml");

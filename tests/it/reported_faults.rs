@@ -43,7 +43,6 @@ async fn end(rig: &Rig, answer: &Answer) -> Past {
     rig.find("its end", over).await
 }
 
-/// The bypass needs a module that does not answer.
 async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     modules.fault(&format!("{} half-open", moved()));
     let answer = rig.fault(&[reported()], &[]).await;
@@ -55,7 +54,6 @@ async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
     rig.look(|runtime: &Runtime| runtime.control.controller().ledger().reported.clone()).await
 }
 
-/// A neighbour has failed, but this was not detected yet.
 #[test]
 fn reported_fault_is_kept_until_its_bypass_is_possible() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +140,7 @@ fn reported_faults_survive_a_restart() {
     });
 }
 
-/// The plan already bypassed the node when it was reported.
+/// The plan already bypassed the node when the operator reported it.
 #[test]
 fn reported_fault_named_by_a_plan_survives_its_undo() {
     let folder = tempfile::tempdir().unwrap();
@@ -233,7 +231,6 @@ fn bypass_of_crossed_cables_keeps_the_cause() {
     });
 }
 
-/// Returns exit status and output.
 async fn ctl(socket: &Path, words: &str) -> (i32, String) {
     let mut ctl = Command::new(crate::programs::lightloom());
     ctl.arg("ctl").args(words.split(' ')).env("LIGHTLOOM_SOCKET", socket);

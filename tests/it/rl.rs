@@ -21,7 +21,6 @@ fn page_matches_the_output_of_its_commands() {
     shows(cases(5, 6), is_wanted);
 }
 
-/// Runs `count` commands of the page.
 fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
     let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();
     let parts: Vec<&str> = page.split("```").collect();

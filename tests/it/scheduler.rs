@@ -21,7 +21,6 @@ use crate::exports::hosts;
 use crate::programs;
 
 const RING: usize = 4;
-/// Concurrently failed nodes.
 const BROKEN_MAX: usize = 4;
 
 type Nodes = BTreeSet<u32>;
@@ -155,7 +154,7 @@ impl Cluster {
         (digest, rings)
     }
 
-    /// Slurm shows exactly these nodes drained by us, and exactly these rings.
+    /// Slurm must show exactly these nodes as drained by us, and exactly these rings.
     fn agrees(&self, broken: &Nodes, digest: &str, rings: &[Nodes]) -> bool {
         let shown = self.shown("scontrol -ao show node; scontrol show topology");
         let is_drained = |node: &u32| {
@@ -279,7 +278,6 @@ fn starts(log: &str) -> usize {
     log.lines().filter(|line| matches!(logged(line), Some(Logged::Starts(..)))).count()
 }
 
-/// More jobs than fit, of one to three rings.
 fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
     let mut all = String::new();
     for job in 0..jobs {
@@ -372,8 +370,8 @@ fn slurm_follows_the_plan_and_keeps_operator_drains() {
     followed(16, 2, 1);
 }
 
-/// Without the daemon, operators may change anything and jobs continue. Its knowledge applies again
-/// after its return.
+/// While the daemon is down, operators may change anything and jobs continue. After its return,
+/// Slurm again follows the daemon.
 #[test]
 fn absent_daemon_changes_nothing_in_slurm() {
     let Some(cluster) = Cluster::start(16) else { return };

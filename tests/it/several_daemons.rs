@@ -274,7 +274,7 @@ fn leader_failure_at_any_step_loses_no_acknowledged_change() {
     );
 }
 
-/// A daemon with another's name or different devices does not lead.
+/// A daemon with the name of another one or with different devices does not lead.
 #[test]
 fn status_shows_leader_and_standbys_and_names_are_unique() {
     let Some(mut hall) = Hall::open() else { return };

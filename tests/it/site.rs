@@ -21,7 +21,6 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Relative to the root.
 fn pages() -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -43,12 +42,10 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// Without code blocks.
 fn prose(page: &str) -> String {
     page.split("\n```").step_by(2).collect::<Vec<_>>().join("\n")
 }
 
-/// `[words](target)` and `src="target"`.
 fn links(page: &str) -> Vec<String> {
     let prose = prose(page);
     let markdown = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -91,7 +88,6 @@ fn every_link_leads_to_a_file_and_heading() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// Only names in code, such as `emulator/src/run.rs`.
 #[test]
 fn every_file_named_on_a_page_exists() {
     let folders: Vec<String> = std::fs::read_dir(root())
@@ -147,7 +143,6 @@ fn every_page_is_in_the_summary_once() {
     );
 }
 
-/// Inline and in code blocks.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let inline = page.split('`').skip(1).step_by(2);
     let lines = page.lines().map(str::trim);
@@ -166,7 +161,6 @@ fn commands(page: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Includes nested verbs.
 fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) -> Option<String> {
     let help = |verbs: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>| {
         known
@@ -223,7 +217,6 @@ fn every_documented_command_has_existing_verbs_and_options() {
     assert!(wrong.is_empty(), "commands that do not exist:\n{}", wrong.join("\n"));
 }
 
-/// `sh` blocks up to a heading, and the documented output lines.
 fn typed(page: &str, until: &str) -> (String, Vec<String>) {
     let page = read(&root().join(page));
     let page = page.split(until).next().unwrap();

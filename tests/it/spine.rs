@@ -313,7 +313,8 @@ fn every_shipped_scenario_is_valid_and_passes() {
     }
 }
 
-/// 4,096 rings, 135 thousand million packet-hops; one node fails halfway, with spare nodes available.
+/// 4,096 rings send 135 thousand million packet-hops; one node fails halfway, with spare nodes
+/// available.
 #[test]
 fn every_ring_of_131072_gpus_takes_its_closed_form() {
     let folder = tempfile::tempdir().unwrap();

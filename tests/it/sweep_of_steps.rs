@@ -14,7 +14,6 @@ fn lightloom(folder: &Path, words: &[&str]) -> Output {
     command.args(words).current_dir(folder).output().unwrap()
 }
 
-/// The smallest value that `per_cent` of the values do not exceed.
 fn rank(values: &[f64], per_cent: usize) -> f64 {
     let enough = |value: &&f64| {
         let below = values.iter().filter(|other| other <= value).count();

@@ -144,7 +144,6 @@ fn last_of(nodes: u32) -> String {
     format!("n{}/b0", nodes - 1)
 }
 
-/// Nodes are distributed evenly over agents.
 struct Many {
     modules: Modules,
     agents: Vec<Agent>,

@@ -53,7 +53,6 @@ fn joined(stream: &mut TcpStream, heard: &mut String) -> usize {
     heard.matches(":JOINED").count()
 }
 
-/// `daemon/tests/it/contention.rs` covers the rules in virtual time.
 #[test]
 #[ignore = "waits 38 s for three restores"]
 fn two_daemons_restoring_one_switch_stop_and_name_each_other() {

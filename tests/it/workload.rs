@@ -114,7 +114,6 @@ fn rejects_unsupported_workloads_with_location() {
     assert!(message.contains("unknown architecture `nvl:3`"), "{message}");
 }
 
-/// Unpacks a file of `../shared/data/traces`; `None` if it is not available.
 fn real(name: &str, folder: &Path) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
     if !path.exists() {

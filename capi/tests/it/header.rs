@@ -28,7 +28,6 @@ fn in_c(rust: &str) -> &'static str {
     }
 }
 
-/// Result type and argument types by function.
 type Functions = BTreeMap<String, Vec<String>>;
 
 fn of_code() -> Functions {

@@ -15,7 +15,6 @@ fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// Returns `None` without a C compiler.
 fn compiled(source: &Path, folder: &Path) -> Option<PathBuf> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
@@ -43,7 +42,7 @@ fn compiled(source: &Path, folder: &Path) -> Option<PathBuf> {
 fn c_ring_all_reduce_matches_collective_and_closed_form() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(&here("tests/ring.c"), folder.path()) else { return };
-    // A step is a piece of whole packets (64 + 4,032 bytes) at 400 Gb/s and 1 µs of cable.
+    // A step sends one chunk of whole packets (64 + 4,032 bytes) at 400 Gb/s over 1 µs of cable.
     for (ranks, packets) in [(8_u64, 260_u64), (16, 64), (64, 3)] {
         let bytes = ranks * packets * 4_032;
         let text = format!(
@@ -105,7 +104,7 @@ print(seen, network.run(), seen)
         eprintln!("skipped: no python3");
         return;
     };
-    // Ten packets over one cable, then one packet over the next; 1 µs each.
+    // Ten packets use one cable, then one packet uses the next; each cable takes 1 µs.
     let printed = String::from_utf8_lossy(&ended.stdout);
     let first = 10 * 81_920 + 1_000_000;
     let expected = format!("[{first}] {} [{first}]\n", first + 81_920 + 1_000_000);

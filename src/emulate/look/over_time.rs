@@ -9,7 +9,6 @@ use lightloom_engine::capture::{Counter, Watch};
 use lightloom_engine::{Engine, FlowId, LinkId};
 use lightloom_units::{Bytes, SimTime};
 
-/// The ports, and the flows, with the most bytes.
 pub(super) const MOST_CURVES: usize = 64;
 
 pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
@@ -73,7 +72,6 @@ pub(super) fn curves(
     curves
 }
 
-/// Sorted by key.
 fn busiest<K: Ord + Copy>(rows: impl Iterator<Item = (K, Bytes)>) -> Vec<K> {
     let mut bytes: BTreeMap<K, u64> = BTreeMap::new();
     for (whose, more) in rows {

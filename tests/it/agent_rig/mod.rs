@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated modules as files, and agents in separate processes that end with the test. Every wait has a
-//! limit. Tests may read the files directly: if their server ends, the kernel returns an error.
+//! Emulated modules as files, and agents in separate processes that end with the test. Every wait
+//! has a limit. Tests may read the files directly, because the kernel returns an error if their
+//! server ends.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -16,7 +17,6 @@ use crate::programs;
 
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 
-/// Returns why the test cannot run here.
 pub(crate) fn cannot() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("mounting the modules' files needs root");
@@ -171,7 +171,6 @@ pub(crate) struct Agent {
 
 pub(crate) type Places<'a> = &'a [(String, PathBuf, &'a str)];
 
-/// Returns the path of the agent's file. The certificates must exist.
 pub(crate) fn write_agent(folder: &Path, name: &str, more: &str, modules: Places<'_>) -> PathBuf {
     let mut file = format!(
         "listen: 127.0.0.1:0\ntls: {{certificate: {name}.pem, key: {name}.key, client_ca: {name}-ca.pem}}\n\

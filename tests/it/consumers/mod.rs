@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the output of a successful program, or `None` if it is not installed.
 pub(crate) fn consumer(
     name: &str,
     probe: &[&str],

@@ -140,7 +140,7 @@ fn wait_shows_its_reason_and_ends_in_time() {
     let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
     let expected = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
     assert!(code == 1 && noted.ends_with(expected), "{noted}");
-    // A device on the command line is waited for in any case, if it exists.
+    // A device named on the command line is awaited in any case, if it exists.
     daemon.says("/v1/status", 200, dead(true));
     let (code, _, noted) = run(&daemon, &["wait", "n3", "--for", "500ms"]);
     assert!(code == 1 && noted.ends_with(expected), "{noted}");
@@ -148,7 +148,7 @@ fn wait_shows_its_reason_and_ends_in_time() {
     assert_eq!(run(&daemon, &["wait", "n1,n1/b0"]), read);
     let (code, _, noted) = run(&daemon, &["wait", "n99"]);
     assert!(code == 1 && noted.contains("n99: unknown device or node"), "{noted}");
-    // An untried device may still work.
+    // An untested device may still work.
     let mut young = dead(true);
     young["devices"][0]["trouble"] = Value::Null;
     daemon.says("/v1/status", 200, young);

@@ -4,7 +4,7 @@
 use super::*;
 use lightloom_daemon::file_storage::FileStorage;
 
-/// There is light everywhere, but from the wrong end.
+/// Every port receives light, but from the wrong port.
 #[test]
 fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,7 +49,8 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     });
 }
 
-/// Nothing is switched, there is light everywhere, and all four ends report the wrong neighbour.
+/// No path is switched, and every port receives light, but all four ends report the wrong
+/// neighbour.
 #[test]
 fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +92,8 @@ fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     });
 }
 
-/// One end of the crossed cable is not selected and therefore dark. This is not a dark fibre.
+/// One end of the crossed cable is not selected and therefore dark, which must not be reported as a
+/// dark fibre.
 #[test]
 fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();

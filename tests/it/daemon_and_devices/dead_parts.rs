@@ -45,7 +45,8 @@ fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         for kill in 1..=3 {
-            // A module in loopback at the end of a ring has no neighbour that misses its light.
+            // A module in loopback at the end of a ring has no neighbour that could report loss of
+            // light.
             let used = move |runtime: &Runtime| {
                 let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
@@ -107,7 +108,6 @@ fn report_policy_shows_a_dark_fibre_and_keeps_it() {
     });
 }
 
-/// The failed module explains the missing light at the far ends.
 #[test]
 fn fibre_of_a_known_failed_part_is_not_reported_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,6 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
     });
 }
 
-/// The confirmation never arrives.
 #[test]
 fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +173,6 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // All circuits of the plan are up, so the ring is closed.
         let closed = |runtime: &Runtime| {
             let circuits = view::status(runtime).circuits;
             (!circuits.is_empty() && circuits.iter().all(|circuit| circuit.stands)).then_some(())
@@ -183,7 +181,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
     });
 }
 
-/// A module that the bypass must switch reports success without switching.
+/// A module that the bypass must switch reports success but does not switch.
 #[test]
 fn bypasses_a_lying_module_next_to_a_failed_node() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +202,7 @@ fn bypasses_a_lying_module_next_to_a_failed_node() {
             let broken = view::status(runtime).broken_parts;
             broken.into_iter().find(of_node)
         };
-        // Neighbours may have bypassed it for missing light before it was unresponsive for long enough.
+        // Its neighbours may have bypassed it for loss of light before it counted as unresponsive.
         let waits = rig.find("the dead node to be reported", waits).await;
         assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
         println!("{}: {}", waits.part, waits.why);
@@ -232,7 +230,6 @@ fn bypasses_a_lying_module_next_to_a_failed_node() {
     });
 }
 
-/// The refusal contains the node and the remedy.
 #[test]
 fn safe_mode_refuses_a_plan_through_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,7 +269,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let said = format!("{part} is not a known fault");
         assert_eq!(never, Answer::Refused { reasons: vec![said] });
 
-        // Undoing a change also undoes its repair, so the fault is known again.
+        // Undoing a change also undoes the repair, so the fault is known again.
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;

@@ -42,7 +42,7 @@ fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
     });
 }
 
-/// A module was adopted at a wrong position: without drift, a circuit of the plan is dark.
+/// After the adoption of a wrong position there is no drift, but a circuit of the plan is dark.
 #[test]
 fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +95,8 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
     });
 }
 
-/// The undo at the deadline waits for an unreachable module, and no confirmation is requested any more.
+/// The undo at the deadline waits for an unreachable module, and confirmation is no longer
+/// requested.
 #[test]
 fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +145,8 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     });
 }
 
-/// Two nodes whose repair, one after the other, restores fewer circuits than a plan for the whole ring.
+/// Two nodes whose repair, one after the other, restores fewer circuits than a new plan for the
+/// whole ring.
 fn a_pair_whose_repair_leaves_fewer_circuits(
     installed: &Installed,
     all: usize,
@@ -236,7 +238,7 @@ fn rollback_bypasses_faults_found_since() {
     });
 }
 
-/// Light on a failed part is refused, because no plan means no bypass.
+/// The rollback leaves no plan and therefore no bypass, so light on a failed part is refused.
 #[test]
 fn rejects_a_rollback_that_would_light_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();

@@ -61,7 +61,6 @@ impl Modules {
         Self::of_list_in(16, list, links)
     }
 
-    /// A ring of `nodes` nodes.
     pub(crate) fn of_list_in(nodes: u32, list: &str, links: &Path) -> (Self, Vec<String>) {
         let (serving, addresses) = Self::served(nodes, list, links);
         (serving, addresses.into_iter().map(|address| address.at).collect())
@@ -132,7 +131,6 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Waits until every module has been read.
     pub(crate) async fn start(nodes: u32, folder: &Path, installed: Installed) -> Self {
         let modules = format!(
             "modules:\n- {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
@@ -151,7 +149,6 @@ impl Rig {
             .await
     }
 
-    /// Stores the journal with `open`.
     pub(crate) async fn on_disk(
         devices: &str,
         folder: &Path,
@@ -188,7 +185,6 @@ impl Rig {
         Self { shared: daemon.shared, config, requests: 0 }
     }
 
-    /// Waits up to half a minute.
     pub(crate) async fn find<T: Send + 'static>(
         &self,
         what: &str,

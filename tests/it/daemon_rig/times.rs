@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-/// In memory by default, which shows the daemon's own time; in `LIGHTLOOM_STATE`, figures include flushes.
+/// By default, the state is in memory, which shows the daemon's own time; in `LIGHTLOOM_STATE`,
+/// times include flushes.
 pub(crate) fn state_folder() -> tempfile::TempDir {
     let named = std::env::var_os("LIGHTLOOM_STATE").map(std::path::PathBuf::from);
     let memory = Path::new("/dev/shm");
@@ -13,7 +14,6 @@ pub(crate) fn state_folder() -> tempfile::TempDir {
     }
 }
 
-/// Milliseconds, shown by median and tail.
 #[derive(Default)]
 pub(crate) struct Times(pub(crate) Vec<f64>);
 

@@ -124,7 +124,6 @@ fn write_fabric(folder: &Path) {
 }
 
 impl Rig {
-    /// Returns `None` without `redis-server`.
     pub(crate) fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -209,7 +208,6 @@ impl Rig {
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// All connections of a switch in order, read by a raw client.
     pub(crate) fn lit(&self, ocs: usize) -> String {
         match &self.reach[ocs] {
             Reach::Switch { tl1, .. } if ocs < SCPI => tl1_text(tl1),

@@ -25,21 +25,18 @@ use serde_json::Value;
 /// A raw client must be able to read in between, even on a busy machine.
 const SWITCHING: &str = "150ms";
 
-/// Kind of ocs2; ocs0 uses SCPI, ocs1 TL1.
+/// Kind of `ocs2`; `ocs0` uses SCPI and `ocs1` TL1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Third {
     Tl1,
     Sonic,
     Gnmi,
-    /// TL1 with nine ports instead of eight.
     OtherSize,
 }
 
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
-    /// Readers of ocs0, ocs1 and ocs2.
     judges: [Judge; 3],
-    /// Of ocs0 and ocs1.
     scpi: [String; 2],
     /// The daemon is dropped before its devices.
     daemon: std::sync::Mutex<Option<Daemon>>,
@@ -105,7 +102,6 @@ pub(crate) fn exported(folder: &Path, phase: &str, ocs: &str) -> Value {
 }
 
 impl Rig {
-    /// Returns `None` if the third switch needs a Redis that is not installed.
     pub(crate) fn start(third: Third) -> Option<Self> {
         let redis = match third {
             Third::Sonic => Some(Redis::start(&[])?),
@@ -184,7 +180,6 @@ impl Rig {
         Self::done(arguments, self.run(arguments))
     }
 
-    /// The command must succeed.
     fn done(arguments: &[&str], output: Output) -> String {
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -192,7 +187,6 @@ impl Rig {
         out.into_owned()
     }
 
-    /// The command must fail.
     pub(crate) fn ctl_in_vain(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (out, err) =
@@ -201,7 +195,6 @@ impl Rig {
         format!("{out}{err}")
     }
 
-    /// Returns status code and body.
     pub(crate) fn http(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         http(&self.folder.path().join("state/lightloomd.sock"), method, path, body)
     }
@@ -247,7 +240,6 @@ impl Rig {
         self.judges.each_ref().map(Judge::lit)
     }
 
-    /// Wave and device of each line in a dry run's table, without duplicates.
     pub(crate) fn waves(&self, said: &str) -> Vec<String> {
         let rows = said.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
@@ -267,7 +259,6 @@ impl Rig {
         *daemon = Some(Daemon::start(self.folder.path()));
     }
 
-    /// Stores the journal with `open`.
     pub(crate) fn restart_on(&self, open: Open) {
         self.stop();
         let _ = std::fs::remove_file(self.socket());

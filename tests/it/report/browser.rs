@@ -80,7 +80,6 @@ impl Browser {
         sheets.iter().enumerate().map(look).collect()
     }
 
-    /// The browser is killed after a minute.
     fn run(
         &self,
         (folder, stem): (&Path, &str),
@@ -145,7 +144,6 @@ fn verdicts(dump: &str) -> Vec<Value> {
     texts.map(|text| serde_json::from_str(&plain(text)).unwrap()).collect()
 }
 
-/// The PNG has this width and is not blank.
 fn assert_is_picture(bytes: &[u8], width: u32) {
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert_eq!(bytes[16..20], width.to_be_bytes());
