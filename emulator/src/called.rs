@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lets an external program, such as the front end of another simulator, send over a network.
+//! Lets an external program, such as the front end of another simulator, send traffic over an
+//! emulated network.
 //!
-//! The event loop is the one in [`run`](crate::run), including faults, other traffic and the control
-//! plane. It pauses while the program has no pending order.
+//! A session uses the event loop of [`run`](crate::run), so faults, other traffic and the control
+//! plane also apply. Time stops while the program has no pending order.
 
 use lightloom_engine::FlowRecord;
 use lightloom_engine::capture::Watch;
@@ -22,8 +23,8 @@ pub struct PreparedProgram<'a> {
 }
 
 impl<'a> PreparedProgram<'a> {
-    /// Prepares a session from the result of [`load_called`](crate::scenario::file::load_called)
-    /// and its start.
+    /// Prepares a session for a scenario read by
+    /// [`load_called`](crate::scenario::file::load_called).
     ///
     /// # Errors
     /// Fails if the scenario's other workloads cannot be set up.
@@ -76,7 +77,8 @@ impl<'a> ProgramSession<'a> {
         Ok(Self { run, program })
     }
 
-    /// Runs until the program has no pending order. Returns `Ok(Some)` if that never happens.
+    /// Runs until the program has no pending order. Returns a diagnosis if the run stops before
+    /// that.
     ///
     /// # Errors
     /// Fails if the engine rejects an operation or replanning fails.

@@ -67,7 +67,8 @@ pub struct DaemonResult {
     pub journal_records: u64,
     /// Bytes on all serial lines, both directions combined.
     pub line_bytes: u64,
-    /// Violated invariants of docs/reliability.md with their locations. Empty for a correct daemon.
+    /// Violations of the invariants in docs/reliability.md, with their locations. Empty for a
+    /// correct daemon.
     pub violations: Vec<String>,
     /// Processing times assumed for the daemon.
     pub assumed: CostModel,
@@ -95,7 +96,7 @@ pub struct PhaseCounts {
 }
 
 impl PhaseCounts {
-    /// Returns whether no phase was requested.
+    /// Returns `true` if no phase was requested.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.asked == 0

@@ -38,7 +38,7 @@ pub struct RunSettings {
     pub watch: Watch,
     /// Whether to simulate identical parts only once. Does not affect the result.
     pub sharing: IslandReuse,
-    /// Samples to take over time. `None` disables the time series.
+    /// Sampling of the time series. `None` disables it.
     pub series: Option<Looks>,
 }
 
@@ -109,7 +109,8 @@ pub fn emulate_from(
     emulate_with(scenario, start, settings, &NoDaemon, progress)
 }
 
-/// Runs `scenario` with and without its faults. `maker` creates unmodelled control planes.
+/// Runs `scenario` with and without its faults. `maker` creates control planes that are executed
+/// rather than modelled.
 ///
 /// # Errors
 /// Fails if replanning fails or the engine rejects an operation.
@@ -424,7 +425,7 @@ fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateEr
     missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
 }
 
-/// Returns why identical parts cannot be simulated once, or `None` if they can.
+/// Returns why identical parts cannot be simulated only once, or `None` if they can.
 fn whole_because(
     scenario: &Scenario,
     start: &RunStart,

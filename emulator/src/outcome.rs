@@ -38,7 +38,7 @@ pub struct Outcome {
     /// Dropped packets by priority, if any. The last entry is for acknowledgements and trimmed
     /// packets.
     pub drops_by_priority: Vec<u64>,
-    /// Simulation avoided by simulating identical parts once. `None` if everything was simulated.
+    /// Work saved by simulating identical parts only once. `None` if all parts were simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseCount>,
     /// Ratio of full size to simulated size. All sizes and times in the result are at full size.
@@ -54,13 +54,13 @@ pub struct Outcome {
     /// All steps.
     #[serde(skip_serializing_if = "Steps::is_empty")]
     pub steps: Steps,
-    /// Number of exchanges around idle rings with a reused time. `None` without training jobs.
+    /// Number of exchanges on idle rings whose duration was reused. `None` without training jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_reused: Option<u64>,
     /// Percentiles of the step times. `None` if no step finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_percentiles: Option<Percentiles>,
-    /// Time use of the optical ports. `None` without phases.
+    /// Unavailable time of the optical ports. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortTime>,
     /// Flow completion times.
@@ -84,7 +84,7 @@ pub struct Outcome {
     pub links: Vec<LinkClass>,
     /// Why the run stopped early. `None` if it finished.
     pub stop: Option<Stop>,
-    /// Whether the run stopped early, against the intent of the scenario.
+    /// Whether the run stopped early although the scenario did not intend it.
     pub never_ended: bool,
     /// Unfinished work of a run that stopped early, with dependencies and last progress.
     pub waiting: Vec<Waiting>,
@@ -157,7 +157,7 @@ pub struct WorkloadResult {
     /// Arrival time of the last byte. `None` if it never arrived.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// Closed form without contention or faults.
+    /// Closed-form time without contention or faults.
     #[serde(rename = "ideal_ps")]
     pub ideal: Picoseconds,
     /// Tightest lower bound on the duration.
@@ -171,7 +171,8 @@ pub struct WorkloadResult {
     pub end_without_faults: Option<SimTime>,
     /// Size divided by time, in bytes per second.
     pub algbw_bytes_per_s: f64,
-    /// `algbw` times the collective's factor: bandwidth on the slowest link, in bytes per second.
+    /// `algbw` multiplied by the collective's bus factor: the bandwidth of the slowest link, in
+    /// bytes per second.
     pub busbw_bytes_per_s: f64,
     /// Number of restarts.
     pub restarts: u32,
@@ -360,12 +361,12 @@ pub struct StepResult {
     pub times: Times,
 }
 
-/// Time use of the optical ports, as shares of all ports' time over the whole run.
+/// Unavailable time of the optical ports, as shares of all ports' time over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PortTime {
-    /// Share of time drained, switching or training for planned changes.
+    /// Share of time in which ports were drained, switching or training for planned changes.
     pub switching_share: f64,
-    /// Share of time dark or drained because of failures.
+    /// Share of time in which ports were dark or drained because of failures.
     pub fault_share: f64,
 }
 
@@ -391,7 +392,7 @@ pub struct ExpectationResult {
     pub passed: bool,
     /// Measured value, as text.
     pub value: String,
-    /// Margin as a share of the bound (of 1, for a bound of 0). `None` without a numeric value.
+    /// Margin relative to the bound, or to 1 if the bound is 0. `None` if the value is not numeric.
     pub margin: Option<f64>,
     /// Indices of the faults that caused the violation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

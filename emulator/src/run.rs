@@ -69,7 +69,7 @@ const SLICE: Picoseconds = Picoseconds::from_micros(20);
 /// Whether to simulate identical parts only once. See [`steady`](lightloom_engine::steady).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IslandReuse {
-    /// Simulates identical parts once, if this is exact.
+    /// Simulates identical parts only once if the result is still exact.
     #[default]
     Reuse,
     /// Like [`IslandReuse::Reuse`], but also simulates all parts and compares every arrival.
@@ -287,7 +287,8 @@ impl<'a> Run<'a> {
     }
 
     fn deadlock(&self) -> Option<Stop> {
-        // Only switches with priority queues send pauses, and their runs are never split.
+        // Only switches with priority queues send pauses, and runs with such switches are never
+        // split.
         let ports = self.context.engine.engine()?.deadlock()?;
         let name = |link| self.context.substrate.link_name(link);
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })

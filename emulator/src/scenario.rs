@@ -74,7 +74,7 @@ pub struct Scenario {
     pub phases: Option<PhaseRun>,
     /// Prerequisites of the first phase.
     pub phases_after: Vec<Prior>,
-    /// Faults during the run. Random choices are still open.
+    /// Faults during the run, before any random choices are made.
     pub faults: Vec<ScenarioFault>,
     /// Days of a fault trace with additional faults.
     pub replay: Option<Replay>,
@@ -221,7 +221,7 @@ pub struct ControlDelays {
     pub planning_delay: Picoseconds,
     /// Time from a fault or repair until flows are rerouted.
     pub reroute_delay: Picoseconds,
-    /// Setup of the shipped daemon. `None` uses the delays above instead.
+    /// Setup of the shipped daemon. `None` uses the fixed delays instead.
     pub lightloomd: Option<DaemonSetup>,
 }
 

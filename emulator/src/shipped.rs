@@ -19,7 +19,8 @@ pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 /// An event from the control side.
 #[derive(Clone, Debug)]
 pub enum Happened {
-    /// Path that a transceiver's light has settled on. `None` while it is moving or dark.
+    /// Path on which a transceiver's light has settled. `None` while the transceiver is switching
+    /// or dark.
     Light(BundleId, Option<Path>),
     /// Port pairs (lower port first) that an optical switch now connects in both directions.
     Passes(OcsId, Vec<(u32, u32)>),
@@ -63,12 +64,12 @@ pub enum PhaseAnswer {
     Missed(String),
 }
 
-/// The daemon with its devices and disk, under the clock of a run.
+/// The daemon with its devices and disk, driven by the clock of a run.
 pub trait ControlSide {
     /// Returns the time of the next action.
     fn next_due(&self) -> Option<SimTime>;
     /// Advances time to `now`, and appends events with their times to `out`. Only results that the
-    /// daemon still computes may be later than `now`.
+    /// daemon is still computing may have later times.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
     /// Starts or ends a fault.
     fn fault(

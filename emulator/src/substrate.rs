@@ -32,7 +32,7 @@ pub const DCN: Plane = Plane(1);
 /// The plane of circuits between leaves.
 pub const OPTICAL: Plane = Plane(2);
 
-/// A network with its parts by name.
+/// A network whose parts can be looked up by name.
 #[derive(Clone, Debug)]
 pub struct Substrate {
     /// The graph.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the same scenario under many seeds, on one machine or split over several.
+//! Runs the same scenario with many seeds, on one machine or split over several.
 //!
 //! ```text
 //!   seeds 0..99 ─┬─ shard 0/4: 0 4 8 …  ─▶ Sweep ─┐
@@ -172,9 +172,9 @@ pub struct ExpectationTally {
     pub expect: String,
     /// Number of seeds that met the expectation.
     pub passed: usize,
-    /// Number of seeds that did not.
+    /// Number of seeds that did not meet it.
     pub failed: usize,
-    /// Seed closest to the bound, or furthest beyond it.
+    /// Seed with the value closest to the bound, or furthest beyond it.
     pub worst_seed: Seed,
     /// Value measured for that seed.
     pub worst_value: String,
@@ -207,7 +207,7 @@ pub struct Sweep {
     /// Recovery times by kind of fault. Empty without faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recoveries: Vec<Recoveries>,
-    /// Seed with the most failed expectations, then with the smallest margin.
+    /// Seed with the most failed expectations and, among equals, the smallest margin.
     pub worst_seed: Option<Seed>,
     /// All runs, by seed.
     pub runs: Vec<SeedRun>,
@@ -284,7 +284,7 @@ impl Sweep {
         Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
-    /// Returns the run with the most failed expectations, then with the smallest margin.
+    /// Returns the run with the most failed expectations and, among equals, the smallest margin.
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))

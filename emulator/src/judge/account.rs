@@ -18,9 +18,9 @@ impl JudgedRun<'_> {
         self.log.faults[fault].over() <= at
     }
 
-    /// Returns the fault that most likely caused a change in `from..to`. In order of preference:
-    /// `able` faults; those that began in the interval, then active, then past ones; `likely`
-    /// faults; the earliest (for past faults, the latest).
+    /// Returns the fault that most likely caused a change in `from..to`. Prefers `able` faults,
+    /// then faults that began in the interval, then active ones, then `likely` ones. The earliest
+    /// fault wins, or the latest if all are over.
     pub(super) fn culprit(
         &self,
         from: SimTime,
@@ -39,7 +39,7 @@ impl JudgedRun<'_> {
     }
 }
 
-/// Delay that each active fault adds to a step or phase, in `N` parts.
+/// Delay that each fault adds to the current step or phase, split into `N` causes.
 #[derive(Default)]
 pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
 

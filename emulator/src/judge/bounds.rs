@@ -61,7 +61,7 @@ fn on_wire(transport: &Transport, size: Bytes) -> u128 {
     u128::from(size.0) + packets * u128::from(transport.header.0)
 }
 
-/// Returns 0 if no link leads out: these flows never finish, so they have no bound.
+/// Returns 0 if no link leaves the set, because flows that never finish have no bound.
 fn time_for(bytes: u128, rate: u128) -> Picoseconds {
     let time = (bytes * 8 * 1_000_000_000_000).checked_div(rate).unwrap_or_default();
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cuts of a network: sets of vertices with the rates of the links that enter and leave each set.
 //!
-//! Every set gives a lower bound, because traffic between its hosts and other hosts crosses these links
-//! on any route. `emulator/tests/it/bounds.rs` compares the sets used here (components below a tier,
-//! switches with their hosts, and halves) with the maximum flow through all sets of hosts.
+//! Every set yields a lower bound, because traffic between its hosts and other hosts crosses these
+//! links on any route. `emulator/tests/it/bounds.rs` compares the chosen sets (components below a
+//! tier, switches with their hosts, and halves) with the maximum flow through every set of hosts.
 
 use std::collections::BTreeSet;
 

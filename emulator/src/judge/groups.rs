@@ -48,7 +48,7 @@ fn end(log: &RunLog, group: &GroupLog) -> Option<SimTime> {
     all_done.then(|| steps(log, group).filter_map(|step| step.end).max()).flatten()
 }
 
-/// For unfinished groups, this is the end of the run.
+/// Unfinished groups are counted until the end of the run.
 fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
@@ -84,8 +84,8 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     share
 }
 
-/// Returns when each group first differed from the baseline. Groups formed by a repair never
-/// differ.
+/// Returns when each group first differed from the baseline. Groups that were formed only after a
+/// repair have no baseline and never differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
         let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);

@@ -2,8 +2,8 @@
 //! Availability and goodput, as docs/metrics.md defines them.
 //!
 //! Workers are the GPUs of a group, hosts that carry only traffic, and optical ports of a fabric
-//! with phases. Availability is the share of their time without fault-induced downtime. Goodput is
-//! the share of time that the same work takes without faults.
+//! with phases. Availability is the share of the workers' time without fault-induced downtime.
+//! Goodput is the share of this time that the same work would take without faults.
 
 use lightloom_units::SimTime;
 
@@ -39,7 +39,7 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     }
     if let Some(traffic) = traffic.filter(|_| ran.log.groups.is_empty()) {
         up.add(of_hosts(ran));
-        // A host with any unfinished flow is treated as having completed none.
+        // A host with an unfinished flow is treated as if it had completed none of its flows.
         let hosts = ran.start.substrate.hosts.len();
         let (here, calm) = (ran.log.ended.0, ran.baseline.ended.0);
         useful.add(Share {

@@ -29,7 +29,7 @@ pub enum Change {
     RepairHalved,
 }
 
-/// A change and its effect. GPU-hours are means over the seeds.
+/// A change and its effect. Each number of GPU-hours is the mean over the seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// The change.

@@ -124,7 +124,7 @@ pub struct TableRow {
     pub runs: usize,
     /// Number of runs with a job that could not continue.
     pub stopped: usize,
-    /// One-time loss in GPU-seconds, over the other runs.
+    /// One-time loss in GPU-seconds, over the runs in which all jobs continued.
     pub once_gpu_seconds: Figure,
     /// Additional GPU-seconds per later step.
     pub each_step_gpu_seconds: Figure,
@@ -216,14 +216,14 @@ pub struct MonthsResult {
     pub goodput: Goodput,
     /// Single changes, largest savings first.
     pub alternatives: Vec<Alternative>,
-    /// Change with the largest saving. `None` if none of them saves anything.
+    /// Change with the largest saving. `None` if no change saves anything.
     pub saves_most: Option<Change>,
     /// Source of reused losses. `None` if they were measured in runs of this scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses_from: Option<LossesFrom>,
     /// Measured losses by kind of failure.
     pub table: Vec<TableRow>,
-    /// Individual runs, in reproducible form.
+    /// Individual runs, with the inputs that reproduce them.
     pub runs: Vec<CaseRun>,
     /// Results by seed.
     pub months: Vec<MonthRow>,
@@ -257,7 +257,7 @@ pub fn months(
         let words = "repairs in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    // Halving the delay changes the runs themselves.
+    // A shorter detection delay requires new runs.
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;

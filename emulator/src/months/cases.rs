@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Short runs that measure the loss to a failure at a random instant of the second step.
+//! Short runs that measure the loss due to a failure at a random instant of the second step.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::substrate::AnyPart;
 const STEPS: u32 = 4;
 const FAILS_IN: usize = 1;
 
-/// Also represents higher numbers of failed nodes.
+/// Cases with this many failed nodes also represent higher numbers.
 const OUT_MAX: usize = 1;
 
 /// A run to execute.
@@ -52,7 +52,7 @@ fn by_name<S: serde::Serializer>(part: &AnyPart, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(part.name())
 }
 
-/// A finished case, in reproducible form.
+/// A finished case, with the inputs that reproduce it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseRun {
     /// The case.
@@ -78,7 +78,8 @@ pub struct CaseRun {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     scenario: Scenario,
-    /// A single short run. The month adds checkpoint reads and steps since the last checkpoint.
+    /// Scenario of a short run. Checkpoint reads and steps since the last checkpoint are added
+    /// later, by the month.
     short: Scenario,
     start: RunStart,
     calm: Vec<TrainLog>,
@@ -89,7 +90,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Plans the fabric and runs its jobs without failures. Returns `None` without a time span.
+    /// Plans the fabric and runs its jobs without failures. Returns `None` if the scenario has no
+    /// time span.
     ///
     /// # Errors
     /// Fails if the scenario cannot be planned or run.
@@ -228,7 +230,7 @@ impl Prepared {
         self.scenario.span.as_ref().expect("the scenario was prepared for a span")
     }
 
-    /// Returns a loss table without runs.
+    /// Returns an empty loss table for the scenario's jobs.
     #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
@@ -243,8 +245,8 @@ impl Prepared {
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Returns the cases for the loss table. Without spare nodes, cases for nodes are included only
-    /// for elastic jobs, because other jobs wait.
+    /// Returns the cases for the loss table. Without spare nodes, node failures are included only
+    /// for elastic jobs, because all other jobs wait for a repair.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
@@ -327,7 +329,7 @@ impl Prepared {
         })
     }
 
-    /// Returns the loss of each job to the last fault, relative to the run without this fault, and
+    /// Returns each job's loss due to the last fault, relative to the run without this fault, and
     /// the slowdown of later steps relative to the run without any fault.
     fn sample(
         &self,

@@ -58,7 +58,7 @@ pub fn changes(
             changes.extend(later.filter(|one| one.at < span.length));
         }
     }
-    // Repair before failing, at equal times.
+    // At equal times, repairs precede failures.
     changes.sort_by_key(|change| (change.at, change.fails));
     Ok(changes)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reuses losses from an earlier result with the same jobs. On other fabrics or with more GPUs,
-//! they are an approximation scaled by the closed form of the steps; the result says so.
+//! Reuses losses from an earlier result with the same jobs. On other fabrics or with more GPUs, the
+//! losses are scaled by the closed-form step times, and the result reports them as approximate.
 
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
     }
 }
 
-/// JSON results use 64 bits, enough for 106 days.
+/// JSON results store picoseconds in 64 bits, which is enough for 106 days.
 fn saturated(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes of elastic replicas: which replicas are left out, and when they are ready again.
+//! Tracks which replicas of elastic jobs are left out after node failures, and when they are ready
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, LossTable, TrainedJob};
 
-/// A job, and those of its replicas with GPUs in one node.
+/// A job, and its replicas that have GPUs in the node.
 type Seat = (usize, Vec<u32>);
 
 #[derive(Clone, Copy, Debug)]

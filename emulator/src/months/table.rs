@@ -4,7 +4,7 @@
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
 
-/// Loss of one job to a failure, in picoseconds.
+/// Loss of one job due to a failure, in picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLossSample {
     /// One-time losses by cause, in chronological order.
@@ -13,7 +13,7 @@ pub struct JobLossSample {
     pub slower: i128,
 }
 
-/// Losses of all jobs to a failure.
+/// Losses of all jobs due to a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSample {
     /// Loss of each job. `None` if the job could not continue.
@@ -66,7 +66,7 @@ impl LossTable {
         if own.is_empty() { row.runs.iter().map(|(_, sample)| sample).collect() } else { own }
     }
 
-    /// Returns an elastic job's losses to node failures, from the runs that affected the job.
+    /// Returns the losses of an elastic job in all runs in which a node failure affected it.
     #[must_use]
     pub fn losses_of_elastic(&self, job: usize) -> Vec<&JobLossSample> {
         let runs =

@@ -38,7 +38,8 @@ pub struct FaultResult {
     /// Shortest and longest dark time of a bundle.
     #[serde(rename = "dark_ps")]
     pub dark: Option<[Picoseconds; 2]>,
-    /// Lock time of the receivers afterwards, from the fabric file. `None` if no bundle switched.
+    /// Lock time of the receivers after switching, from the fabric file. `None` if no bundle
+    /// switched.
     #[serde(rename = "relock_ps", default, skip_serializing_if = "Option::is_none")]
     pub relock: Option<Picoseconds>,
     /// Groups with collectives that the fault stopped or delayed.
@@ -46,7 +47,7 @@ pub struct FaultResult {
     /// Groups not delayed by this fault. `None` without training jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
-    /// Unit of the next two figures: hosts if the number of GPUs per host is unknown.
+    /// Unit of `gpus_affected` and `gpus_lost`: hosts if the number of GPUs per host is unknown.
     #[serde(default, skip_serializing_if = "EndpointKind::is_gpus")]
     pub counted: EndpointKind,
     /// GPUs in the affected groups.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: f64 = 3.6e15;
 
-/// Loss of a job to a fault, in picoseconds. The causes add up to `late`, and the `late` values of
-/// all faults add up to the job's total delay. Only `contention` can be negative.
+/// Loss of a job due to a fault, in picoseconds. The causes add up to `late`, and the `late` values
+/// of all faults add up to the job's total delay. Only `contention` can be negative.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLoss {
     /// Name of the job.
@@ -59,7 +59,7 @@ impl JobLoss {
         self.late = self.causes().iter().map(|(_, time)| time).sum();
     }
 
-    /// Returns whether the fault cost the job no time.
+    /// Returns `true` if the fault cost the job no time.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.late == 0 && self.causes().iter().all(|(_, time)| *time == 0)

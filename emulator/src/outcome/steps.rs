@@ -153,7 +153,7 @@ pub struct WhyResult {
     /// Time until affected groups could continue, and additional exchange time during faults.
     #[serde(rename = "fault_ps")]
     pub fault: Picoseconds,
-    /// Lost work that was redone.
+    /// Time spent redoing lost work.
     #[serde(rename = "restart_ps")]
     pub restart: Picoseconds,
 }

@@ -123,7 +123,7 @@ pub(crate) struct PhaseLog {
     pub(crate) start: SimTime,
     pub(crate) time: Option<Picoseconds>,
     pub(crate) transition: Picoseconds,
-    /// Time of the most loaded link over packet switches, for the actual paths.
+    /// Time that the most loaded link needs if the actual paths cross packet switches.
     pub(crate) fullest: Option<Picoseconds>,
     pub(crate) circuits_up: usize,
     pub(crate) resent: Bytes,
@@ -147,11 +147,12 @@ pub enum Stop {
         /// The limit, in packet-hops.
         limit: u64,
     },
-    /// Unfinished work, but no packets in flight and no pending repair.
+    /// Work is unfinished, but no packets are in flight and no repair is pending.
     Standstill,
     /// Cycle of ports that pause each other forever.
     Deadlock {
-        /// Ports in the cycle. Each waits for the next one, and the last for the first.
+        /// Ports in the cycle. Each port waits for the next one, and the last port waits for the
+        /// first.
         ports: Vec<String>,
     },
 }

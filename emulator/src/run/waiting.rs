@@ -26,7 +26,7 @@ pub struct Waiting {
 pub enum WaitsFor {
     /// The end of another workload.
     Workload(String),
-    /// The end of a collective, by its index in the scenario.
+    /// The end of a collective, given by its index in the scenario.
     Collective(usize),
     /// Another group of the same job.
     Group(GroupId),

@@ -65,7 +65,7 @@ pub(crate) trait Workload {
     fn can_strand(&self) -> bool {
         false
     }
-    /// Returns whether the run has to last until faults are restored.
+    /// Returns whether the run must continue until its faults are restored.
     fn waits_for_restoration(&self) -> bool {
         false
     }

@@ -39,7 +39,7 @@ pub enum When {
 }
 
 impl When {
-    /// Returns the start delayed by `late`.
+    /// Returns the start time, delayed by `late`.
     #[must_use]
     pub fn later(self, late: Picoseconds) -> Self {
         match self {

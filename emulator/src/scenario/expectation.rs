@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Expectations about a run, one sentence each.
+//! Expectations about a run, each written as one sentence.
 //!
 //! ```text
 //!   waste_ratio < 0.01            compares a metric with a bound
@@ -212,7 +212,7 @@ impl Figure {
         }
     }
 
-    /// Returns whether the metric is a share of 1.
+    /// Returns whether the metric is a share between 0 and 1.
     #[must_use]
     pub const fn is_share(self) -> bool {
         matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
@@ -289,7 +289,8 @@ impl Comparison {
         }
     }
 
-    /// Returns `true` if all values from 0 to `most` hold, `false` if none do, otherwise `None`.
+    /// Returns `true` if the comparison holds for all values from 0 to `most`, `false` if it holds
+    /// for none of them, and otherwise `None`.
     #[must_use]
     pub fn over(self, bound: f64, most: f64) -> Option<bool> {
         let (all, none) = match self {

@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::event::{FaultEvent, When};
 use crate::substrate::{AnyPart, NetworkPart, Substrate};
 
-/// Name of a part. In a fabric: a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle
-/// `n17/b0`, a fibre `n17/b0.2`, a ToR `t3`. In a network: a host `h3`, its interface `h3/nic1`, a
-/// switch `s4`, a cable `h3-s0`. An optical switch `ocs5`, its port `ocs5/p7`, a driver board
-/// `ocs5/p0..p15`, the GPUs of a leaf `leaf2/gpus`. Everything below a switch: `rack t3`. A random
-/// part: `any node`, `any bundle`, `any fibre`, `any host`, `any switch`, `any cable`, `any optical
-/// switch`. The control plane: `control`.
+/// Name of a part. A fabric has parts such as a node `n17`, a GPU `n17/g2`, its interface
+/// `n17/nic2`, a bundle `n17/b0`, a fibre `n17/b0.2` or a ToR `t3`. A network has parts such as a
+/// host `h3`, its interface `h3/nic1`, a switch `s4` or a cable `h3-s0`. Optical switches have
+/// names such as `ocs5`, their ports `ocs5/p7`, and their driver boards `ocs5/p0..p15`. The GPUs of
+/// a leaf are called `leaf2/gpus`, everything below a switch `rack t3`, and the control plane
+/// `control`. A random part is `any node`, `any bundle`, `any fibre`, `any host`, `any switch`,
+/// `any cable` or `any optical switch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PartName(pub String);
@@ -53,7 +54,7 @@ impl std::fmt::Display for PartName {
 pub enum Effect {
     /// The part goes dark.
     Down,
-    /// The part repeatedly goes dark and recovers. Out of service until the last recovery.
+    /// The part repeatedly goes dark and recovers. It is out of service until the last recovery.
     Flapping {
         /// Dark time per cycle.
         down: Picoseconds,
@@ -62,7 +63,8 @@ pub enum Effect {
         /// Number of dark periods.
         times: u32,
     },
-    /// The part ignores commands and keeps its path or circuit. Detected at the next command.
+    /// The part ignores commands and keeps its path or circuit. The fault is detected at the next
+    /// command.
     Stuck,
     /// Links through the part fail their test after a circuit change and stay drained.
     FailsTest,
@@ -165,8 +167,7 @@ impl Effect {
 
     /// Checks whether the effect is applicable to this part.
     ///
-    /// # Errors
-    /// Describes the parts to which the effect is applicable.
+    /// # Errors Fails with a description of the parts to which the effect is applicable.
     pub fn suits(&self, part: &NetworkPart) -> Result<(), &'static str> {
         let is_optical = !part.ports.is_empty();
         match self {

@@ -75,9 +75,9 @@ pub struct ScenarioFile {
     /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// A fabric file, or a network defined here.
+    /// A fabric file, or a network defined in this file.
     pub on: PlaceFile,
-    /// Cables of a network defined here.
+    /// Cables of a network defined in this file.
     #[serde(default)]
     pub links: LinksFile,
     /// Random seed; `--seed` on the command line overrides it.
@@ -98,8 +98,8 @@ pub struct ScenarioFile {
     /// after its prerequisites. Hosts that have failed before the run starts do not take part.
     #[serde(default)]
     pub traffic: Vec<TrafficFile>,
-    /// Training jobs of the fabric, as steps of computation and of exchanges over rings and
-    /// network.
+    /// Training jobs of the fabric, simulated as steps of computation and of exchanges over rings
+    /// and the network.
     #[serde(default)]
     pub train: Vec<TrainFile>,
     /// Phases of the fabric's step, over its circuits.
@@ -337,8 +337,8 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
-    // Lost data is redistributed immediately, and acknowledgements in unbounded queues can be late.
-    // Other workloads recover by timeout.
+    // A long timeout is harmless because phases redistribute lost data immediately. It tolerates
+    // late acknowledgements in unbounded queues.
     let timeout = is_alone(raw).then_some(Picoseconds::from_millis(20));
     Transport {
         payload: Bytes(60 << 10),
@@ -348,7 +348,8 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     }
 }
 
-/// Queues default to unbounded for phases over circuits, so that packets are lost only with light.
+/// Queues default to unbounded for phases over circuits, so that packets are lost only when a
+/// circuit goes dark.
 fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,

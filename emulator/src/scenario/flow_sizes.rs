@@ -116,8 +116,8 @@ impl FlowSizes {
         first + self.rows.windows(2).map(part).sum::<f64>()
     }
 
-    /// Returns the flows that start within a period after `start`. Each host is a Poisson process
-    /// with a load of `load` times `rate`, and destinations are random.
+    /// Returns the flows that start within a period after `start`. Each host starts flows as a
+    /// Poisson process with a load of `load` times `rate`, and destinations are random.
     #[must_use]
     pub fn flows(
         &self,

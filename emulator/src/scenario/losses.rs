@@ -37,7 +37,7 @@ pub struct LossPart {
 pub struct KnownJob {
     /// Job name.
     pub job: String,
-    /// Number of GPUs at that time.
+    /// Number of GPUs in the earlier result.
     pub gpus: u64,
     /// Step time without failures.
     pub step_ps: i64,
@@ -51,7 +51,7 @@ pub struct KnownJob {
 }
 
 impl KnownJob {
-    /// Losses of elastic and other jobs are not comparable.
+    /// Losses of elastic jobs are not comparable with losses of other jobs.
     pub(crate) fn fits(&self, restart: Restart) -> bool {
         (self.answer == "elastic") == matches!(restart, Restart::Elastic { .. })
     }

@@ -8,7 +8,7 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A day of a fault trace. Faults that are open at its start exist from the start of the run.
+/// A day of a fault trace. Faults that are active at its start exist from the start of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceDay {
     /// Trace.
@@ -30,7 +30,7 @@ impl TraceDay {
 pub struct Replay {
     /// Trace.
     pub trace: Arc<FaultTrace>,
-    /// First day. Faults that are open at its start exist from the start of the run.
+    /// First day. Faults that are active at its start exist from the start of the run.
     pub from_day: f64,
     /// Last day.
     pub to_day: f64,

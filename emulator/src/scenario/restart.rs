@@ -66,7 +66,7 @@ impl Restart {
     }
 }
 
-/// Checkpoints of a whole job. One exists at the start.
+/// Checkpoints of a whole job. The first one exists at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
     /// Checkpoint interval in steps.

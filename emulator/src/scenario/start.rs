@@ -29,7 +29,7 @@ pub struct RunStart {
     pub substrate: Arc<Substrate>,
     /// Parts that have failed before the run starts.
     pub faults: FaultSet,
-    /// Faults drawn with the seed. Faults that a replay has open at the start come last.
+    /// Faults drawn with the seed. Faults of a replay that are active from the start come last.
     pub events: Vec<FaultEvent>,
     /// Plan and the checker's verdict. `None` for networks that the scenario defines.
     pub plan: Option<Arc<(Plan, Verdict)>>,
@@ -73,7 +73,7 @@ pub struct CircuitPlan {
     pub plan: Plan,
     /// Phases with traffic, in plan order.
     pub phases: Vec<Phase>,
-    /// Minimum share of the live demand's rate during every stage of a change.
+    /// Minimum share of the next phase's rate that every stage of a change must carry.
     pub floor: f64,
 }
 
@@ -286,8 +286,8 @@ fn circuits_of(
         Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
         None => joint::phases(fabric, &document.ranks)?,
     };
-    // Without optical switches, only GPU-to-GPU phases are sent. With them, phases without traffic
-    // between leaves have no circuits.
+    // Without optical switches, only GPU-to-GPU phases are sent. With optical switches, phases
+    // without traffic between leaves have no circuits.
     let is_sent = |phase: &&Phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leaves of a reconfigurable fat-tree with their hosts, packet core and planned circuits, lit or
-//! not.
+//! The leaves of a reconfigurable fat-tree, with their hosts, the packet core and all planned
+//! circuits.
 //!
 //! A single host with the total rate of the leaf's GPUs sends all traffic of the leaf. The core is
 //! a single switch with links at the total rate of a leaf's uplinks. The planner uses the same
-//! model, so only packet effects can change the results.
+//! model, so results can differ only because of packet effects.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ impl OpticalCircuits {
         &self.leaves
     }
 
-    /// Returns the joint host of a leaf.
+    /// Returns the single host that represents a leaf.
     #[must_use]
     pub fn host(&self, leaf: usize) -> VertexId {
         self.hosts[leaf]

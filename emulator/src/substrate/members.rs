@@ -7,7 +7,7 @@ pub(crate) struct Members {
     pub(crate) job: u32,
     pub(crate) gpus: u32,
     pub(crate) ring: Vec<VertexId>,
-    /// Includes vertices that only pass light on.
+    /// Includes vertices that only forward light.
     pub(crate) light: Vec<VertexId>,
     pub(crate) is_closed: bool,
     pub(crate) ranks: Vec<VertexId>,

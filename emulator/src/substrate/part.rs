@@ -2,7 +2,7 @@
 //! Looks up parts by name.
 //!
 //! A [`NetworkPart`] hides the kind of part: faults act on its `links`, ring planners take its
-//! `planned` parts out of service, and circuit controllers its `ports`.
+//! `planned` parts out of service, and circuit controllers act on its `ports`.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub struct NetworkPart {
     pub ports: Vec<OpticalPort>,
     /// Indices of the hosts that stop after a failure.
     pub hosts: Vec<u32>,
-    /// Leaves whose hosts are included.
+    /// Leaves whose hosts belong to the part.
     pub leaves: Vec<LeafId>,
     /// Node at the failed end, if only light towards this node fails.
     pub towards: Option<NodeId>,
@@ -325,7 +325,7 @@ impl Substrate {
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
         let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
-        // A GPU without its island's switch takes the node out of the plan.
+        // A GPU that loses its island's switch takes the node out of the plan.
         let is_of_island = |at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
         };

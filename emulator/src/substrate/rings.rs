@@ -42,7 +42,8 @@ pub struct RingCables {
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
     ring_edges: Vec<LinkId>,
-    /// Fibres with one cable per half (lower and upper), each from the lower end to the higher.
+    /// Each fibre with one cable per half (lower and upper), directed from the lower end to the
+    /// higher end.
     fibres: Vec<(Fibre, [LinkId; 2])>,
 }
 

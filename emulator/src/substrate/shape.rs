@@ -64,7 +64,7 @@ pub struct CableGraph {
     pub hosts: Vec<String>,
     /// Names of switches.
     pub switches: Vec<String>,
-    /// Cables with the indices of both ends, among hosts followed by switches.
+    /// Cables with the indices of both ends, which count the hosts first and then the switches.
     pub cables: Vec<(usize, usize, LinkSpec)>,
     /// Indices of the cables through each optical switch.
     pub circuits: Vec<Vec<usize>>,

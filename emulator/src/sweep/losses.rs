@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses of training steps to faults, for one run and as a distribution over seeds.
+//! Losses of training steps due to faults, for one run and as a distribution over seeds.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};

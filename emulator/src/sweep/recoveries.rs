@@ -21,9 +21,9 @@ pub struct Recoveries {
     pub faults: u64,
     /// Number of faults with a recovery. Other faults had no effect or no recovery.
     pub recovered: u64,
-    /// Number of faults after which groups or flows still wait.
+    /// Number of faults after which groups or flows are still waiting.
     pub never: u64,
-    /// The same number by reason.
+    /// Number of such faults by reason.
     #[serde(default)]
     pub never_because: BTreeMap<NotRestored, u64>,
     /// Median.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes a step's duration without contention: each different exchange is run separately, packet
-//! by packet, and the step is laid out with these durations.
+//! Computes a step's duration without contention: each distinct exchange is simulated separately,
+//! packet by packet, and the tasks are scheduled with these durations.
 
 use lightloom_collective::CollectiveKind;
 use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskPace, TaskPaces, TaskWork};
@@ -43,7 +43,8 @@ pub(super) fn end(graph: &TaskGraph, machine: &Machine) -> Result<SimTime, RunEr
     Ok(spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START))
 }
 
-/// An exchange up to the names of its ranks. Equal ones take equally long on idle links.
+/// An exchange without the identities of its ranks. Equal exchanges take equally long on idle
+/// links.
 #[derive(PartialEq, Eq, Hash)]
 struct Exchange {
     kind: Option<CollectiveKind>,

@@ -207,7 +207,7 @@ impl JobExcerpt {
     }
 }
 
-/// Evaluates an excerpt of `job` in both ways.
+/// Evaluates an excerpt of `job` packet by packet and in closed form.
 ///
 /// # Errors
 /// Fails if the job cannot be simulated packet by packet.
@@ -356,12 +356,12 @@ pub fn machine(
     })
 }
 
-/// Includes acknowledgements, for one link.
+/// Returns the number of packets on one link, including acknowledgements.
 fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }
 
-/// Counts the step between domains, and the first collective of each kind on a ring.
+/// Counts the traffic between domains, and the first collective of each kind on a ring.
 fn cut_hops(work: &StepWork) -> f64 {
     let mapping = &work.mapping;
     let lanes = f64::from(mapping.data * mapping.context);

@@ -141,8 +141,7 @@ impl Replanner<'_> {
         lit.unwrap_or(context.now() + software)
     }
 
-    /// Prefers the faults and stuck bundles in the group over the fault that triggered the new
-    /// plan.
+    /// Prefers faults and stuck bundles in the group to the fault that triggered the new plan.
     fn attribute(
         &self,
         context: &mut Context<'_>,

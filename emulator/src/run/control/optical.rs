@@ -6,8 +6,8 @@
 //!                      switching ──▶ training ──▶ up, or drained if the link fails its test
 //! ```
 //!
-//! A circuit needs a working mirror and driver at both ports. A failed circuit stays commanded,
-//! because the controller is unaware of the failure, and has light again after the repair.
+//! A circuit needs a working mirror and driver at both ports. The controller does not know that a
+//! circuit has failed and leaves it connected, so the circuit has light again after the repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -63,7 +63,7 @@ pub(crate) struct Replanner<'a> {
     pub(super) respected: FaultSet,
     for_good: FaultSet,
     knows: Vec<bool>,
-    /// Actual path of each bundle that was ever switched. `None` while the bundle is dark.
+    /// Actual path of each bundle that has ever been switched. `None` while the bundle is dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     postponed: Vec<ReplanTimer>,
@@ -136,7 +136,7 @@ impl<'a> Replanner<'a> {
             gpus: self.groups[group].gpus,
             ring: ring(self.layout.ring(hbd, &ring_group)),
             light: ring(self.layout.way_of_light(hbd, &ring_group)),
-            // A group within one node of a line is closed by links inside the node.
+            // In a line, a group within one node is closed by links inside the node.
             is_closed: hbd.ring().is_none() || ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
         }
@@ -207,7 +207,7 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Returns when each bundle carries packets, including the lock time of its receivers.
+    /// Returns when each bundle starts to carry packets, after its receivers have locked.
     fn command(
         &mut self,
         context: &mut Context<'_>,
@@ -361,7 +361,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Postponed actions start over, because the control plane reads the current state first.
+    /// Restarts postponed actions, because the control plane first reads the current state.
     fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for act in std::mem::take(&mut self.postponed) {
             let delay = match act {

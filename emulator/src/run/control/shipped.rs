@@ -182,7 +182,7 @@ impl<'a> Shipped<'a> {
             let meets = |part: &PlannedPart| {
                 rings.is_some_and(|rings| broken.clone().any(|of| rings.meets(*of, *part)))
             };
-            // A late transceiver still works, so this bypass is false.
+            // A late transceiver still works, so this bypass is a false positive.
             let works = matches!(event.effect, Effect::Late(_));
             if context.active[fault] && !works && parts.iter().any(meets) {
                 faults.push(fault);
@@ -262,7 +262,7 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// No stage ends before the previous one: overlapped stages have zero duration.
+/// Stages never overlap: a stage that ended before the previous one has zero duration.
 fn in_order(stages: &[(StageName, SimTime)], began: Option<SimTime>) -> Vec<(StageName, SimTime)> {
     let mut stages = stages.to_vec();
     stages.sort_by_key(|(name, _)| *name);

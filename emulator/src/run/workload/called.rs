@@ -180,7 +180,7 @@ impl Workload for Called<'_> {
     ) -> Result<(), RunError> {
         match self.open.remove(&batch) {
             Some((number, flow)) => match context.engine.record(flow) {
-                // All paths of this kind are gone, so send the rest over another kind.
+                // No path of this kind is left, so send the rest over another kind.
                 record if record.cancelled => self.send(context, rest(context, number, &record)),
                 _ => self.over(context, number),
             },

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-to-all by binary exchange on hosts with one circuit at a time.
+//! All-to-all by binary exchange between hosts that have one circuit at a time.
 //!
 //! ```text
 //!   step 0: i ↔ i xor 1   ──dark──▶   step 1: i ↔ i xor 2   ──dark──▶   step 2: i ↔ i xor 4 …
 //! ```
-//! Our interpretation of a sketch in the InfiniteHBD paper, in its discussion of expert parallelism.
-//! In step `k`, a host exchanges half of its data with the host whose number differs in bit `k`,
-//! over a fibre with a span of `2^k`. Both hosts then switch to the fibres of their next partners.
-//! A pair starts as soon as both hosts are ready, so pairs progress independently.
+//! This is our interpretation of a sketch in the InfiniteHBD paper's discussion of expert
+//! parallelism. In step `k`, a host exchanges half of its data with the host whose number differs
+//! in bit `k`, over a fibre that spans `2^k` hosts. Both hosts then switch to the fibres of their
+//! next partners. A pair starts as soon as both hosts are ready, so pairs progress independently.
 
 use lightloom_collective::{CollectiveError, Exchange};
 use lightloom_engine::collective::CollectiveStartError;
@@ -61,7 +61,8 @@ impl HostCircuits {
 
     pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
         let lower = host & !(1 << step);
-        // The lower host of a pair has a zero in the bit of the step, so indices omit this bit.
+        // The lower host of a pair has a zero in the bit of the step, so pair indices omit this
+        // bit.
         let (above, below) = (lower >> (step + 1), lower & ((1 << step) - 1));
         self.fibres[step][above << step | below]
     }
@@ -89,8 +90,8 @@ impl HostCircuits {
         }
     }
 
-    /// Adds or removes a reason why a host cannot switch. Returns the pending move, if possible
-    /// again.
+    /// Adds or removes a reason why a host cannot switch. Returns the pending move if it has become
+    /// possible.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };

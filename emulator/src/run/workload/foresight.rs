@@ -47,8 +47,8 @@ pub(super) enum Share {
     None,
 }
 
-/// Search from running tasks to tasks that can start soon. Tasks outside the domain may end at any
-/// time.
+/// Searches from running tasks for tasks that can start soon. Tasks outside the domain may end at
+/// any time.
 pub(super) struct Foresight<'a> {
     graph: &'a TaskGraph,
     schedule: &'a Schedule,

@@ -234,7 +234,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, self.groups[index].log.job as usize)
     }
 
-    /// For groups that no plan has moved. They need light on all their links.
+    /// Resumes a group that no plan has moved, once all its links have light.
     fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         let is_lit = group.links.iter().all(|link| context.carries(*link));
@@ -427,8 +427,8 @@ impl Workload for JobGroups<'_> {
     }
 }
 
-/// Sets of `per_set` groups (the nodes under a top-of-rack switch) reduce internally first and then
-/// with each other. A flat ring is used if there is only one set or the sets are not all full.
+/// Sets of `per_set` groups (the nodes under a top-of-rack switch) first reduce internally and then
+/// with each other. A flat ring is used if there is only one set or any set is incomplete.
 fn start_between(
     engine: &mut IslandEngine<Watch>,
     collective: &Collective,
@@ -482,7 +482,8 @@ pub(super) fn ways_past(
     Some(ways_along(light, &ranks, |at| links[at]))
 }
 
-/// Positions are along the light, and `link` returns the link to the next one.
+/// Positions are numbered in the direction of the light, and `link` returns the link to the next
+/// position.
 pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],

@@ -145,7 +145,7 @@ impl<'a> Jobs<'a> {
             }
             _ => {}
         }
-        // Faults from the start may have removed hosts.
+        // Faults that precede the run may have removed hosts.
         if traffic.hosts.len() < 2 || matches!(traffic.run, Pattern::Recorded(_)) {
             self.jobs[place].blocked = true;
             return Ok(());

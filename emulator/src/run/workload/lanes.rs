@@ -211,7 +211,7 @@ impl Lanes {
         shares
     }
 
-    /// Splits bytes over lanes. Circuits are given as much as they can carry until the planned end.
+    /// Splits bytes over lanes. Circuits get as many bytes as they can carry until the planned end.
     pub(super) fn shares(&self, left: Left, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
         let circuits = self.between((left.from, left.to, false));
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;

@@ -119,7 +119,7 @@ impl Traffic {
                     Route::Within(plane) => spec.plane == *plane,
                     _ => true,
                 });
-                // Most flows use the interface; cables within a server are faster.
+                // Most flows use an interface, which is slower than the cables within a server.
                 let rate = usable.map(|spec| spec.rate).min().expect("hosts have cables");
                 let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);

@@ -2,8 +2,8 @@
 //! Durations of collectives on idle rings. Each kind is simulated once on a separate copy of the
 //! ring, and the duration is reused for identical rings.
 //!
-//! This is exact, because the rings of a fabric have no links in common, nor do the groups on an
-//! island's switch. In both cases, the end is reported one shortest network delay later.
+//! This is exact, because neither the rings of a fabric nor the groups on an island's switch share
+//! links. The end of a collective is always reported after the shortest network delay.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -63,7 +63,7 @@ struct KnownTime {
 struct Built {
     /// Links in order: one per hop, or two through a switch.
     specs: Vec<LinkSpec>,
-    /// Number of positions along the light, and those occupied by ranks.
+    /// Number of positions around the ring, of which `ranks` are occupied.
     length: usize,
     ranks: Vec<usize>,
     is_one_cable: bool,

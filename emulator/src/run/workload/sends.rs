@@ -26,7 +26,7 @@ pub(super) struct Sends {
     /// Effective share of the link rate, inside a domain and between domains.
     pub(super) shares: [f64; 2],
     pub(super) domains: Vec<Option<u32>>,
-    /// Excess traffic to the first host of an all-to-all: 0.2 is 20 %.
+    /// Excess traffic to the first host of an all-to-all, where 0.2 means 20 %.
     pub(super) imbalance: f64,
     /// Bytes for each pair of hosts in an uneven all-to-all.
     pub(super) pairs: Option<PairBytes>,
@@ -69,7 +69,8 @@ impl Sends {
         self
     }
 
-    /// Hosts grouped by domain if all domains have equally many; otherwise one host per group.
+    /// Hosts grouped by domain if all domains have the same number of hosts; otherwise one host per
+    /// group.
     fn by_domain(&self) -> Vec<Vec<usize>> {
         let mut sets: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
         for (at, domain) in self.domains.iter().enumerate() {

@@ -93,7 +93,7 @@ struct TrainingJob<'a> {
     held: BTreeSet<TaskId>,
     sending: BTreeMap<TaskId, StartedCollective>,
     seats: Vec<Seat>,
-    /// Passes through the graph in this step: more than one after a checkpoint was read.
+    /// Number of passes through the graph in this step; more than one if a checkpoint was read.
     rounds: u32,
     round: SimTime,
     loads: bool,

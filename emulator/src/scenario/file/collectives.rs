@@ -42,7 +42,7 @@ pub struct RingFile {
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
-    /// Directions around a group's ring: `both` with half of the data each, or `one`.
+    /// Directions around a group's ring: `both`, each with half of the data, or `one`.
     #[serde(default)]
     pub directions: Directions,
 }

@@ -67,14 +67,14 @@ pub struct DcqcnFile {
     pub fast_steps: Option<u32>,
     /// Number of bytes after which the rate also increases.
     pub byte_counter: Option<Text<Bytes>>,
-    /// Initial increase of the target rate; in the paper a thousandth of the interface rate.
+    /// Initial increase of the target rate; a thousandth of the interface rate in the paper.
     pub additive: Option<Text<BitsPerSecond>>,
-    /// Later increase of the target rate; in the paper a two-hundredth.
+    /// Later increase of the target rate; a two-hundredth of the interface rate in the paper.
     pub hyper: Option<Text<BitsPerSecond>>,
-    /// As in NVIDIA adapters, the first notification has no effect and later ones cut once per
-    /// interval. Without it, every notification cuts, as in the paper.
+    /// Minimum interval between rate cuts, as in NVIDIA adapters; the first notification has no
+    /// effect. Without it, every notification cuts the rate, as in the paper.
     pub decrease_interval: Option<Text<Picoseconds>>,
-    /// With `decrease_interval`: every cut lowers the target to the previous rate, not only the
+    /// With `decrease_interval`, every cut lowers the target to the previous rate, not only the
     /// first cut after an increase.
     pub clamp_target: Option<bool>,
     /// Minimum rate.
@@ -283,7 +283,7 @@ fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) ->
     figures
 }
 
-/// Published parameters for slower links are affected and are not corrected.
+/// Warns about published parameters that were intended for slower links. They are used unchanged.
 fn warn_of_slow_return(
     figures: &Dcqcn,
     rate: Option<BitsPerSecond>,

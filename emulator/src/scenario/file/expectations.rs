@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rejects invalid expectations, and those with the same verdict in every run.
+//! Rejects invalid expectations, and expectations that have the same verdict in every run.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ impl Breaks {
     }
 }
 
-/// Keys that expectations depend on. Invalid values here suppress further errors.
+/// Keys that expectations depend on. Invalid values of these keys suppress further errors.
 const GROUND: [&str; 8] =
     ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 

@@ -25,7 +25,7 @@ pub struct LinksFile {
 }
 
 impl Default for LinksFile {
-    /// 400 Gb/s and 1 µs outside servers, 3.6 Tb/s and 250 ns inside (an assumption).
+    /// Assumes 400 Gb/s and 1 µs outside servers, and 3.6 Tb/s and 250 ns inside.
     fn default() -> Self {
         Self {
             rate: Text(BitsPerSecond::from_gbps(400)),

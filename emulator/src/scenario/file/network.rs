@@ -33,9 +33,10 @@ pub enum OnFile {
     LeafSpine(LeafSpineFile),
     /// GPU servers with rails: same-rank GPUs share a rail switch, and spines connect the rails.
     RailOptimised(RailOptimisedFile),
-    /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, without spines.
+    /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, and there are no
+    /// spines.
     RailOnly(RailOnlyFile),
-    /// Groups of routers, fully connected inside, with one cable between any two groups.
+    /// Groups of fully connected routers, with one cable between any two groups.
     Dragonfly(DragonflyFile),
     /// A grid with wrap-around cables, without switches.
     Torus(TorusFile),
@@ -47,7 +48,7 @@ pub enum OnFile {
     Ring(RowFile),
     /// Hosts in a line, without switches.
     Line(RowFile),
-    /// Hosts with several fibres, of which one is lit at a time, for a binary exchange.
+    /// Hosts for a binary exchange, with several fibres of which only one is lit at a time.
     Exchange(ExchangeFile),
     /// The leaves of a reconfigurable fat-tree with the planned circuits of one phase.
     DirectConnect(DirectConnectFile),
@@ -177,15 +178,15 @@ pub struct RowFile {
     pub hosts: u32,
 }
 
-/// Hosts with several fibres, of which one is lit at a time.
+/// Hosts with several fibres of which only one is lit at a time.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeFile {
     /// Steps of an exchange; there are 2^steps hosts.
     #[schemars(range(min = 1, max = 14))]
     pub steps: u32,
-    /// Dark time of a host when it switches fibres, in software and hardware. 60 to 80 µs for the
-    /// hardware are published; 1 ms for the software is an assumption.
+    /// Dark time of a host when it switches fibres, in software and hardware. The published time of
+    /// the hardware is 60 to 80 µs; 1 ms for the software is an assumption.
     pub switching: Text<Picoseconds>,
 }
 
@@ -362,7 +363,7 @@ fn hosts_of(raw: &OnFile) -> u64 {
         OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
         OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
         OnFile::Exchange(raw) => 1 << raw.steps.min(63),
-        // Limited by the fat-tree's own file.
+        // These files have their own limits.
         OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
         OnFile::Graph(raw) => raw.hosts.len() as u64,
     }

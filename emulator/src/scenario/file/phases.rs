@@ -41,10 +41,10 @@ impl Default for PhasesFile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledgements {
-    /// They have a separate priority and do not wait.
+    /// Acknowledgements have a separate priority and do not wait.
     #[default]
     First,
-    /// They wait in the data queues. If a leaf sends to many others over a loaded link,
-    /// acknowledgements are delayed there, and the windows of its senders run empty on idle links.
+    /// Acknowledgements wait in the data queues. If a leaf sends to many others over a loaded link,
+    /// the delayed acknowledgements stall its senders, and other links become idle.
     InTurn,
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::network::OnFile;
 
-/// Network of a scenario, and for a fabric optionally its active plan.
+/// Network of a scenario and, for a fabric, optionally the active plan.
 #[derive(Clone, Debug)]
 pub struct PlaceFile {
     /// Fabric or network.

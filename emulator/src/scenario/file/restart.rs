@@ -29,7 +29,7 @@ pub enum RestartFile {
     Elastic(ElasticFile),
 }
 
-/// Checkpoints of a job. One exists at the start.
+/// Checkpoints of a job. The first one exists at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFile {

@@ -28,7 +28,7 @@ pub struct SwitchesFile {
     /// marked.
     #[serde(default)]
     pub mark_ramp: Option<RampFile>,
-    /// Scheduling of priorities. Defaults to the highest first.
+    /// Scheduling of priorities. By default, the highest priority is first.
     #[serde(default)]
     pub schedule: Option<ScheduleFile>,
     /// One buffer shared by all ports of a switch.
@@ -37,7 +37,7 @@ pub struct SwitchesFile {
     /// Priority flow control (PFC): senders on lossless priorities are paused.
     #[serde(default)]
     pub pause: Option<PauseFile>,
-    /// Trims data packets that do not fit to their header and forwards the header.
+    /// Trims data packets that do not fit in the queue to their header, and forwards the header.
     #[serde(default)]
     pub trim: bool,
     /// Starts forwarding a packet once its header has arrived, if the output is idle and not faster
@@ -52,18 +52,19 @@ pub struct SwitchesFile {
 pub struct RampFile {
     /// Queue length above which every packet is marked (Kmax).
     pub all_from: Text<Bytes>,
-    /// Probability just below that, in percent (Pmax).
+    /// Marking probability just below `all_from`, in percent (Pmax).
     #[schemars(range(min = 1, max = 100))]
     pub percent: u8,
 }
 
-/// Scheduling of priorities. Acknowledgements precede all of them.
+/// Scheduling of priorities. Acknowledgements precede all priorities.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ScheduleFile {
     /// Highest first.
     Strict,
-    /// Weighted: bytes that priorities 0, 1, 2 … may send per round. Omitted ones have 1 B.
+    /// Weighted: bytes that priorities 0, 1, 2 … may send per round. Omitted priorities may send 1
+    /// B.
     Weighted(Vec<Text<Bytes>>),
 }
 
@@ -73,7 +74,7 @@ pub enum ScheduleFile {
 pub struct BufferFile {
     /// Total size.
     pub size: Text<Bytes>,
-    /// Maximum queue length as a percentage of the free space: 100 is alpha 1.
+    /// Maximum queue length as a percentage of the free space, where 100 means an alpha of 1.
     #[serde(default = "alpha_one")]
     #[schemars(range(min = 1, max = 12800))]
     pub alpha_percent: u32,
@@ -102,7 +103,7 @@ pub struct PauseFile {
     pub headroom: Option<Text<Bytes>>,
 }
 
-/// `cable` is the one that needs the most headroom, if known.
+/// `cable` is the cable that needs the most headroom, if it is known.
 pub(super) fn lower(
     raw: &SwitchesFile,
     cable: Option<&LinkSpec>,

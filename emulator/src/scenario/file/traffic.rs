@@ -36,8 +36,8 @@ pub struct TrafficFile {
     /// hosts.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Directions around a ring, if it uses one: `both` (default) with half of the data each, or
-    /// `one`.
+    /// Directions around a ring, if the workload uses one: `both` (default), each with half of the
+    /// data, or `one`.
     #[serde(default)]
     pub directions: Option<Directions>,
     /// Priority at switches with priority queues, 0 (lowest) to 6.
@@ -70,7 +70,7 @@ fn once() -> u32 {
 pub enum PatternFile {
     /// Every host sends to one other host and receives from one, in a random cycle.
     Permutation,
-    /// Every host sends to the host this many positions further.
+    /// Every host sends to the host that is this many positions ahead.
     Shift(u32),
     /// All other hosts send to this host.
     Incast(String),
@@ -93,8 +93,8 @@ pub enum PatternFile {
     Random(RandomFile),
     /// A step recorded by another tool, relative to this file: PyTorch profiles (Kineto) or Chakra
     /// traces, one per rank; or one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Tasks
-    /// run in their order; computation takes the recorded time, and communication is simulated
-    /// packet by packet.
+    /// run in the recorded order; computation takes the recorded time, and communication is
+    /// simulated packet by packet.
     Recorded(Vec<String>),
     /// Computation for this time, without traffic.
     Compute(Text<Picoseconds>),

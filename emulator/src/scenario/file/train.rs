@@ -228,7 +228,7 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// A hundred times the fault-free duration, including slack.
+/// Returns a hundred times the fault-free duration, including slack.
 pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
     if scenario.ends_at_limit {

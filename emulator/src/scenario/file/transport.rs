@@ -97,8 +97,8 @@ pub enum BalanceFile {
     /// One path for the whole flow, chosen by a seeded hash.
     #[default]
     PerFlow,
-    /// Each packet takes a random path, and each path is used once per round. A path is avoided
-    /// after a loss unless a later packet arrived, until a probe is acknowledged.
+    /// Each packet takes a random path, and each path is used once per round. After a loss, a path
+    /// is avoided until a probe is acknowledged, unless a later packet has arrived.
     Spray(PathsFile),
     /// Packets take entropy values in rotation. A value is retired after a loss until a probe is
     /// acknowledged.
@@ -148,7 +148,7 @@ pub enum EntropyPaths {
 }
 
 const VALUES_A_PATH: u64 = 4;
-/// Also the default if the number of paths is unknown.
+/// Also used if the number of paths is unknown.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
 /// With this many random paths, sprayed flows rarely collide.
@@ -171,9 +171,9 @@ pub struct PathsFile {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecoveryFile {
-    /// Everything after the gap.
+    /// Retransmits everything after the gap.
     GoBackN,
-    /// Only missing packets.
+    /// Retransmits only missing packets.
     SelectiveRepeat(ReorderingFile),
 }
 
@@ -189,7 +189,7 @@ pub struct ReorderingFile {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostPorts {
     pub(super) count: Option<u32>,
-    /// Shortest paths between distant hosts over all interfaces.
+    /// Number of shortest paths between distant hosts, over all interfaces.
     pub(super) paths: Option<u64>,
     pub(super) rate: Option<BitsPerSecond>,
     pub(super) pauses: bool,

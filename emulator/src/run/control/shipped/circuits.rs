@@ -31,7 +31,8 @@ pub(super) struct ShippedCircuits<'a> {
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
-    /// Unsettled phase, and when its change started or, before that, when it was requested.
+    /// The phase in progress and the start time of its change, or the time of the request if the
+    /// change has not started.
     asked: Option<(usize, SimTime)>,
 }
 

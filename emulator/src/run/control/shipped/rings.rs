@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks rings under the shipped control plane: links are lit by devices, groups placed by plans.
+//! Tracks rings under the shipped control plane: devices light the links, and plans place the
+//! groups.
 
 use std::collections::BTreeMap;
 

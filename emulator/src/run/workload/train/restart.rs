@@ -34,7 +34,7 @@ impl TrainingJob<'_> {
         mine.into_iter().for_each(|task| self.hold(context, task));
     }
 
-    /// Returns all groups connected to these by more than gradient exchange.
+    /// Returns these groups and all groups that exchange more than gradients with them.
     fn tied_to(&self, rings: &[usize]) -> BTreeSet<u32> {
         let tensor = self.order.tensor();
         let mut first: Vec<u32> = (0..self.seats.len() as u32).collect();
@@ -104,13 +104,14 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Also restarts all groups connected to the lost ones by more than gradient exchange.
+    /// Also restarts all groups that exchange more than gradients with the lost ones.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = self.rolled_back(rings);
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
-        // A group lost while gathering weights repeats that; previously gathered weights are kept.
+        // A group that was lost while gathering weights gathers them again, but weights gathered
+        // earlier are kept.
         let is_cut_off = |task: TaskId, work: &TaskWork| {
             self.running.contains(&task)
                 && tasks::rings_of(work, tensor)

@@ -53,7 +53,7 @@ impl Seat {
         self.ring_links = both(ring);
     }
 
-    /// Both directions over cables, but only one over a domain switch.
+    /// Traffic uses both directions of a cabled ring, but only one over a domain switch.
     pub(super) fn directions(&self, context: &Context<'_>) -> Directions {
         let is_switched = context.substrate.domain_of(self.members.ranks[0]).is_some();
         if is_switched { Directions::One } else { Directions::Both }

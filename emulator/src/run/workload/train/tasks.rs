@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tasks of a step: computation uses timers, ring exchanges reuse idle-ring times, others use packets.
+//! Tasks of a step: computation uses timers, ring exchanges reuse idle-ring times, and all other
+//! exchanges are simulated packet by packet.
 
 use std::collections::BTreeMap;
 

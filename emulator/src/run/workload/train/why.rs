@@ -3,7 +3,8 @@
 //!
 //! A task's time without contention is attributed to computation or to its dimension, waiting for a
 //! replaced node to `fault`, lost work to `restart`, and the rest to contention. Fault and restart
-//! time belongs to the earliest active fault that stopped the groups. All parts add up exactly.
+//! time is attributed to the earliest active fault that stopped the groups. All parts add up
+//! exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +80,7 @@ impl TrainingJob<'_> {
             let from = at.map_or(self.round, |before| self.tasks[before.index()].end);
             self.stretch(context, task, from, &mut why);
         }
-        // Only work after the last checkpoint load counts; earlier work was lost or repeated.
+        // Ignore work before the last checkpoint load, because it was lost or repeated.
         let every: BTreeSet<u32> = (0..self.seats.len() as u32).collect();
         let again = self.before(start, self.round, &every, &mut why);
         why.lose(self.outages.last().and_then(|outage| outage.fault), Picoseconds::ZERO, again);
@@ -96,7 +97,8 @@ impl TrainingJob<'_> {
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
         let rest = took.saturating_sub(alone);
-        // Attribute the reporting delay (one shortest network delay) to the task that ended.
+        // Attribute the reporting delay, which is the shortest network delay, to the task that
+        // ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
         } else {
