@@ -9,7 +9,7 @@
 //! selective repeat. `pausing`: a window of four round trips and queues that pause from 128 KiB and resume at 64 KiB,
 //! so that switches pause continuously. Set-up is timed separately.
 //!
-//! 65,536 hosts only on request.
+//! The run with 65,536 hosts must be requested explicitly.
 //!
 //! `cargo bench -p lightloom-engine --bench permutation -- [lossless | sprayed | pausing] [threads] [hosts…]`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs collectives on an emulated network.
 //!
-//! Each sending of a [`Schedule`] becomes a flow whose messages are gated by the messages that its rank must receive
+//! Each [`Sending`] of a [`Schedule`] becomes a flow whose messages wait for the messages that its rank must receive
 //! first. The caller adds all flows together; the engine then runs them without further calls.
 
 mod bag;
@@ -28,9 +28,10 @@ pub struct StartedCollective {
     pub ranks: usize,
     pub size: Bytes,
     pub start: SimTime,
-    /// Duration if packets never wait for another flow: a lower bound for these paths.
+    /// Duration if no packet waits for another flow, which is a lower bound for these paths.
     pub ideal: Picoseconds,
-    /// Busy time of the most loaded link next to a host. Sometimes the tighter lower bound.
+    /// Busy time of the most loaded link next to a host, which is sometimes the tighter lower
+    /// bound.
     pub interface: Picoseconds,
     pub batch: BatchId,
     pub flows: Vec<FlowId>,

@@ -7,7 +7,7 @@
 //! identical and idle parts only once, with the same result.
 //!
 //! Times are integer picoseconds and sizes are bytes. The seed determines the result, whatever the
-//! number of threads. The crate knows no fabrics, plans, jobs or faults.
+//! number of threads. The crate does not model fabrics, plans, jobs or faults.
 
 pub mod capture;
 pub mod collective;

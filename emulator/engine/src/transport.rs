@@ -2,7 +2,7 @@
 //! The transport of flows: packets, windows, acknowledgements and loss recovery.
 //!
 //! Both ends of a flow are state machines without a clock. The engine passes them arrivals with
-//! times and asks the sender for the next packet. They know neither links nor queues.
+//! times and asks the sender for the next packet. They have no access to links or queues.
 
 mod balance;
 mod congestion;
@@ -29,7 +29,7 @@ pub(crate) use timer::RetransmissionTimer;
 pub enum LossRecovery {
     /// The receiver drops out-of-order packets, and the sender resends from the gap on (like early RoCEv2 adapters).
     GoBackN,
-    /// The receiver keeps out-of-order packets. A packet is resent once one sent `reordering`
+    /// The receiver keeps out-of-order packets. A packet is resent once a packet sent `reordering`
     /// packets later has arrived.
     SelectiveRepeat { reordering: Reordering },
 }
@@ -113,7 +113,8 @@ impl Transport {
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
     }
-    /// Whether acknowledgements take their packet's path, so that a dark path loses only its own.
+    /// Returns whether acknowledgements take their packet's path, so that a dark path loses only
+    /// its own acknowledgements.
     #[must_use]
     pub const fn answers_by_path(&self) -> bool {
         matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1

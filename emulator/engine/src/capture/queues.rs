@@ -10,7 +10,8 @@ use crate::engine::LinkId;
 
 const MOST_BYTES: u64 = 1 << 32;
 const DIGITS: u8 = 3;
-/// Log2 of half the linear range. Single bytes are resolved up to 2¹¹; beyond that, with three digits.
+/// Log2 of half the linear range. Values up to 2¹¹ are exact, and larger values have three significant
+/// digits.
 const HALF_BITS: u32 = 10;
 
 #[derive(Clone, Debug, Default)]

@@ -12,12 +12,13 @@ use crate::steady::Stage;
 pub struct BagWait {
     pub flow: usize,
     pub awaited: usize,
-    /// If set, waits until the other flow's data is acknowledged; both flows must start at the same
-    /// host. Otherwise waits until that data is received, and must start where the other flow ends.
+    /// If set, the flow waits until the other flow's data is acknowledged, and both flows must
+    /// start at the same host. Otherwise, it waits until that data is received, and it must start
+    /// where the other flow ends.
     pub acknowledged: bool,
 }
 
-/// Adds `specs` as one batch. The lower bound, counted from the first start, is the longer of the
+/// Adds `specs` as one batch. The lower bound, counted from the first start, is the maximum of the
 /// longest single flow and the busy time of the most loaded link next to a host.
 pub fn start_bag<S: Stage>(
     stage: &mut S,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queues rare events other than packets. Each entry ends the window before it.
+//! Queues rare events other than packets. Each entry ends the preceding window.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ pub enum Event {
         at: SimTime,
         token: u64,
     },
-    /// A batch is reported one shortest link delay after its last byte arrives.
+    /// A batch is reported when its last byte has arrived and the shortest link delay has passed.
     BatchDone {
         batch: BatchId,
         at: SimTime,
@@ -24,14 +24,15 @@ pub enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
-    /// Drops everything queued, in flight or arriving until the link is up. A host keeps its data meanwhile.
+    /// Drops everything queued, in flight or arriving until the link is up. A host keeps its data.
     Down,
     Up,
     /// The packet in transmission finishes at the old rate.
     Rate(BitsPerSecond),
     BitErrors(BitErrors),
     PacketLoss(PacketLoss),
-    /// Delays each packet by up to this time without reordering, interpolating between draws at twice this interval.
+    /// Delays each packet by up to this time without reordering. Delays are drawn at intervals of twice this time
+    /// and interpolated.
     Jitter(Picoseconds),
     Healthy,
     /// Makes the far end pause these priorities (one bit each) until a further change, as in a pause storm.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects ports that pause each other in a cycle.
 //!
-//! A paused port waits until the switch at the far end has forwarded enough of the port's packets. If those wait for
-//! paused ports in turn and the chain closes, no packet moves again: the cyclic buffer dependency of Hu et al.,
-//! "Deadlocks in datacenter networks: why do they form, and how to avoid them", HotNets 2016.
+//! A paused port waits until the switch at the far end has forwarded enough of the port's packets. If these packets
+//! also wait for paused ports and the chain closes, no packet ever moves again. This is the cyclic buffer dependency
+//! of Hu et al., "Deadlocks in datacenter networks: why do they form, and how to avoid them", HotNets 2016.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,8 @@ dense_index! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowGate {
-    /// Must end at the waiting flow's source, because a host knows only its own arrivals.
+    /// This flow must end at the source of the waiting flow, because a host knows only its own
+    /// arrivals.
     pub flow: FlowId,
     /// Message `k` (from 0) may start once `flow` has delivered at least `k + 1 - ahead` messages,
     /// or all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
@@ -50,7 +51,6 @@ pub struct FlowSpec {
 }
 
 impl FlowSpec {
-    /// One message of `size` over a shortest path at the start of the run.
     #[must_use]
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
         Self {

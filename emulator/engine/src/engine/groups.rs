@@ -38,7 +38,7 @@ impl VertexGroups {
         Self { of, count, between }
     }
 
-    /// The groups on a path, in order: only one if it contains both ends.
+    /// Returns the groups on a path, in order, or a single group if it contains both ends.
     pub(super) fn way(
         &self,
         ends: (VertexId, VertexId),

@@ -147,7 +147,8 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     (parts, Pods::default())
 }
 
-/// The next vertex is always the one with the largest share of its links to vertices already placed.
+/// The next vertex is always the one with the largest share of links to vertices that have already
+/// been placed.
 fn by_ties(network: &Network) -> Vec<VertexId> {
     let vertices = network.vertex_count();
     let mut tied = vec![0u64; vertices];

@@ -71,7 +71,7 @@ pub struct LinkSpec {
     /// Propagation delay. The minimum over the network limits the length of windows.
     pub delay: Picoseconds,
     /// Capacity of the queue, including the packet in transmission. Packets that do not fit are
-    /// dropped. `None` means two seconds of the link's rate. Ignored at hosts.
+    /// dropped. `None` means two seconds of data at the link's rate. Ignored at hosts.
     pub queue: Option<Bytes>,
     /// Packets that meet at least this backlog get an ECN mark. Ignored at hosts.
     pub mark_from: Option<Bytes>,

@@ -130,7 +130,7 @@ impl OnePort<'_> {
     #[inline(always)]
     fn send(&mut self, now: u64, packet: Packet, room: Room, sink: &mut impl Sink) {
         self.room = room;
-        // A lost pause frame would pause the port permanently, so none is lost.
+        // A lost pause frame would pause the port permanently, so pause frames are never lost.
         if let Some(sent) = self.sending.begin(now, packet, room.size > 0) {
             sink.take(sent);
         }

@@ -24,7 +24,8 @@ use super::switching::Switching;
 use quirks::{Jitter, Quirks};
 pub(crate) use rate_change::RateChange;
 
-/// Packets that would wait longer are dropped. The sum with the longest link delay is within the range of packet times.
+/// Packets that would wait longer are dropped. Even with the longest link delay, this wait is within the range of
+/// packet times.
 const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
 
 /// Contains only fields needed by every packet, because the ports of large networks exceed the caches.
@@ -90,7 +91,7 @@ impl Line {
         ))
     }
 
-    /// Without branches, because data and acknowledgements alternate unpredictably.
+    /// Branch-free, because data and acknowledgements alternate unpredictably.
     #[inline(always)]
     fn measure(&self, packet: &Packet) -> (u64, u64) {
         let usual = self.usual[usize::from(packet.is_acknowledgement())];
@@ -145,7 +146,8 @@ pub struct PortCount {
     pub lost: u64,
     pub trimmed: u64,
     pub pauses: u64,
-    /// Picoseconds with a priority paused by the far end. During a pause: the sum so far minus its start time.
+    /// Time in picoseconds in which the far end paused a priority. During a pause, the sum so far minus the
+    /// start of the pause.
     pub paused_ps: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Observation of packets on arrival. The default probe does nothing and is free.
+//! Observation of packets on arrival. The default probe does nothing and has no cost.
 
 use lightloom_units::{Bytes, SimTime};
 

@@ -22,8 +22,9 @@ pub struct Queueing {
     /// Shared by all ports. `None` for unlimited.
     pub buffer: Option<Buffer>,
     pub pause: Option<Pause>,
-    /// Trims data packets that do not fit to their headers, which travel at the control priority, so that the receiver
-    /// can request the data again (Handley et al., NDP, SIGCOMM 2017; packet trimming in Ultra Ethernet 1.0).
+    /// Trims data packets that do not fit in the queue to their headers, which travel at the control priority, so that
+    /// the receiver can request the data again (Handley et al., NDP, SIGCOMM 2017; packet trimming in Ultra Ethernet
+    /// 1.0).
     pub trim: bool,
 }
 
@@ -31,7 +32,7 @@ pub struct Queueing {
 pub enum Schedule {
     #[default]
     Strict,
-    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995), weighted in bytes per round; 0 counts as 1.
+    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995), weighted in bytes per round; 0 means 1.
     Weighted([u32; PRIORITIES]),
 }
 
@@ -39,7 +40,8 @@ pub enum Schedule {
 pub struct Buffer {
     pub size: Bytes,
     /// Limit of a queue as a percentage of the free buffer (dynamic thresholds: Choudhury, Hahne,
-    /// IEEE/ACM Transactions on Networking 6(2), 1998). Lossless priorities may use all of it.
+    /// IEEE/ACM Transactions on Networking 6(2), 1998). Lossless priorities may use the whole free
+    /// buffer.
     pub alpha_percent: u32,
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes: equal-cost shortest paths or routes between groups, selected per flow by a seeded hash.
 //!
-//! Distances are computed when first needed and cached until a link changes. Hosts behind one switch share them.
+//! Distances are computed when first needed and cached until a link changes. Hosts behind the same switch share
+//! distances.
 
 mod hops;
 mod paths;
@@ -133,8 +134,8 @@ impl Router {
         name
     }
 
-    /// Returns paths that share their first link: all, in random order, if there are no more shortest paths than wanted
-    /// and they are not hashed; otherwise the wanted number of draws with repetition.
+    /// Returns paths that share their first link. If there are no more shortest paths than wanted and they are not
+    /// hashed, returns all of them in random order; otherwise draws the wanted number with repetition.
     pub(crate) fn find(
         &mut self,
         network: &Network,
@@ -254,8 +255,8 @@ impl Router {
         drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
-    /// The vertices at which a flow's packets may choose between links: those on a shortest path behind the `first`
-    /// link, with their next links, in breadth-first order. Empty if there is no choice.
+    /// Returns the vertices on shortest paths behind the `first` link at which a flow's packets may choose between
+    /// links, with their next links, in breadth-first order. Empty if there is no choice.
     pub(crate) fn choices(
         &mut self,
         network: &Network,

@@ -48,7 +48,7 @@ use crate::transport::{Receiver, Sender};
 use agenda::{Agenda, Due};
 pub(crate) use pods::Pods;
 
-/// Read by all shards and constant during a window.
+/// Shared by all shards, and constant during a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) routes: Routes,
@@ -99,9 +99,9 @@ pub(crate) struct HostState {
     pull_due: u64,
     credit_due: u64,
     pacer: credit::Pacer,
-    /// Flow starts, and flows that wait until their rate permits: time, flow, sender.
+    /// Flow starts, and paced flows that wait to send: time, flow and sender.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Arrived packets in the order in which the host processes them, with these times.
+    /// Arrived packets in the order in which the host processes them, with the processing times.
     inside: VecDeque<Packet>,
 }
 
@@ -193,7 +193,8 @@ struct Scratch {
     sent: Vec<Vec<Packet>>,
     /// Upper bound on the bytes that have arrived over each port's cable.
     came: Vec<u64>,
-    /// A time in the window and an index that grows with the link id, so sorting breaks ties by link.
+    /// Each key is a time in the window and an index that grows with the link id, so sorting breaks
+    /// ties by link.
     by_port: Lists,
     all: Vec<u64>,
     /// Keeps the reads of [`touch`] from being optimized away.

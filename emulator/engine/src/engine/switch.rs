@@ -10,9 +10,10 @@
 //! Transmissions are never interrupted, so a packet is on its wire as soon as it starts.
 //!
 //! Ports share the buffer and the counts that trigger pauses. While these cannot reach a limit
-//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]), and
-//! packets in transmission do not count as buffered, so that a packet that need not wait changes no
-//! shared count. They count while ports are processed together ([`SwitchQueues::begin_together`]).
+//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]). Packets in
+//! transmission are then not counted as buffered, so that a packet that need not wait changes no
+//! shared count. They are counted while ports are processed together
+//! ([`SwitchQueues::begin_together`]).
 
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
@@ -130,7 +131,7 @@ impl SwitchQueues {
     }
 
     /// Whether ports can be processed separately in a window from `start` in which up to `came` bytes arrive at each
-    /// port: in no order may a sender be paused or resumed, or a packet be dropped for lack of shared space.
+    /// port: no order of arrivals may pause or resume a sender, or drop a packet for lack of shared space.
     pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
         if self.asked > 0 {
             return false;

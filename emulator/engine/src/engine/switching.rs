@@ -6,7 +6,7 @@
 //!   cut through         departure = max(last bit in − (size − header)/rate in, port free) + size/rate
 //! ```
 //! Cut-through requires that the output is not faster than the input, so the last bit never leaves
-//! before it has arrived. Packets sent within a window therefore still arrive after it.
+//! before it has arrived. Packets sent within a window therefore still arrive after the window.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 

@@ -55,7 +55,7 @@ pub(super) struct Island {
     pub(super) links: Vec<LinkId>,
     pub(super) flows: Vec<FlowId>,
     pub(super) batches: Vec<BatchId>,
-    /// Permanently idle, so that other islands can use its links.
+    /// Whether the island is permanently idle, so that other islands can use its links.
     pub(super) retired: bool,
     pub(super) superseded: bool,
     pub(super) shift: u64,
@@ -71,7 +71,7 @@ pub(super) struct LinkCopy {
     pub(super) link: LinkId,
 }
 
-/// Made by the caller at the present instant, and forwarded before time advances.
+/// A request that the caller makes at the present instant. It is forwarded before time advances.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Flow(FlowId),
@@ -81,7 +81,8 @@ pub(super) enum Asked {
     Reroute(FlowId, u32),
 }
 
-/// Decides whether an engine accepts a flow: links in both directions, message size and number of messages.
+/// Determines whether an engine accepts a flow: links in both directions, message size and number of
+/// messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]

@@ -68,7 +68,7 @@ impl<P: Probe> Class<P> {
                     let Route::Links(links) = route else { return None };
                     let rate = self.engine.network().link(*links.first()?).spec.rate;
                     let sends = rate.time_for(*message * u64::from(*messages));
-                    // Packets may each round their time down.
+                    // The time of each packet may be rounded down.
                     earliest = earliest.min(*start + Picoseconds(sends.0 - sends.0 / 8));
                 }
                 IslandChange::Gate(..) => {}
@@ -101,7 +101,7 @@ impl<P: Probe> Class<P> {
             self.apply(SimTime(at), together);
             last = at;
         }
-        // A link change precedes the packets of the same instant.
+        // A link change is processed before packets with the same timestamp.
         if now.0 > last {
             self.run_until(SimTime(now.0 - 1));
         }
@@ -201,8 +201,8 @@ impl<P: Probe> Class<P> {
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
-    /// Runs to the next events, which share one instant, or to the instant after `bound`, whose
-    /// events precede its packets.
+    /// Runs to the next instant with events, or to the instant after `bound`. Packets of that
+    /// instant are not yet processed.
     pub(super) fn advance(&mut self, bound: SimTime) -> Vec<News> {
         let mut news = Vec::new();
         self.until = bound.0.saturating_add(1);

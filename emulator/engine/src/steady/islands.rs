@@ -68,7 +68,7 @@ pub(super) struct Entangled;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
     pub islands: usize,
-    /// Number of simulated islands. The others reused the result of an identical one.
+    /// Number of simulated islands. The other islands reused the result of an identical one.
     pub simulated: usize,
     pub leapt_packet_hops: u64,
 }
@@ -109,7 +109,8 @@ impl<P: LocalProbe> IslandEngine<P> {
         self
     }
 
-    /// Resimulates islands that have run ahead of the present, so that the run can stop here.
+    /// Resimulates islands that have run ahead of the present, so that the run can stop at the
+    /// present time.
     pub fn settle(&mut self) {
         let Mode::Apart(apart) = &mut self.mode else { return };
         if apart.settle().is_err() {

@@ -384,7 +384,7 @@ impl<P: LocalProbe> Apart<P> {
         let names = GlobalNames::of(&self.network, &links);
         let (roles, cables) = names.describe(&self.network, |link| self.probe.kind(link));
         for (index, link) in names.links.iter().enumerate().step_by(2) {
-            // The cable's even global link may be the odd local one.
+            // The even global link of a cable may be its odd local link.
             let link_there = LinkId((index as u32) ^ (link.0 & 1));
             self.copies.entry(link.0 >> 1).or_default().push(LinkCopy { island, link: link_there });
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A queue of all events except packets, in the order in which a single engine would process them.
 //!
-//! Simultaneous events keep the order in which they were planned. A batch's completion counts as
-//! planned when its last byte arrives, after everything that the caller plans at that instant.
+//! Simultaneous events keep the order in which they were planned. A batch's completion is treated
+//! as planned when its last byte arrives, after everything that the caller plans at that instant.
 //! Simultaneous completions are ordered by the ids of their last flows.
 
 use std::cmp::Reverse;

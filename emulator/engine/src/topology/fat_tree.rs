@@ -10,7 +10,7 @@ use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 pub struct FatTree {
     /// Ports of an aggregation or core switch. Must be even.
     pub radix: u32,
-    /// `radix`/2 gives full bisection bandwidth, and twice that 2:1 oversubscription.
+    /// A value of `radix`/2 means full bisection bandwidth, and `radix` means 2:1 oversubscription.
     pub hosts_per_edge: u32,
     pub host_link: LinkSpec,
     pub switch_link: LinkSpec,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{Network, VertexId};
 
-/// In hops over forwarding vertices. `None` if two hosts are not connected.
+/// Returns the diameter in hops over forwarding vertices. `None` if two hosts are not connected.
 #[must_use]
 pub fn diameter(network: &Network, hosts: &[VertexId]) -> Option<u32> {
     let mut farthest = 0;

@@ -28,8 +28,8 @@ impl RailOptimised {
     }
 }
 
-/// Without a spine: paths between rails lead through a GPU that forwards inside its domain (Wang et al.: "Rail-only: a
-/// low-cost high-performance network for training LLMs with trillion parameters", HOTI 2024).
+/// A rail network without spines. Paths between rails lead through a GPU that forwards inside its domain (Wang et al.:
+/// "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters", HOTI 2024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
     pub domains: u32,

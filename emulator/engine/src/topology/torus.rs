@@ -78,7 +78,6 @@ const CUBE: u32 = 4;
 impl CubeTorus {
     const SWITCHES: u32 = 3 * CUBE * CUBE;
 
-    /// Returns the grid and the cables of each optical switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Grid, Vec<Vec<LinkId>>) {
         let sides = self.cubes.iter().map(|cubes| cubes * CUBE).collect();
         let grid = Torus { sides, link: self.link }.build_into(builder);

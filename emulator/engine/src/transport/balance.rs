@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Selects one of several equal-cost paths for each packet.
 //!
-//! The sender selects the path, as with an entropy value in the header. Switches only hash it, unless they choose the
-//! path themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link. Acknowledgements take the
-//! reverse of their packet's path if its sender selected it, otherwise of the first path.
+//! The sender selects the path, as with an entropy value in the header. Switches only hash this value, unless they
+//! choose the path themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link. Acknowledgements
+//! take the reverse of their packet's path if its sender selected it, otherwise of the first path.
 
 use lightloom_units::Picoseconds;
 
@@ -21,10 +21,10 @@ pub enum Balance {
         /// Number of paths to draw from. If there are no more than this, all are used.
         paths: u16,
     },
-    /// Rotates over entropy values; hashed ones in a different order each round, as in csg-htsim. A value whose packet
-    /// was marked or trimmed skips its next turn, but at most one turn in four. A value that lost a packet is retired
-    /// until a probe, or the lost packet itself, is acknowledged. Modelled on the public description of OCP's Multipath
-    /// Reliable Connection 1.0; not a conforming implementation.
+    /// Rotates over entropy values. Hashed values have a different order in each round, as in csg-htsim. A value whose
+    /// packet was marked or trimmed skips its next turn, but at most one turn in four. A value that lost a packet is
+    /// retired until a probe, or the lost packet itself, is acknowledged. Modelled on the public description of OCP's
+    /// Multipath Reliable Connection 1.0; not a conforming implementation.
     Entropy {
         values: u16,
         /// Whether switches hash the values, so that several may select one path. Otherwise paths differ if possible.
@@ -79,7 +79,7 @@ impl Balance {
     }
 }
 
-/// An assumption; no source describes the handling of dark paths.
+/// This value is an assumption, because no source describes the handling of dark paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,8 @@ pub(crate) struct Balancer {
     working: u16,
 }
 
-/// Otherwise all flows would leave a lightly marking path at the same time, and it would be idle.
+/// Minimum number of turns between skips. Otherwise, all flows would leave a lightly marked path at
+/// the same time and make it idle.
 const CAUTIOUS: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,8 +205,8 @@ impl Balancer {
         self.cursors[usize::from(path)]
     }
 
-    /// Other values may also be dark, and a second loss is noticed only by a timeout. Senders of
-    /// REPS (Bonato et al., 2024) recycle values in the same way.
+    /// Other values may also select a dark path, and only a timeout reveals a second loss. Senders
+    /// of REPS (Bonato et al., 2024) recycle values in the same way.
     fn recycles(&self, lane: usize) -> bool {
         let lane = &self.lanes[lane];
         self.balance.is_hashed()
@@ -214,7 +215,8 @@ impl Balancer {
             && !self.known[usize::from(self.working)].retired
     }
 
-    /// Drawn orders change every round, so that one round's marks do not empty a queue in the next.
+    /// Drawn orders change every round, so that the marks of one round do not empty a queue in the
+    /// next.
     #[inline]
     fn turn(&mut self, lane: usize) -> u16 {
         let lane = &mut self.lanes[lane];

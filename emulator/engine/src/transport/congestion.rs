@@ -36,7 +36,7 @@ impl CongestionControl {
         match self {
             // An assumption: RoCEv2 adapters use 4.096 µs times a power of two, and the hosts in the DCTCP paper 10 ms.
             Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
-            // From csg-htsim for Swift and uet-htsim for NSCC.
+            // The values are from csg-htsim for Swift and from uet-htsim for NSCC.
             Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),
             // From csg-htsim for NDP.
             Self::ReceiverCredit => Picoseconds::from_millis(5),

@@ -13,7 +13,7 @@ pub(crate) struct SenderLane {
     pub(crate) end: u16,
     pub(crate) enlisted: bool,
     pub(crate) turn: u16,
-    /// Of a retired path, or `u64::MAX` if none is retired.
+    /// Due time of the next probe of a retired path, or `u64::MAX` if no path is retired.
     pub(crate) probe_due: u64,
     pub(crate) retired: u16,
 }
@@ -42,7 +42,8 @@ impl SenderLane {
         self.end - self.first
     }
 
-    /// The lane cannot send before this time, because all paths are retired and no probe is due. 0 if a path is in use.
+    /// Returns the time before which the lane cannot send because all paths are retired and no probe is due, or 0 if a
+    /// path is in use.
     pub(crate) fn rests_until(&self) -> u64 {
         if self.retired < self.width() { 0 } else { self.probe_due }
     }

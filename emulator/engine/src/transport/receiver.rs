@@ -16,7 +16,7 @@ pub(crate) struct Receiver {
     message_end: u32,
     delivered: u32,
     keeps: Option<SequenceSet>,
-    /// New packets that will still earn credit. The initial window covers earlier ones.
+    /// New packets that will still earn credit. The initial window covers earlier packets.
     unpaid: u32,
     waiting: u32,
     duplicates: u32,
@@ -132,7 +132,7 @@ impl Receiver {
             && !self.keeps.as_ref().is_some_and(kept)
     }
 
-    /// Retransmissions and duplicates earn credit in addition to that for the flow's own packets.
+    /// Retransmissions and duplicates earn additional credit.
     pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
         let earns = !self.is_done() && (!is_new || self.unpaid > 0);
         self.unpaid -= u32::from(earns && is_new);
@@ -164,7 +164,6 @@ impl Receiver {
         Packet::new(Contents { cursor, sequence, extra: 0, flags })
     }
 
-    /// Whether `later` is this receiver shifted by `pace`, without out-of-order packets.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
         let counts = |end: &Self| (end.delivered, end.total, end.duplicates);

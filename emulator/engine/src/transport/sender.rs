@@ -54,7 +54,6 @@ pub(crate) struct Sender {
     window: u32,
     /// Limit on the distance between packets in flight, since both ends track them.
     span: u32,
-    /// Number of the last packet in the message that contains `next`, plus one.
     message_end: u32,
     per_message: u32,
     full_bytes: u16,
@@ -69,7 +68,8 @@ pub(crate) struct Sender {
     repair_end: u32,
     held: SequenceSet,
     trimmed: VecDeque<u32>,
-    /// Packets sent without any response. Trimmed packets are resent only while this is below the window.
+    /// Number of packets without a response. Trimmed packets are resent only while this number is below
+    /// the window.
     in_flight: u32,
     timer: RetransmissionTimer,
     pub(crate) backs_off: bool,
@@ -495,7 +495,8 @@ impl Sender {
         self.deadline.min(self.tail.due())
     }
 
-    /// Resends everything in flight, or only the last packet after a shorter silence.
+    /// Resends everything in flight, or only the last packet after a shorter time without
+    /// responses.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {

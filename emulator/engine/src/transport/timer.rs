@@ -17,14 +17,15 @@ pub(crate) struct RetransmissionTimer {
     variation: u64,
     timed: u32,
     timed_at: u64,
-    /// Only packets whose numbers share no bit with this are timed.
+    /// Only packets whose numbers share no bit with this mask are timed.
     mask: u32,
     last_sent: u64,
     last_acked: u64,
 }
 
 impl RetransmissionTimer {
-    /// With a `fixed` timeout, or measuring from the idle `round_trip`. About one packet per `window` is timed.
+    /// Creates a timer with a `fixed` timeout, or one that measures round trips, starting with the idle
+    /// `round_trip`. About one packet per `window` is timed.
     pub(crate) fn new(
         fixed: Option<Picoseconds>,
         least: Picoseconds,
@@ -93,7 +94,6 @@ impl RetransmissionTimer {
         }
     }
 
-    /// Whether `later` equals this timer shifted by `time`, with the same timed packet.
     pub(crate) fn becomes(&self, later: &Self, time: u64) -> bool {
         let moved = Self {
             last_sent: self.last_sent + time,

@@ -13,7 +13,6 @@ use lightloom_engine::{
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-/// Two flows over a switch that marks every packet; the last link is watched.
 fn run() -> (Engine<Tap>, Vec<PacketArrival>) {
     run_with(EngineSettings::default(), 1 << 20, Bytes(100))
 }

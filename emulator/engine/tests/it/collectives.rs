@@ -108,7 +108,6 @@ fn slow_edge_delays_the_whole_ring_as_predicted() {
     assert!((1.0..1.3).contains(&ratio), "{ratio}");
 }
 
-/// Hosts under one switch at 400 Gb/s, 500 ns per link.
 fn star_engine(ranks: usize) -> (Engine, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
     let members: Vec<_> = (0..ranks).map(|_| builder.add(VertexRole::Host)).collect();

@@ -37,7 +37,6 @@ fn network((kinds, cables, _): &Drawn) -> Network {
     builder.build().expect("a network")
 }
 
-/// Extends every path by one link until some arrive.
 fn all_shortest(
     network: &Network,
     is_up: impl Fn(LinkId) -> bool,

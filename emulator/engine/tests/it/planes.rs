@@ -120,7 +120,6 @@ fn shift_in_a_switched_domain_uses_all_switches_without_drops() {
     assert_conserved(&engine);
 }
 
-/// Links of a plane from vertices for which `chosen` is true.
 fn links_of(engine: &Engine, plane: u8, chosen: impl Fn(VertexId) -> bool) -> Vec<LinkId> {
     let network = engine.network();
     let links = network.links().iter().enumerate();

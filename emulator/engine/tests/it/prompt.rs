@@ -29,7 +29,6 @@ fn relay(sizes: &[u64], hosts: usize) -> Vec<FlowSpec> {
     sizes.iter().enumerate().map(flow).collect()
 }
 
-/// The end of each flow of each relay, and the number of retransmissions.
 fn by_gates(engine: &mut Engine, relays: &[Vec<FlowSpec>]) -> Vec<Vec<Option<SimTime>>> {
     let mut added: Vec<Vec<FlowId>> = Vec::new();
     for relay in relays {
@@ -45,7 +44,6 @@ fn by_gates(engine: &mut Engine, relays: &[Vec<FlowSpec>]) -> Vec<Vec<Option<Sim
     added.iter().map(ends).collect()
 }
 
-/// The caller sends the next flow of a relay when the previous one has ended.
 fn by_caller(engine: &mut Engine, relays: &[Vec<FlowSpec>]) -> Vec<Vec<Option<SimTime>>> {
     let mut ends: Vec<Vec<Option<SimTime>>> = vec![Vec::new(); relays.len()];
     let mut owners: Vec<usize> = Vec::new();

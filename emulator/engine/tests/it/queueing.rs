@@ -18,7 +18,6 @@ fn link() -> LinkSpec {
         .with_queue(PACKET * 32, PACKET * 16)
 }
 
-/// `senders` hosts and one receiver on one switch.
 fn star(senders: usize, link: LinkSpec) -> (Network, Vec<VertexId>) {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<_> = (0..=senders).map(|_| builder.add(VertexRole::Host)).collect();
@@ -101,7 +100,6 @@ fn pauses_keep_the_receiver_busy() {
     assert!(end.0 < busy + 3_000_000, "{} ps for {busy} ps of data", end.0);
 }
 
-/// Data delivered by two flows of priorities 1 and 2.
 fn shares(schedule: Schedule) -> [u64; 2] {
     let (network, hosts) = star(2, LinkSpec { queue: None, mark_from: None, ..link() });
     let mut engine = engine(network, Queueing { schedule, ..Queueing::default() });

@@ -38,7 +38,6 @@ struct Case {
     host_delay: Picoseconds,
     /// `None` for measured timeouts.
     timeout: Option<Picoseconds>,
-    /// Silence after which the last packet is resent.
     tail_probe: Option<Picoseconds>,
     seed: u64,
 }
@@ -429,7 +428,6 @@ fn one_way(hosts: usize, case: Case) -> (Case, Network) {
     (case, network)
 }
 
-/// Every arrival on every link, and the outcome of every flow.
 fn run_one_way(hosts: usize, case: &Case, queueing: Option<Queueing>) -> (Vec<String>, String) {
     let (case, network) = one_way(hosts, case.clone());
     let settings = EngineSettings { queueing, ..settings(&case, 1) };

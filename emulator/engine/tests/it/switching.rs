@@ -33,7 +33,6 @@ fn chain(rates: &[u64]) -> Network {
     builder.build().unwrap()
 }
 
-/// When `packets` full packets have crossed the chain.
 fn end_over(rates: &[u64], packets: u64, settings: EngineSettings) -> u64 {
     let mut engine = Engine::new(chain(rates), settings).unwrap();
     let ends = [0, rates.len()].map(VertexId::from_index);

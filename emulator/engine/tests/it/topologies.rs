@@ -19,7 +19,6 @@ fn built<T>(lay: impl FnOnce(&mut NetworkBuilder) -> T) -> (Network, T) {
     (builder.build().unwrap(), laid)
 }
 
-/// Augmenting paths from any of `from` to any of `to`.
 fn max_flow(network: &Network, from: &[VertexId], to: &[VertexId]) -> usize {
     let mut free = vec![1i32; network.links().len()];
     let mut flow = 0;

@@ -416,7 +416,6 @@ fn adaptive_switches_fill_all_paths_and_avoid_dark_links() {
     engine.run(millis(100));
     let packets = engine.packets();
     assert!(engine.records().all(|record| record.end.is_some()));
-    // Packets waiting for the link or on it; nothing arrived later.
     assert_eq!(packets.retransmitted, packets.lost);
     assert!((1..60).contains(&packets.lost), "{}", packets.lost);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hop counts from every forwarding vertex to the destinations of flows.
 //!
-//! Hosts, nine in ten vertices, do not forward and are omitted; each is next to a vertex in the map. One search covers
-//! up to 64 destinations with one bit each, because links are often on shortest paths to many of them.
+//! Hosts, which are nine in ten vertices, do not forward packets and are omitted; each of them is adjacent to a vertex
+//! in the map. One search covers up to 64 destinations with one bit each, because links are often on shortest paths to
+//! many of them.
 
 use rustc_hash::FxHashMap;
 
@@ -12,7 +13,7 @@ pub(super) const FAR: u16 = u16::MAX;
 const NONE: u32 = u32::MAX;
 const AT_ONCE: usize = 64;
 
-/// Over links that are up, in one plane or in all.
+/// Covers links that are up, in one plane or in all planes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
     numbers: Vec<u32>,

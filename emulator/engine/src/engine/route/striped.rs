@@ -7,7 +7,7 @@ use crate::engine::network::{LinkId, VertexId};
 type First = (LinkId, Option<Plane>);
 
 impl Router {
-    /// At least one path per interface with a shortest path, sorted by interface.
+    /// Returns at least one path for each interface on a shortest path, sorted by interface.
     pub(crate) fn find_all(
         &mut self,
         network: &Network,
@@ -49,7 +49,7 @@ impl Router {
         Ok(paths)
     }
 
-    /// If interfaces are in different planes, a search per plane finds distances that serve all hosts of a leaf.
+    /// If interfaces are in different planes, a search per plane finds distances for all hosts of a leaf.
     fn first_links(
         &mut self,
         network: &Network,

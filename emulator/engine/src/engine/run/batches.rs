@@ -28,9 +28,9 @@ impl<P: Probe> Engine<P> {
         BatchId::from_index(self.batches.len() - 1)
     }
 
-    /// The end of a prompt batch is reported when the last byte arrives, not one shortest link
-    /// delay later, which shortens windows. Panics with more than one shard, because a shard does
-    /// not know the packets in flight in others.
+    /// The end of a prompt batch is reported when the last byte arrives rather than after the
+    /// shortest link delay, so windows are shorter. Panics with more than one shard, because a
+    /// shard does not know the packets in flight in others.
     pub fn add_prompt_batch(&mut self) -> BatchId {
         assert!(self.shards.len() == 1, "prompt batches require a single thread");
         self.batches.push(FlowBatch { is_prompt: true, ..FlowBatch::default() });
@@ -61,7 +61,8 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Just after the earliest possible end of a flow in a prompt batch, whose last packet is then on its last wire.
+    /// Returns a time just after the earliest end of any flow in a prompt batch whose last packet is on its last
+    /// wire.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);
@@ -81,7 +82,8 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// In picoseconds. It doubles if pods can run one after the other and no batch can end in the first half.
+    /// Returns the length in picoseconds, which doubles if pods can run one after the other and no batch can
+    /// end in the first half.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
         let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();

@@ -200,7 +200,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Of a packet and its acknowledgement on an idle path, in picoseconds.
+    /// Returns the time of a packet and its acknowledgement on an idle path, in picoseconds.
     fn round_trip(&self, path: &[LinkId]) -> u64 {
         let transport = &self.settings.transport;
         let there = self.one_way(path.iter().copied(), transport.packet());
@@ -209,7 +209,8 @@ impl<P: Probe> Engine<P> {
         there + self.one_way(back, transport.acknowledgement) + hosts
     }
 
-    /// From sending a packet's first bit to receiving its last, on an idle path.
+    /// Returns the time from sending a packet's first bit to receiving its last bit on an idle
+    /// path.
     fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
         let (mut time, mut came) = (0, None);
         for link in path {
@@ -371,7 +372,8 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].paths
     }
 
-    /// Per interface, for data and acknowledgements, in breadth-first order. Empty except with [`Balance::Adaptive`].
+    /// Returns the choices per interface, for data and acknowledgements, in breadth-first order. Empty except with
+    /// [`Balance::Adaptive`].
     #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices

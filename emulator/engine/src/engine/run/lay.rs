@@ -2,7 +2,7 @@
 //! Writes flows' paths to the route table.
 //!
 //! A rerouted flow gets a new region, because packets in flight keep the old one. When the table has grown, the engine
-//! scans the packets in flight, and flows then reuse their regions without packets.
+//! scans the packets in flight, and flows then reuse regions that no packet needs.
 
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -269,7 +269,8 @@ mod tests {
     use crate::topology::LeafSpine;
     use crate::transport::{LossRecovery, Reordering, Transport};
 
-    /// Reroutes flows 400 times with packets in flight. Scans for regions after this number of words.
+    /// Reroutes flows 400 times with packets in flight. Scans for unused regions after this number of
+    /// words.
     fn led_anew(between_looks: u64) -> (u32, String) {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
             .with_queue(Bytes(1 << 20), Bytes(1 << 17));

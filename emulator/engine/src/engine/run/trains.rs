@@ -23,7 +23,7 @@ const SHORTEST_LEAP: u32 = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Trains<P> {
-    /// Window of the next comparison, and the wait after an unsuccessful one.
+    /// Window of the next comparison, and the number of windows to wait after an unsuccessful one.
     next: u64,
     pause: u64,
     look: Option<PendingComparison<P>>,

@@ -21,7 +21,8 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Whether the state can repeat: no random draws, choices among ports or out-of-order bookkeeping.
+    /// Returns whether the state can repeat, which excludes random draws, choices among ports and
+    /// out-of-order packets.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
@@ -183,7 +184,7 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
 pub(crate) trait End {
     fn reached(&self) -> u32;
 
-    /// `pace` if there was progress, otherwise zero.
+    /// Returns `pace` if there was progress, otherwise zero.
     fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
         if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }

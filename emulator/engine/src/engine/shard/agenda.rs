@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks the next event time of each vertex, so that a mostly idle shard is cheap.
+//! Tracks the next event time of each vertex, so that a mostly idle shard takes little time.
 
 use std::ops::Range;
 

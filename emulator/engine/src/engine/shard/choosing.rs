@@ -38,8 +38,8 @@ pub(super) fn step(
     (place, packet.led_to(rest))
 }
 
-/// Queues that differ by at most this many packets count as equal, like quantized queue lengths.
-/// Otherwise a busy switch's periodic flows would keep choosing the same port.
+/// Queues that differ by at most this many packets are treated as equal, as with quantized queue
+/// lengths. Otherwise a busy switch's periodic flows would keep choosing the same port.
 const ABOUT: u64 = 8;
 const DOWN: u64 = u64::MAX / 2;
 

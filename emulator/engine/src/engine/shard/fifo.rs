@@ -80,7 +80,6 @@ struct List<'s, const CUTS_THROUGH: bool> {
     start: u64,
     link: LinkId,
     wire_rates: &'s [BitsPerSecond],
-    /// The part of a packet that must arrive before it can be forwarded.
     header: Bytes,
 }
 

@@ -61,7 +61,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// The wire from which packets can be processed directly: the only one, without host delay.
+    /// Returns the host's only wire if its packets can be processed directly, without host delay.
     fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
@@ -199,7 +199,8 @@ impl<P: Probe> Shard<P> {
         }
         for sender in std::mem::take(&mut self.ready[port as usize]) {
             if self.senders[sender as usize].is_striped() {
-                // A striped flow continues on its other interfaces, and waits here until this one is up again.
+                // A striped flow continues on its other interfaces, and waits for this interface to come up
+                // again.
                 self.ready[port as usize].push_back(sender);
                 continue;
             }

@@ -27,7 +27,6 @@ impl Interface<'_> {
     }
 }
 
-/// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
 #[inline(always)]
 pub(super) fn put<P: Probe>(
     (port, count, link): (&mut Port, &mut PortCount, LinkId),

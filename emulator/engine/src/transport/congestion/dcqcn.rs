@@ -140,7 +140,8 @@ pub(super) struct State {
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// Bits of the last packet not yet paid off at `paid_to`. The next packet waits until they are.
+    /// Bits of the last packet that the rate has not covered at `paid_to`. The next packet waits
+    /// until all bits are covered.
     left: f64,
     paid_to: u64,
     pub(super) next_send: u64,
@@ -248,7 +249,8 @@ impl State {
         self.paid_to = now;
     }
 
-    /// When the last packet is paid off, if the timers raise the rate and no notification arrives.
+    /// Returns when the rate has covered the last packet, if the timers raise the rate and no
+    /// notification arrives.
     fn paid_off(&self) -> u64 {
         let at = |state: &Self| state.paid_to + (state.left * 1e12 / state.current) as u64;
         if at(self) <= self.timers_due {
@@ -261,7 +263,7 @@ impl State {
         at(&ahead)
     }
 
-    /// Can be late, because nothing has read the rate since.
+    /// Timers may run late, because the rate matters only when it is read.
     #[inline]
     fn run_timers(&mut self, now: u64) {
         if now >= self.timers_due {

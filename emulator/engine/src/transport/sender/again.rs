@@ -37,7 +37,7 @@ impl Sender {
             && self.timer.becomes(&later.timer, time)
     }
 
-    /// How many more packets it can send before a message ends or it must wait for one.
+    /// Returns how many more packets the sender can send before a message ends or must wait.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.min(self.released).saturating_sub(self.next + 1)
     }

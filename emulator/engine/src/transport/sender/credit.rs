@@ -14,7 +14,8 @@ impl Sender {
         }
     }
 
-    /// For a retransmission, whose original credit was lost or has already returned.
+    /// Adds a credit for a retransmission, because its original credit was lost or has already
+    /// returned.
     pub(super) fn bring_credit(&mut self) {
         if let Some(controller) = &mut self.controller {
             controller.credit();
@@ -57,7 +58,7 @@ impl Sender {
             self.bring_credit();
         }
         self.is_settled = packet.has(flag::SETTLED);
-        // Deferred credit is never lost, and trimmed packets are in no queue.
+        // Deferred credit is never lost, and trimmed packets do not wait in any queue.
         self.wait_anew(now);
         let known = self.held.len() + self.trimmed.len() as u32;
         let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));

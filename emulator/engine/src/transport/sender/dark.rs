@@ -9,7 +9,8 @@ impl Sender {
         }
     }
 
-    /// Whether a loss indicates a faulty path. Here congestion causes marks, delays and trimmed packets instead.
+    /// Returns whether a loss indicates a faulty path, because congestion causes marks, delays and trimmed
+    /// packets instead.
     pub(super) fn blames_path(&self, sequence: u32) -> bool {
         self.switches_choose
             || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))

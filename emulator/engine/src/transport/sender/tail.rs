@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects losses among a flow's last packets before the timeout, because no later packet reveals them.
 //!
-//! Follows the tail loss probe of RFC 8985. After a silence, the last packet is resent (over another path if there are
-//! several), and again after further silences until the timeout. By the time it is acknowledged, a round trip and the
-//! silence have passed since all other packets were sent.
+//! Follows the tail loss probe of RFC 8985. After some time without responses, the last packet is resent (over another
+//! path if there are several), and this repeats until the timeout. By the time it is acknowledged, a round trip and
+//! this time have passed since all other packets were sent.
 
 #[derive(Clone, Debug)]
 pub(super) struct TailProbe(Option<Box<Asking>>);

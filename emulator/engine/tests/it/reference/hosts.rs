@@ -173,7 +173,6 @@ impl Reference<'_> {
         }
     }
 
-    /// Starts to wait for a silence, if silences are monitored.
     fn listen(&mut self, number: usize) {
         let flow = &mut self.flows[number];
         flow.silence_generation += 1;
@@ -229,7 +228,6 @@ impl Reference<'_> {
         }
     }
 
-    /// How long a flow waits for an acknowledgement before it backs off.
     fn timeout(&self, number: usize) -> u64 {
         const LEAST: Picoseconds = Picoseconds::from_micros(500);
         let flow = &self.flows[number];
@@ -251,7 +249,6 @@ impl Reference<'_> {
         opened.min().unwrap_or(u32::MAX).min(spec.messages)
     }
 
-    /// Queues the flow at its port if it has something to send.
     pub(super) fn send(&mut self, number: usize) {
         let link = self.flows[number].paths[0][0].index();
         if self.choose(number).is_some() && !self.ports[link].waiting.contains(&number) {
@@ -360,7 +357,6 @@ impl Reference<'_> {
         flow.turn
     }
 
-    /// Sends a header over a retired path, if a probe is due.
     fn probe(&mut self, number: usize) -> bool {
         let now = self.now;
         let flow = &mut self.flows[number];
@@ -405,7 +401,6 @@ impl Reference<'_> {
     }
 }
 
-/// Priority 0.
 fn data(
     flow: usize,
     sequence: u32,

@@ -48,7 +48,6 @@ enum What {
     Sent,
     Start,
     Arrive(Packet),
-    /// The host processes a packet that arrived earlier.
     TakeIn(Packet),
     TimeOut,
     Silent,
@@ -83,7 +82,6 @@ struct Port {
     queue: VecDeque<(Packet, u64)>,
     sending: Option<(Packet, u64)>,
     sending_at: Option<BitsPerSecond>,
-    /// Since when the port has been idle.
     idle_since: u64,
     down: bool,
     generation: u64,
@@ -94,7 +92,6 @@ struct Port {
     /// Share of lost packets in the same units, and maximum delay.
     loss: u64,
     jitter: u64,
-    /// The rate, if it was changed.
     rate: Option<BitsPerSecond>,
     waiting: VecDeque<usize>,
 }
@@ -113,7 +110,6 @@ struct Flow {
     choices: [Vec<Choice>; 2],
     window: u32,
     per_message: u32,
-    // sending end
     started: bool,
     acked: u32,
     next: u32,
@@ -136,7 +132,6 @@ struct Flow {
     out: Option<u32>,
     silence_generation: u64,
     resent: u32,
-    // load balancing
     turn: usize,
     /// Spraying: the paths in the order of this round, and the number already drawn.
     to_draw: Vec<usize>,
@@ -146,7 +141,6 @@ struct Flow {
     retired: BTreeMap<usize, (u32, u64)>,
     heard: BTreeMap<usize, u32>,
     taken: BTreeMap<u32, usize>,
-    // receiving end
     arrived: BTreeSet<u32>,
     expected: u32,
     end: Option<SimTime>,
@@ -313,7 +307,6 @@ impl<'a> Reference<'a> {
         self.plan(at.0, 0, 0, 0, What::Change(link, change));
     }
 
-    /// Transmission time of `size` over a link now.
     fn time_for(&self, link: LinkId, size: Bytes) -> u64 {
         self.rate(link).time_for(size).0
     }
@@ -357,7 +350,6 @@ impl<'a> Reference<'a> {
         self.flows.iter().map(|flow| (flow.end, flow.resent)).collect()
     }
 
-    /// Up to and including `limit`.
     pub(crate) fn run(&mut self, limit: SimTime) {
         while self.events.peek().is_some_and(|Reverse(event)| event.time <= limit.0) {
             let Some(Reverse(event)) = self.events.pop() else { return };

@@ -10,7 +10,6 @@ use super::{Packet, Port, Reference, Seen, What};
 const NEWS: Picoseconds = Picoseconds::from_micros(10);
 
 impl Reference<'_> {
-    /// Drawn for the `number`th packet on a link.
     pub(super) fn draw(&self, what: &str, link: LinkId, number: u64) -> u64 {
         let first = self.seed.stream(what, u64::from(link.0)).next_u64();
         super::splitmix(first.wrapping_add(number))
@@ -38,7 +37,6 @@ impl Reference<'_> {
             < u128::from(most) * u128::from(backlog - from) / u128::from(full_at - from)
     }
 
-    /// Whether the `number`th packet is corrupted or lost.
     pub(super) fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
         let Port { errors, loss, .. } = self.ports[link.index()];
         if errors == 0 && loss == 0 {
@@ -164,7 +162,6 @@ impl Reference<'_> {
         (self.now + header).saturating_sub(all)
     }
 
-    /// If the port is idle, sends the next packet, whose header arrived at `head`.
     pub(super) fn start_sending(&mut self, link: usize, head: u64) {
         let rate = self.rate(LinkId(link as u32));
         let port = &mut self.ports[link];

@@ -150,7 +150,6 @@ impl Reference<'_> {
         self.send_from_queues(link, self.now);
     }
 
-    /// Sends the next packet, whose header arrived at `head`.
     fn send_from_queues(&mut self, link: LinkId, head: u64) {
         if self.queues[link.index()].sending.is_some() || self.ports[link.index()].down {
             return;
@@ -256,7 +255,6 @@ impl Reference<'_> {
         }
     }
 
-    /// The next flow queued at a host's port whose priority is not paused.
     pub(super) fn next_waiting(&mut self, link: usize) -> Option<usize> {
         let paused = &self.queues[link].paused;
         let flows = &self.flows;
@@ -291,7 +289,6 @@ impl Reference<'_> {
         self.go_on(back);
     }
 
-    /// Only the header of `packet` has arrived.
     pub(super) fn answer_trimmed(&mut self, packet: &Packet) {
         let flow = &self.flows[packet.flow];
         let keeps = flow.arrived.contains(&packet.sequence);
