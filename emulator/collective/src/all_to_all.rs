@@ -28,15 +28,15 @@ pub enum Exchange {
     Pairwise,
     /// Passes all pieces to the network at the start.
     AtOnce,
-    /// Distances of powers of two, in log N steps.
+    /// Uses distances that are powers of two, in log N steps.
     Bruck,
-    /// Partners whose rank differs in one bit, in log N steps; N must be a power of two.
+    /// Pairs ranks that differ in one bit, in log N steps; N must be a power of two.
     Binary,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shift {
-    /// Distance to the partner: added to the rank, or XORed ([`Exchange::Binary`]).
+    /// Distance to the partner, which is added to the rank or XORed with it ([`Exchange::Binary`]).
     pub distance: usize,
     /// Pieces to send, each given as the distance from its source to its destination.
     pub ways: Vec<usize>,

@@ -13,7 +13,7 @@ use super::{CollectiveError, CollectiveKind, part_of};
 #[derive(Clone, Copy, Debug)]
 pub struct HalvingDoubling {
     pub ranks: usize,
-    /// Size of each rank's data before and after.
+    /// Size of each rank's data before and after the operation.
     pub size: Bytes,
 }
 

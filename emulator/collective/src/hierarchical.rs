@@ -19,7 +19,7 @@ use super::{CollectiveError, CollectiveKind, part_of};
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
     pub groups: Vec<usize>,
-    /// Size of each rank's data before and after.
+    /// Size of each rank's data before and after the operation.
     pub size: Bytes,
 }
 

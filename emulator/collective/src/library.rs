@@ -22,11 +22,11 @@ use super::CollectiveKind;
 
 pub use plan::{Joined, LibraryPlan};
 
-/// Host and kernel, in seconds.
+/// Launch time of host and kernel, in seconds.
 const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
-/// For a tree across in-switch domains, in seconds.
+/// Launch time of a tree across in-switch domains, in seconds.
 const TREE_LAUNCH: f64 = 15e-6;
-/// Between the switches of two domains, in seconds.
+/// Time of a tree step between the switches of two domains, in seconds.
 const TREE_STEP: f64 = 11.3e-6;
 const CHANNELS: f64 = 16.0;
 /// In bytes per second.
@@ -62,7 +62,7 @@ impl Generation {
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
-    /// Share of the lane rate that in-switch collectives reach. `None` if they are not supported.
+    /// Share of the lane rate that in-switch collectives achieve. `None` if they are not supported.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
     }
@@ -116,9 +116,9 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// A flag with every four bytes.
+    /// Sends a flag with every four bytes.
     Ll,
-    /// A flag with every 120 bytes.
+    /// Sends a flag with every 120 bytes.
     Ll128,
     Simple,
 }
@@ -145,7 +145,7 @@ impl Pace {
     pub const BARE: Self =
         Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
 
-    /// Latencies are divided like bytes.
+    /// Latencies are divided in the same proportion as bytes.
     #[must_use]
     pub fn part(self, part: f64) -> Self {
         let start_seconds = self.start_seconds * part;
@@ -165,7 +165,7 @@ pub struct Site {
     /// Data-sheet rate of a GPU's NIC, in bytes per second and direction.
     pub card_rate: f64,
     /// Whether the host launches the collective in advance, as in a training step, so that only the
-    /// kernel's start-up time counts.
+    /// start-up time of the kernel matters.
     pub is_queued: bool,
 }
 

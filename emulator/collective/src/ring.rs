@@ -62,7 +62,7 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// One ring per rank of a domain, through that rank's NIC.
+    /// Creates one ring per rank of a domain, through that rank's NIC.
     ///
     /// # Errors
     /// Fails for fewer than two ranks.

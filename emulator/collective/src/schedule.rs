@@ -15,7 +15,7 @@ pub enum NetworkLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Await {
     /// Index of the awaited sending in [`Schedule::sendings`]. It must end at the rank where the
-    /// waiting one starts.
+    /// waiting sending starts.
     pub sending: usize,
     /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 -
     /// ahead` messages, or all of them. In a ring, where each message forwards the previous one,
@@ -50,8 +50,8 @@ pub struct Sending {
 pub struct MessageTime {
     /// Time from the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// Time that the message occupies the slowest link of its path: the minimum interval between
-    /// arrivals over the same path.
+    /// Time for which the message occupies the slowest link of its path. This is the minimum
+    /// interval between arrivals over the same path.
     pub occupies: Picoseconds,
     /// Number of parallel paths for messages of one sending, at least 1.
     pub ways: u32,
@@ -150,7 +150,8 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// Forwarding one piece from the worst rank, or sending all pieces over the slowest edge.
+    /// Returns the longer of two times: forwarding one piece from the worst rank, and sending all
+    /// pieces over the slowest edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());

@@ -19,8 +19,8 @@ use super::{CollectiveError, CollectiveKind, part_of};
 
 #[derive(Clone, Debug)]
 pub struct TorusAllReduce {
-    /// Rings of each dimension. Together, they contain every rank exactly once and have equal
-    /// length; dimensions of one rank are omitted.
+    /// Rings of each dimension. The rings of a dimension contain every rank exactly once and have
+    /// equal length. Dimensions of one rank are omitted.
     pub rings: Vec<Vec<Vec<usize>>>,
     pub size: Bytes,
 }

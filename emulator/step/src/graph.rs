@@ -185,7 +185,7 @@ impl TaskGraph {
         Self { paces: Arc::new(paces), ..self }
     }
 
-    /// Tasks of a recorded step use the full links.
+    /// Tasks of a recorded step use the full link rates.
     #[must_use]
     pub fn pace(&self, task: TaskId) -> TaskPace {
         let at = self.paces.of_task.get(task.index());

@@ -12,14 +12,15 @@ pub struct Cable {
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub ranks: u32,
-    /// Ranks of each ring of the high-bandwidth domain, in order. A rank is in at most one ring.
+    /// Ranks of each ring of the high-bandwidth domain, in order. A rank belongs to at most one
+    /// ring.
     pub rings: Vec<Vec<u32>>,
     pub domain: Domain,
     pub ring_link: Cable,
     /// Sets of ranks that share a switch of the data-centre network (rails).
     pub rails: Vec<Vec<u32>>,
     pub rail_link: Cable,
-    /// Excess traffic to the first rank of an all-to-all: 0.2 is 20 %.
+    /// Excess traffic to the first rank of an all-to-all, where 0.2 means 20 %.
     pub expert_imbalance: f64,
 }
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::Schedule;
 
-/// Degrees of parallelism. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP, and PP
-/// outermost.
+/// Degrees of parallelism. The dimensions from innermost (neighbouring GPUs) to outermost are TP,
+/// CP, DP and PP, with EP inside DP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapping {
     /// GPUs that share every matrix (TP).
@@ -172,8 +172,8 @@ impl Mapping {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
     }
 
-    /// Returns all reasons, except memory, why the mapping does not fit `model`. `context_exchange`
-    /// is the CP method.
+    /// Returns all reasons other than memory why the mapping does not fit `model`.
+    /// `context_exchange` is the CP method.
     #[must_use]
     pub fn refusals(
         &self,

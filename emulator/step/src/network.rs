@@ -155,7 +155,7 @@ impl Network {
         (u64::from(self.domain_gpus) / group.stride.max(1)).max(1)
     }
 
-    /// Returns the smallest number of domains for equal shares of `group`.
+    /// Returns the smallest number of domains that can contain equal shares of `group`.
     ///
     /// # Errors
     /// Fails if the ranks do not fill these domains evenly.

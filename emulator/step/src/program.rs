@@ -6,7 +6,7 @@
 //!   after                             [ computation ∥ hidden part ] ▶ exposed part
 //!   beside   exposed part, and the hidden part concurrently with the whole layer
 //! ```
-//! A chunked exchange overlaps with its product, except for a measured share.
+//! A chunked exchange overlaps with its matrix product, except for a measured share.
 
 use lightloom_collective::{CollectiveKind, Pace};
 

@@ -141,7 +141,7 @@ impl Pipeline {
         };
         let warm_up = warm_up.min(total);
         // In ZB-H1, each stage delays as many weight gradients as there are preceding stages, so
-        // that all stages store equally many micro-batches.
+        // that all stages store the same number of micro-batches.
         let (backward, waiting) = match self.schedule {
             Schedule::OneForwardOneBackward => (PassKind::Backward, None),
             Schedule::ZeroBubble => (PassKind::InputGradient, Some(stage.min(self.micro_batches))),

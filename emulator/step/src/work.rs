@@ -75,7 +75,7 @@ pub struct StepWork {
     pub micro_batches: u64,
     /// Numbers of layers without experts, which come first, and with experts.
     pub layers: [u32; 2],
-    /// Whether the first and last chunks have one layer less.
+    /// Whether the first and last chunks have one layer fewer.
     pub has_balanced_ends: bool,
     pub layer: [LayerWork; 2],
     pub output: Passes,
@@ -151,8 +151,8 @@ impl StepWork {
         p > 1 && !self.has_balanced_ends && !self.layer_count().is_multiple_of(p)
     }
 
-    /// Returns the number of layers of the fullest inner stage, such that the last stage, with
-    /// additional work of `extra` layers, takes no longer.
+    /// Returns the number of layers of the largest inner stage for which the last stage takes no
+    /// longer, even with the work of `extra` additional layers.
     fn fullest_inner(&self, extra: f64) -> u32 {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
         let last = |inner: u32| (f64::from(inner) - extra).max(0.0).floor();
@@ -275,7 +275,7 @@ impl StepWork {
     }
 
     /// Returns the exposed data-parallel communication: weights before the first layer of a pass,
-    /// and gradients after its last.
+    /// and gradients after its last layer.
     fn data_seconds(&self, stage: &Passes, layer: &Passes) -> f64 {
         let layers = (f64::from(self.layer_count()) / f64::from(self.mapping.pipeline)).max(1.0);
         let of = |bucket: &Bucket| bucket.iter().map(|one| one.seconds).sum::<f64>();

@@ -8,7 +8,7 @@
 //! prompts while running requests wait. It then decodes the whole batch together. Requests go to
 //! the replica with the smallest batch, and their cache is reserved up to their final length.
 //! Decode steps between two batch changes are summed in closed form, so the run time depends on the
-//! number of requests, not tokens.
+//! number of requests rather than tokens.
 
 mod costs;
 mod staged;
@@ -55,11 +55,11 @@ pub struct Served {
     pub tokens: u64,
     pub busy: f64,
     pub most_reserved: u64,
-    /// Integral of the pool size (waiting or running) over time, in request seconds.
+    /// Integral over time of the number of waiting or running requests, in request-seconds.
     pub waited: f64,
     /// Requests still in the pool at the end, with the replica that holds their cache.
     pub left: Vec<Request>,
-    /// Requests that exceed the cache of any replica.
+    /// Number of requests that exceed the cache of every replica.
     pub refused: usize,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The shipped calibration constants.
 //!
-//! [`Chip`] holds the efficiency of a chip's kernels and links, [`Framework`] the effect of a
-//! software version. They are fitted separately, so that [`compose`] can combine pairs that were
-//! never measured. docs/mfu.md lists the runs used.
+//! [`Chip`] contains the efficiency of a chip's kernels and links, and [`Framework`] contains the
+//! effect of a software version. They are fitted separately, so that [`compose`] can combine pairs
+//! that were never measured. docs/mfu.md lists the runs used.
 
 use std::sync::LazyLock;
 
@@ -40,8 +40,8 @@ pub struct Chip {
     pub lost_flops: f64,
     pub attention: f64,
     pub memory: f64,
-    /// Kernel launch time relative to hosts of an H100. Not fitted: 0.65 for Grace hosts, from
-    /// GB200 rows with one sequence per micro-batch.
+    /// Kernel launch time relative to the host of an H100. The value of 0.65 for Grace hosts is not
+    /// fitted, but taken from GB200 rows with one sequence per micro-batch.
     pub host: f64,
 }
 
@@ -54,17 +54,17 @@ pub struct Framework {
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
     pub software: Software,
-    /// Matrix products relative to the chip's.
+    /// Efficiency of matrix products relative to the chip's value.
     pub gemm: f64,
     /// Additional factor for matrix products with eight or four bits.
     pub low: f64,
-    /// Attention core relative to the chip's.
+    /// Efficiency of the attention core relative to the chip's value.
     pub attention: f64,
-    /// Element-wise work relative to the chip's.
+    /// Efficiency of element-wise work relative to the chip's value.
     pub memory: f64,
-    /// Expert products relative to dense ones, with 16 bits.
+    /// Efficiency of expert products relative to dense products, with 16 bits.
     pub expert: f64,
-    /// Expert products relative to dense ones, with 8 bits or fewer.
+    /// Efficiency of expert products relative to dense products, with 8 bits or fewer.
     pub expert_low: f64,
     /// Seconds to launch the forward pass of a dense layer.
     pub launch: f64,

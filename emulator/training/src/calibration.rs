@@ -74,8 +74,8 @@ pub struct Software {
     pub sharding: ZeroStage,
     pub context_exchange: ContextExchange,
     pub gradient_bytes: f64,
-    /// Weights and gradients are exchanged per layer, at the latency of a ring each. Otherwise all
-    /// layers share one exchange.
+    /// Weights and gradients are exchanged per layer, each with the latency of a ring. Otherwise,
+    /// all layers share one exchange.
     pub layer_buckets: bool,
     /// Experts are sharded by EP only, which may span TP groups (expert-TP folding).
     pub folded_experts: bool,
@@ -104,17 +104,18 @@ pub struct Calibration {
     pub software: Software,
     /// Share of peak for large matrix products with 16 bits.
     pub gemm_efficiency: f64,
-    /// The same with 8 bits.
+    /// Share of peak for large matrix products with 8 bits.
     pub gemm_efficiency_fp8: f64,
-    /// The same with 8 bits and block scales.
+    /// Share of peak for large matrix products with 8 bits and block scales.
     pub gemm_efficiency_mxfp8: f64,
-    /// The same with 4 bits.
+    /// Share of peak for large matrix products with 4 bits.
     pub gemm_efficiency_fp4: f64,
     /// Operations lost to ramp-up and tail per matrix product.
     pub gemm_lost_flops: f64,
-    /// Factor for 16-bit expert products: grouped, padded, and waiting for the fullest expert.
+    /// Factor for 16-bit expert products, which are grouped and padded and wait for the most
+    /// heavily loaded expert.
     pub expert_efficiency: f64,
-    /// The same with 8 bits or fewer.
+    /// Factor for expert products with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
     /// Share of peak for the attention core, counting executed operations only.
     pub attention_efficiency: f64,
@@ -126,18 +127,19 @@ pub struct Calibration {
     pub expert_launch_seconds: [f64; 3],
     /// Exposed share of TP communication within a domain.
     pub tensor_exposed: f64,
-    /// The same over network cards.
+    /// Exposed share of TP communication over network cards.
     pub tensor_exposed_across: f64,
     /// Exposed share of EP communication within a domain.
     pub expert_exposed: f64,
-    /// The same over network cards.
+    /// Exposed share of EP communication over network cards.
     pub expert_exposed_across: f64,
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
     /// Share of overlapped communication that slows micro-batches with fully sharded states.
     pub gather_exposed: f64,
-    /// Growth of the step per doubling of the eight-GPU nodes (stragglers, congestion).
+    /// Growth of the step time per doubling of the number of eight-GPU nodes (stragglers,
+    /// congestion).
     pub jitter_per_doubling: f64,
     pub step_seconds: f64,
     pub network: Efficiency,

@@ -39,7 +39,7 @@ pub struct Accelerator {
     pub scale_up_rate: Text<BitsPerSecond>,
     /// Rate into the data-centre network, per direction.
     pub scale_out_rate: Text<BitsPerSecond>,
-    /// GPUs of the high-bandwidth domain it is sold with.
+    /// Number of GPUs in the high-bandwidth domain with which it is sold.
     pub domain_gpus: u32,
     /// Topology of that domain.
     #[serde(default)]
@@ -108,17 +108,17 @@ impl Accelerator {
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
 
-    /// Constants for this card with the software of most published runs.
+    /// Returns the constants for this card with the software of most published runs.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         compose(&self.chip(), self.usual_framework())
     }
 
-    /// `nemo-25.02` uses this card's chip, and `h100/nemo-25.02` another one. `None` selects the
-    /// software of most published runs on this card.
+    /// `nemo-25.02` uses this card's chip, and `h100/nemo-25.02` uses another chip. `None` selects
+    /// the software of most published runs on this card.
     ///
     /// # Errors
-    /// If the name is unknown; the message lists the known ones.
+    /// Fails if the name is unknown; the message lists the known ones.
     pub fn constants(&self, name: Option<&str>) -> Result<(Chip, Framework), UnknownConstants> {
         let Some(name) = name else { return Ok((self.chip(), *self.usual_framework())) };
         let (chip, software) = match name.split_once('/') {
@@ -142,7 +142,8 @@ impl Accelerator {
     /// best-shaped matrix products.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
-        // An A100 with more memory is not faster, and an H800 computes like an H100.
+        // A higher-memory A100 is no faster, and an H800 has the same compute throughput as an
+        // H100.
         let like = match &self.name[..] {
             "a100-40gb" => "a100",
             "h800" => "h100",
@@ -167,7 +168,8 @@ impl Accelerator {
             .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
     }
 
-    /// The generation as known to communication libraries. `None` for unknown GPUs or no switch.
+    /// Returns the generation as defined by communication libraries. `None` if the GPU is unknown
+    /// or its domain has no switch.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         generation(&self.name)
@@ -178,7 +180,8 @@ impl Accelerator {
         FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
     }
 
-    /// The software most used with this card; for fully sharded states, software built for them.
+    /// Returns the software most used with this card or, for fully sharded states, software that is
+    /// built for them.
     pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
         let is_sharded = sharding == Some(ZeroStage::Everything);
         match &self.name[..] {
@@ -191,7 +194,7 @@ impl Accelerator {
         }
     }
 
-    /// Named after the architecture of the same shape and size, if there is one.
+    /// The network has the name of the architecture with the same shape and size, if there is one.
     #[must_use]
     pub fn network(&self) -> Network {
         let (shape, name) = match (self.domain_shape, self.domain_gpus) {

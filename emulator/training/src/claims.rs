@@ -2,9 +2,9 @@
 //! Recomputes the training results of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025).
 //!
 //! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" was available, not
-//! the table behind it. The comparison therefore concerns the shape: the gain over TP ≤ 8 as GPUs
-//! increase at a fixed batch, and the best TP. Each claim states whether its published value was
-//! read or recalled.
+//! the table behind it. The comparison is therefore limited to trends: the growth of the gain over
+//! TP ≤ 8 with the number of GPUs at a fixed batch, and the best TP. Each claim states whether its
+//! published value was read or recalled.
 
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ impl ClaimVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     pub claim: String,
-    /// With provenance: read, recalled or inferred.
+    /// Published value and its provenance: read, recalled or inferred.
     pub published: String,
     pub ours: String,
     pub verdict: ClaimVerdict,

@@ -54,7 +54,7 @@ struct Row {
 }
 
 impl Row {
-    /// `None` unless it is a library collective on a switch with a known rate.
+    /// Returns `None` unless the row is a library collective on a switch with a known rate.
     fn judged(self) -> Option<JudgedCollective> {
         let kind = match &self.collective[..] {
             "all_reduce" => CollectiveKind::AllReduce,
@@ -134,7 +134,7 @@ fn class(domains: u64, bytes: f64) -> String {
 /// Groups of one source and hardware alternate by name between fitting and testing.
 ///
 /// # Errors
-/// If a column is missing or a cell is not a number.
+/// Fails if a column is missing or a cell is not a number.
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {

@@ -17,7 +17,7 @@ pub struct Described {
     pub ranks: u32,
     /// TP groups consist of consecutive ranks.
     pub tensor: u32,
-    /// What the file contains but the graph cannot represent.
+    /// Contents of the file that the graph cannot represent.
     pub note: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Taken {
     pub tensor: u32,
     /// Ranks without a file, assumed to be ready whenever the others are.
     pub missing: Vec<u32>,
-    /// NCCL kernels without a description of their communication, treated as computing.
+    /// Number of NCCL kernels without a description of their communication, treated as computing.
     pub unknown: u64,
 }
 
@@ -58,7 +58,7 @@ pub enum DescribedError {
 }
 
 impl DescribedError {
-    /// Whether the request is wrong rather than a file.
+    /// Returns whether the mistake is in the request rather than in a file.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::NoFile | Self::Alone(_) | Self::OtherTensor { .. })
@@ -71,7 +71,7 @@ const TENSOR: u32 = 8;
 /// TP groups consist of `tensor` consecutive ranks.
 ///
 /// # Errors
-/// If the files cannot be read as a step; the message states the location.
+/// Fails if the files cannot be read as a step; the message states the location.
 pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
     let described = match has_extension(first.name, "json") {
@@ -177,7 +177,7 @@ impl Described {
         (first < end).then_some(first..end)
     }
 
-    /// The first task of a rank or TP group that the step does not have.
+    /// Returns the first task whose rank or TP group does not exist in the step.
     #[must_use]
     pub fn first_absent(&self) -> Option<&Task> {
         let is_there =

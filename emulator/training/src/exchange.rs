@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An exchange between ranks, independent of file formats. The meaning of a size depends on the
-//! operation and on the program that wrote it; only this module knows it.
+//! operation and on the program that wrote it. No other module interprets such sizes.
 //!
-//! | operation | a rank puts in | and has afterwards | the whole |
+//! | operation | input of a rank | output of a rank | the whole |
 //! | --- | --- | --- | --- |
 //! | all-reduce, broadcast, reduce, send | whole | whole | the buffer |
-//! | all-gather, gather | whole ÷ n | whole | what is gathered |
-//! | reduce-scatter, scatter | whole | whole ÷ n | what is divided |
+//! | all-gather, gather | whole ÷ n | whole | the gathered data |
+//! | reduce-scatter, scatter | whole | whole ÷ n | the scattered data |
 //! | all-to-all | whole | whole | a rank's data for all ranks |
 
 use std::sync::Arc;
@@ -82,11 +82,11 @@ impl Operation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// The input of a rank: Chakra's `comm_size`, PyTorch's input tensors.
+    /// Size of a rank's input, as in Chakra's `comm_size` and PyTorch's input tensors.
     Input(u64),
     Output(u64),
     Count(u64),
-    /// The whole buffer: nccl-tests, SimAI, and [`lightloom_collective`].
+    /// Size of the whole buffer, as in nccl-tests, SimAI and [`lightloom_collective`].
     Whole(u64),
 }
 
@@ -158,7 +158,7 @@ impl Exchange {
         }
     }
 
-    /// On a ring of the high-bandwidth domain, if the operation runs on rings.
+    /// Places the exchange on a ring of the high-bandwidth domain if the operation runs on rings.
     #[must_use]
     pub fn on_ring(&self, ring: u32) -> TaskWork {
         match self.work() {
@@ -214,8 +214,8 @@ pub struct Share {
 }
 
 /// The bytes between members of an uneven all-to-all, or `None` if all are equal. A member without
-/// a share gets the mean of the others. If parts are unknown, members send in the proportion in
-/// which they receive.
+/// a share gets the mean of all other members. If parts are unknown, members send in the proportion
+/// in which they receive.
 #[must_use]
 pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let known: Vec<&Share> = shares.iter().flatten().collect();

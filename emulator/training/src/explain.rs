@@ -3,9 +3,9 @@
 //!
 //! All sets of up to three constants are screened on a grid between the limits, assuming that
 //! effects on the logarithm of the step time add up. The best sets are fitted by
-//! Levenberg-Marquardt. The extended Bayesian information criterion (Chen and Chen 2008) charges
-//! for each constant and for the number of sets considered. Constants that explain the runs equally
-//! well are reported as alternatives.
+//! Levenberg-Marquardt. The extended Bayesian information criterion (Chen and Chen 2008) penalizes
+//! each constant and the number of sets considered. Constants that explain the runs equally well
+//! are reported as alternatives.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const FLOOR: f64 = 1e-4;
 const SHARE_THAT_SHOWS: f64 = 0.003;
 const GRID: usize = 13;
 const FITTED: usize = 40;
-/// Criteria that differ by less are equally good (Kass and Raftery 1995).
+/// Criteria that differ by less than this are equally good (Kass and Raftery 1995).
 const ALIKE: f64 = 2.0;
 /// Logarithmic residual of a run that cannot be computed.
 const REFUSED: f64 = 2.0;
@@ -126,7 +126,7 @@ impl<'r> Model<'r> {
             .collect()
     }
 
-    /// Ties go to software constants, which a user's runs say more about.
+    /// Ties go to software constants, because a user's runs reveal more about them.
     fn best_of_size(
         &self,
         size: usize,

@@ -19,7 +19,7 @@ pub enum Feature {
     Graphs,
     GroupedExperts,
     FusedExperts,
-    /// A token is sent once per rank and domain for all its experts there (DeepEP).
+    /// A token is sent only once to each rank and domain that contains its experts (DeepEP).
     DeepEp,
     /// Like `DeepEp`, but the host does not wait for the routing (HybridEP).
     HybridEp,
@@ -91,7 +91,7 @@ impl Features {
 impl FromStr for Features {
     type Err = UnknownFeature;
 
-    /// Names are separated by commas or blanks; `none` stands for no features.
+    /// Names are separated by commas or blanks; `none` means no features.
     fn from_str(text: &str) -> Result<Self, UnknownFeature> {
         let words: Vec<&str> = text.split([',', ' ']).filter(|word| !word.is_empty()).collect();
         if words.contains(&"none") {

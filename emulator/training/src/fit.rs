@@ -5,7 +5,8 @@
 //! logarithmic error. A penalty on the distance from the start keeps undetermined constants
 //! plausible.
 //!
-//! Used for the tables of docs/validation-mfu.md; for a user's few runs, see [`super::explain`].
+//! This fit produces the tables in docs/validation-mfu.md. For the few runs of a user, see
+//! [`super::explain`].
 
 use std::collections::BTreeMap;
 
@@ -184,7 +185,8 @@ pub fn fit(
     best
 }
 
-/// Runs of the same software, chip and model weigh as much as the square root of their number.
+/// The total weight of runs with the same software, chip and model is the square root of their
+/// number.
 fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for run in runs {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Floating-point operations per token of a forward pass; a multiply-add counts as two.
 //!
-//! As in Megatron-LM's `num_floating_point_operations`: projections, attention core, feed-forward
-//! part and output layer, without router, norms and other element-wise work. A training step counts
-//! as three forward passes (forward, gradients of inputs and of weights).
+//! Follows Megatron-LM's `num_floating_point_operations`: counts projections, attention core,
+//! feed-forward part and output layer, but not router, norms and other element-wise work. A
+//! training step counts as three forward passes (forward, gradients of inputs and of weights).
 
 use super::model::{Model, StateSpace};
 
@@ -26,7 +26,8 @@ impl Mask {
     }
 }
 
-/// Per token at `sequence` tokens, including the scan of hybrid models.
+/// Returns the operations per token in a sequence of `sequence` tokens, including the scan of
+/// hybrid models.
 #[must_use]
 pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let scan = model.state_space.as_ref().map_or(0.0, StateSpace::scan_operations);
@@ -65,7 +66,7 @@ pub fn output_layer(model: &Model) -> f64 {
     2.0 * model.embedding_parameters()
 }
 
-/// Output layers, and the projections before the multi-token prediction depths.
+/// Counts output layers, and the projections before the multi-token prediction depths.
 #[must_use]
 pub fn outside_layers(model: &Model) -> f64 {
     let (depths, h) = (f64::from(model.prediction_depths), f64::from(model.hidden));
@@ -89,7 +90,7 @@ pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + prediction
 }
 
-/// Forward, and twice as much backward.
+/// Counts a forward pass, and a backward pass with twice as many operations.
 #[must_use]
 pub fn step_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     3.0 * forward_per_token(model, sequence, mask)

@@ -4,13 +4,12 @@
 //! A file starts with `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0 l2: recv
 //! 8b from 0 tag 0 l3: calc 100 l2 requires l1 l3 irequires l2 }`. `calc` is in nanoseconds, sizes
 //! are in bytes, −1 matches any source or tag, and comments are `//` and `/* */`. Operations may
-//! end in `cpu c` and `nic k`, 0 by default.
+//! end in `cpu c` and `nic k`, both 0 by default.
 //!
 //! A send and its receive become one transfer, which starts when both ends are ready. Operations
 //! that depend on the send wait for the whole transfer. `a irequires b` makes `a` wait for the
-//! dependencies of `b`. A processor runs one `calc` at a time, in the order in which they become
-//! ready, and starts sends after it (`LogGOPSim.cpp`: "local o not available"). Each rank has one
-//! interface.
+//! dependencies of `b`. On each processor, a `calc` or send waits for the previous `calc`, in order
+//! of readiness (`LogGOPSim.cpp`: "local o not available"). Each rank has one interface.
 
 pub mod binary;
 mod processors;
@@ -64,8 +63,8 @@ pub struct GoalStep {
     pub interfaces: u32,
 }
 
-/// # Errors
-/// If a line cannot be parsed, a send or receive has no counterpart, or dependencies form a cycle.
+/// # Errors Fails if a line cannot be parsed, a send or receive has no counterpart, or dependencies
+/// form a cycle.
 pub fn read(text: &str) -> Result<GoalStep, GoalError> {
     let reader = Reader::of(text)?;
     let ranks = reader.ranks.unwrap_or(0);
@@ -298,9 +297,9 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
 /// so that processors add no dependencies.
 ///
 /// # Errors
-/// If the graph has a collective task, which must be lowered to sends and receives first.
+/// Fails if the graph has a collective task, which must be lowered to sends and receives first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
-    // A task may wait for one with a higher id, so write all labels before the dependencies.
+    // A task may wait for a task with a higher id, so write all labels before the dependencies.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
     let mut processors: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
     let ends = |work: &TaskWork| match work {

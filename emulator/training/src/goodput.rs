@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reduces an MFU by the losses from faults.
+//! Reduces an MFU by the losses due to faults.
 //!
 //! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time with
-//! progress that is kept, and waste the share of healthy but unused GPUs. The factors are reported
-//! separately because their remedies differ.
+//! progress that is kept, and waste is the share of healthy but unused GPUs. The factors are
+//! reported separately because their remedies differ.
 
 use serde::Serialize;
 

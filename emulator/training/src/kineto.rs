@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads PyTorch profiles (Kineto), one file per rank, as a recorded step.
 //!
-//! Operations are the kernels, copies and sets on a device, in stream order; without a device, the
-//! outermost operators of each host thread and gloo's collectives. A collective's kind, sizes and
-//! members are in its own arguments, or in the `record_param_comms` event with the same `External
-//! id`. Collectives match across ranks by members and `Seq`, or by position if the file has no
-//! `Seq`; sends and receives match in order. The module `order` derives the dependencies. Clocks of
-//! different ranks are never compared.
+//! Operations are kernels, copies and memsets on a device, in stream order. Without a device, they
+//! are the outermost operators of each host thread and gloo's collectives. A collective's kind,
+//! sizes and members are in its own arguments, or in the `record_param_comms` event with the same
+//! `External id`. Collectives match across ranks by members and `Seq`, or by position if the file
+//! has no `Seq`; sends and receives match in order. The module `order` derives the dependencies.
+//! Clocks of different ranks are never compared.
 //!
 //! If `torch.profiler` marked several steps (`ProfilerStep#4`), only operations in them are read.
 
@@ -105,7 +105,7 @@ pub struct ProfiledStep {
     pub recorded: Recorded,
     /// Group members without a file.
     pub missing: Vec<u32>,
-    /// NCCL kernels without a description of their communication, treated as computing.
+    /// Number of NCCL kernels without a description of their communication, treated as computing.
     pub unknown: usize,
     pub collectives: usize,
 }
@@ -131,9 +131,8 @@ pub fn is_kineto(text: &[u8]) -> bool {
     })
 }
 
-/// # Errors
-/// If a file is not a profile or lacks its rank, or ranks recorded different sizes of a collective;
-/// the error states file and event.
+/// # Errors Fails if a file is not a profile or lacks its rank, or ranks recorded different sizes
+/// of a collective; the error states file and event.
 pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     let mut profiles = Profiles::default();
     for file in files {
@@ -185,7 +184,7 @@ impl Profiles {
     }
 
     /// # Errors
-    /// If a rank with a file lacks a collective of one of its groups.
+    /// Fails if a rank with a file lacks a collective of one of its groups.
     pub fn finish(self) -> Result<ProfiledStep, KinetoError> {
         self.joined.all_take_part()?;
         let file = self.first.unwrap_or_default();
@@ -409,7 +408,8 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// In order of start. Without a device, the outermost operators of host threads, and collectives.
+/// Returns operations in order of start. Without a device, these are collectives and the outermost
+/// operators of host threads.
 fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperation<'_>> {
     let has_device = events.kept.iter().any(Event::is_on_device);
     let mut found = if has_device { of_device(events) } else { of_host(events) };
@@ -490,7 +490,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     found
 }
 
-/// If the profile cut off a collective, it ends with the longest later pause of the calling thread.
+/// A collective that the profile truncated ends with the longest later pause of its calling thread.
 fn lengthen(found: &mut [ProfiledOperation<'_>]) {
     for place in 0..found.len() {
         let (event, call) = (found[place].event, found[place].call);

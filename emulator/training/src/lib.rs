@@ -10,7 +10,7 @@
 //!
 //! Computed times are floating-point seconds, recorded and emulated times are picoseconds.
 //!
-//! Packets and plans are elsewhere.
+//! Packet simulation and planning are in other crates.
 
 pub mod architecture;
 pub mod batching;

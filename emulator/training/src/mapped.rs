@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resolves mappings that a fabric file leaves open: picks the training step with the shortest time
-//! on the fabric in closed form, and records the search.
+//! Resolves mappings that a fabric file leaves open: chooses the mapping with the shortest
+//! closed-form step time on the fabric, and records the search.
 
 use lightloom_fabric::document::{Check, codes};
 use lightloom_fabric::fabric::{Fabric, JobSize};
@@ -24,7 +24,7 @@ struct NoMapping {
     help: String,
 }
 
-/// A job without a valid mapping loses its step and is reported to `check`.
+/// Jobs without a valid mapping are reported to `check` and lose their step.
 pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
     for place in 0..fabric.jobs.len() {
         let job = &fabric.jobs[place];
@@ -110,7 +110,8 @@ fn searched(
     Ok((step, searched))
 }
 
-/// The given `tp`, or the divisors of the job size that fill whole nodes or fit into one.
+/// Returns `tp` if it is given, or the divisors of the job size that fill whole nodes or fit into
+/// one node.
 fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     if tp > 0 {
         return vec![tp];

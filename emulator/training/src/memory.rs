@@ -47,8 +47,8 @@ impl ExpertLayout {
     }
 }
 
-/// Weights on the fullest rank: those replicated over DP, and its experts. Layers for multi-token
-/// prediction belong to the last stage and are added to the largest stage.
+/// Returns the weights on the fullest rank: weights that are replicated over DP, and experts.
+/// Layers for multi-token prediction belong to the last stage and are added to the largest stage.
 #[must_use]
 pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) -> (f64, f64) {
     let tensor = f64::from(mapping.tensor);
@@ -72,7 +72,7 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) ->
     (dense / tensor, experts / ExpertLayout::of(mapping, software).cut(mapping))
 }
 
-/// The fullest EP rank gets `expert_imbalance` more than its share of tokens.
+/// The most heavily loaded EP rank receives `expert_imbalance` more than its share of tokens.
 fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
@@ -85,7 +85,7 @@ fn activations_per_layer(
     if mapping.recompute == Recompute::Full {
         return 2.0 * tokens * h / if software.sequence_parallel { t } else { 1.0 };
     }
-    // The fullest EP rank stores the activations of all tokens that it receives.
+    // The most heavily loaded EP rank stores the activations of all tokens that it receives.
     let fullest = if mapping.expert > 1 { 1.0 + expert_imbalance } else { 1.0 };
     let feed_forward = model.feed_forward.experts.as_ref().map_or(
         f64::from(model.feed_forward.width),
@@ -128,7 +128,7 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-/// The fullest EP rank gets `expert_imbalance` more than its share of tokens.
+/// The most heavily loaded EP rank receives `expert_imbalance` more than its share of tokens.
 #[must_use]
 pub fn memory(
     model: &Model,

@@ -12,7 +12,7 @@ use super::model::Model;
 pub enum Convention {
     MfuFull,
     MfuCausal,
-    /// Includes recomputed operations, attention over the full mask (hardware utilisation).
+    /// Hardware utilisation, which includes recomputed operations and attention over the full mask.
     HfuFull,
     HfuCausal,
 }

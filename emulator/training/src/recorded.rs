@@ -19,7 +19,7 @@ pub struct Recorded {
     pub ranks: u32,
     pub recorded: Picoseconds,
     pub steps: u32,
-    /// From the start of the first step to the first operation.
+    /// Time from the start of the first step to the first operation.
     pub before: Picoseconds,
 }
 
@@ -28,7 +28,7 @@ pub enum TimedPart {
     Kernel,
     Copy,
     Host,
-    /// A collective or transfer, or a kernel of an undescribed one.
+    /// A collective or transfer, or a kernel of an undescribed collective.
     Exchange,
 }
 
@@ -104,8 +104,8 @@ const MOST_EVENTS: usize = 5_000_000;
 
 /// TP groups consist of `tensor` consecutive ranks.
 ///
-/// # Errors
-/// If the text is not a trace or an event lacks required arguments; the error states the position.
+/// # Errors Fails if the text is not a trace or an event lacks required arguments; the error states
+/// the position.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
         if let Some(found) = other_document(text) {
@@ -175,7 +175,8 @@ fn operation<'e>(
     Ok(RecordedOperation { event, source, rank, shared, work })
 }
 
-/// The work of an event and its identity across ranks. `nth` counts equal events of this rank.
+/// Returns the work of an event and its identity across ranks. `nth` counts equal events of this
+/// rank.
 fn meaning(
     rank: u32,
     source: &Event,
@@ -234,7 +235,7 @@ fn kind_of(name: &str) -> Option<CollectiveKind> {
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
-/// On the ring of its TP group, or over the data-centre network.
+/// Places the exchange on the ring of its TP group, or else on the data-centre network.
 fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
     let first = group[0];
     let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;

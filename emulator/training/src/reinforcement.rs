@@ -8,9 +8,10 @@
 //! one step off   generate the next step's samples during forward passes and training of this one ▶ weights
 //! asynchronous   generate without end; a step is the slower of the two, and the pool stops only for the weights
 //! ```
-//! Assumptions: rewards are free. A forward pass takes a third of a training step's computing and
-//! no data-parallel communication. Training uses samples of the mean length. Weights are sent by
-//! shard, each byte once per replica, over the network cards of both sides at their achieved rate.
+//! Assumptions: rewards take no time. A forward pass takes a third of a training step's computing
+//! and no data-parallel communication. Training uses samples of the mean length. Weights are sent
+//! by shard, each byte once per replica, over the network cards of both sides at their achieved
+//! rate.
 
 mod tasks;
 
@@ -36,7 +37,8 @@ pub enum TrainingLoop {
     Synchronous,
     #[default]
     OneStepOff,
-    /// Training starts on each sample as it ends, with weights as recent as in a synchronous loop.
+    /// Training on a sample starts when it is complete, with weights as recent as in a synchronous
+    /// loop.
     Streaming,
     Asynchronous,
 }
@@ -100,7 +102,7 @@ pub struct ReinforcementStep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementReport {
     pub replica_gpus: Vec<u32>,
-    /// For each of these sizes with a shared queue; 0 if a sample does not fit.
+    /// Tokens per second for each replica size with a shared queue; 0 if a sample does not fit.
     pub tokens_per_second_by_size: Vec<f64>,
     pub mapping: Mapping,
     pub training: StepTime,
@@ -114,10 +116,12 @@ pub struct ReinforcementReport {
 
 const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// For an asynchronous loop. The mean excludes the first and the last step.
+/// Number of simulated steps of an asynchronous loop. The mean excludes the first and the last
+/// step.
 const STEPS: usize = 5;
 
-/// When training ends that starts on each sample as it ends and takes `training` seconds.
+/// Returns when training ends if it starts on each sample as soon as that is complete, and takes
+/// `training` seconds in total.
 fn streamed(ended: &[f64], training: f64) -> f64 {
     let each = training / ended.len().max(1) as f64;
     let left = (1..=ended.len()).rev().map(|left| left as f64 * each);
@@ -196,7 +200,7 @@ impl ReinforcementJob {
     /// An asynchronous loop always uses [`Way::Fixed`].
     ///
     /// # Errors
-    /// If the model does not fit on the GPUs of one pool.
+    /// Fails if the model does not fit on the GPUs of one pool.
     pub fn report_of(&self, ways: &[Way]) -> Result<ReinforcementReport, ReinforcementError> {
         let calibration = self.card.calibration();
         let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));
@@ -235,7 +239,7 @@ impl ReinforcementJob {
         };
         let fixed = |size, dispatch| rollout::fixed(&pool, size, &samples, dispatch);
         let steps = match self.training_loop {
-            // With a continuous supply of samples, long ones leave no tail.
+            // With a continuous supply of samples, long samples do not cause a tail.
             TrainingLoop::Asynchronous => {
                 vec![best_of(Way::Fixed, &|size| Some(self.steady_of(&pool, size)))?]
             }

@@ -32,7 +32,8 @@ pub struct Request {
     pub card: Accelerator,
     pub batch: Batch,
     pub precision: Precision,
-    /// Additional tokens of the fullest expert rank, relative to an equal share; 0.2 means 20 %.
+    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2
+    /// means 20 %.
     pub expert_imbalance: f64,
     pub convention: Convention,
     pub limits: Limits,
@@ -124,7 +125,7 @@ impl Request {
         if let Some(recompute) = recipe.and_then(|recipe| recipe.recompute)
             && self.limits.recompute.is_empty()
         {
-            // Use the recipe's recomputation, or more if memory is short.
+            // Use the recipe's recomputation, or more if memory is insufficient.
             self.limits.recompute =
                 RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
         }
@@ -253,7 +254,8 @@ impl Prepared {
         }
     }
 
-    /// With a fused core, selective recomputation repeats only norms and activation: not counted.
+    /// With a fused core, selective recomputation repeats only norms and activation, which are not
+    /// counted.
     fn counted_again(&self, recompute: Recompute) -> Recompute {
         let is_fused = self.calibration.software.flash_attention;
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }
@@ -362,6 +364,6 @@ pub struct MfuReport<P> {
     pub batch_sequences: u64,
     pub sequence_tokens: u64,
     pub mappings_tried: usize,
-    /// Fastest first for each number of GPUs.
+    /// Rows for each number of GPUs, fastest first.
     pub rows: Vec<Row<P>>,
 }

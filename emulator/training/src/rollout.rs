@@ -29,9 +29,10 @@ pub struct Pool {
 pub struct ChangeCost {
     pub weight_bytes: f64,
     pub cache_bytes: f64,
-    /// For weights, and for caches that stay in the replica's domain, in bytes per second and GPU.
+    /// Rate for weights, and for caches that stay in the replica's domain, in bytes per second and
+    /// GPU.
     pub inside_rate: f64,
-    /// For caches exchanged with another replica, in bytes per second and GPU.
+    /// Rate for caches exchanged with another replica, in bytes per second and GPU.
     pub across_rate: f64,
     pub software_seconds: f64,
 }
@@ -116,7 +117,7 @@ impl Pool {
         let most = left.len().div_ceil(replicas.max(1));
         let (mut held, mut placed) = (vec![0; replicas], left.to_vec());
         let mut moved = Vec::new();
-        // Samples stay with their cache until that replica has its share.
+        // Samples stay with their cache until its replica has its full share.
         for (at, one) in placed.iter_mut().enumerate() {
             let home = one.replica.map(|replica| (replica * old / new) as usize % replicas);
             match home.filter(|home| held[*home] < most && one.done > 0) {
@@ -225,7 +226,8 @@ impl Course {
         stays.chain(pool.able(&self.left).map(|size| (size, is_spread))).collect()
     }
 
-    /// The first move of the fastest sequence with at most one further change, at one of `stops`.
+    /// Returns the first move of the fastest sequence with at most one further change, at one of
+    /// `stops`.
     fn best_move(&self, pool: &Pool, stops: &[usize]) -> Option<(usize, bool)> {
         let mut best: Option<(f64, (usize, bool))> = None;
         for first in self.moves(pool) {
@@ -289,8 +291,9 @@ pub struct ReplicaDeath {
     pub later_seconds: f64,
 }
 
-/// One replica of a fixed size fails. The others take over its samples and prefill the tokens
-/// generated so far. `None` without another replica or if generation ends before `at`.
+/// Simulates the failure of one replica of a fixed size. The others take over its samples and
+/// prefill the tokens generated so far. `None` without another replica or if generation ends before
+/// `at`.
 #[must_use]
 pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<ReplicaDeath> {
     let whole = fixed(pool, size, samples, Dispatch::Shared)?;
@@ -387,7 +390,7 @@ fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Gene
     }
 }
 
-/// The maximum of the longest sample and the total work.
+/// Returns the longer of the times for the longest sample and for the total work.
 #[must_use]
 pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
@@ -399,7 +402,7 @@ impl Pool {
     }
 }
 
-/// On an otherwise empty replica of the fastest size.
+/// Returns the time of the longest sample on an otherwise empty replica of the fastest size.
 #[must_use]
 pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let alone = |one: &Request| {

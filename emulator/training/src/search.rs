@@ -29,12 +29,13 @@ pub struct Search<'a> {
     pub network: &'a Network,
     pub calibration: &'a Calibration,
     pub precision: Precision,
-    /// Additional tokens of the fullest expert rank, relative to an equal share; 0.2 means 20 %.
+    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2
+    /// means 20 %.
     pub expert_imbalance: f64,
     pub limits: Limits,
 }
 
-/// Degrees to try. An empty list means all that divide.
+/// Degrees to try. An empty list means all valid divisors.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     pub tensor: Vec<u32>,
@@ -59,7 +60,7 @@ pub struct Found {
 pub struct SearchOutcome {
     pub found: Vec<Found>,
     pub tried: usize,
-    /// If none fits, the closest mapping.
+    /// The closest mapping if no mapping fits.
     pub closest: Option<(Mapping, MappingRefusal)>,
 }
 
@@ -147,7 +148,8 @@ impl Search<'_> {
         }
     }
 
-    /// Equal layers per chunk, counting embedding and output layer as one layer each or not at all.
+    /// Chunks have equal numbers of layers, where embedding and output layer count as one layer
+    /// each or not at all.
     fn virtual_stages(&self, pipeline: u32) -> Vec<u32> {
         if pipeline == 1 {
             return vec![1];
@@ -262,7 +264,7 @@ impl Search<'_> {
     /// The first entry of each limit, or 1 if a list is empty.
     ///
     /// # Errors
-    /// If TP·CP·PP is zero or does not divide the number of GPUs.
+    /// Fails if TP·CP·PP is zero or does not divide the number of GPUs.
     pub fn wanted(&self) -> Result<Mapping, MappingRefusal> {
         let asked = self.asked();
         let by = [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
@@ -300,7 +302,8 @@ impl Search<'_> {
         }
     }
 
-    /// The nearest number of GPUs with a mapping within the limits, and the fastest such mapping.
+    /// Returns the nearest number of GPUs with a mapping within the limits, and the fastest such
+    /// mapping.
     ///
     /// Tries the requested degrees times each divisor of the batch, times powers of two.
     #[must_use]

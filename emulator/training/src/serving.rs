@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Serving with an arrival process and objectives for the first and for further tokens.
+//! Simulates serving with an arrival process and latency objectives for the first and for further
+//! tokens.
 //!
 //! ```text
 //! colocated      a replica works on prompts and decodes
 //! disaggregated  prompt ▶ its cache over the sender's network cards, one after the other ▶ decode on other GPUs
 //! attention–FFN  the same, and the GPUs that decode are attention instances and feed-forward instances
 //! ```
-//! All layouts of the GPUs are tried on the first minutes; the best of each kind is then run in
-//! full. Assumptions: Poisson arrivals and a non-blocking network. The first token comes from the
-//! replica that prefills the prompt. A cache waits for room on the decoding side without blocking
-//! the prefill side.
+//! All layouts of the GPUs are simulated for the first minutes, and the best layout of each kind is
+//! then simulated in full. Assumptions: Poisson arrivals and a non-blocking network. The first
+//! token comes from the replica that prefills the prompt. A cache waits for room on the decoding
+//! side without blocking the prefill side.
 
 mod attention_ffn;
 
@@ -91,7 +92,7 @@ pub struct ServingResult {
     #[serde(flatten)]
     pub layout: Layout,
     pub requests: usize,
-    /// Requests that exceed the cache of any replica.
+    /// Number of requests that exceed the cache of every replica.
     pub refused: usize,
     pub within: f64,
     pub ttft_p50_seconds: f64,
@@ -164,7 +165,8 @@ impl ServingJob {
         all.map(request).collect()
     }
 
-    /// The best layout of each kind, best first. Empty if no replica holds the model.
+    /// Returns the best layout of each kind, best first. Empty if the model does not fit in any
+    /// replica.
     #[must_use]
     pub fn report(&self) -> Vec<ServingResult> {
         let costs = self.costs();

@@ -59,8 +59,8 @@ struct SimaiLayer {
     weight: LayerPass,
 }
 
-/// # Errors
-/// If a line is malformed or a collective is not supported; the error states the line.
+/// # Errors Fails if a line is malformed or a collective is not supported; the error states the
+/// line.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -151,7 +151,7 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
     })
 }
 
-/// Nanoseconds of computing, collective, bytes.
+/// Parses the nanoseconds of computing, the collective and its size in bytes.
 fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is not a whole number"))
@@ -257,7 +257,6 @@ impl SimaiStep<'_> {
     }
 }
 
-/// Rows before the transformer layers belong to the first chunk, and rows after them to the last.
 fn transformer_rows(rows: &[SimaiLayer]) -> std::ops::Range<usize> {
     let is_layer = |row: &SimaiLayer| {
         !["embedding", "final", "cross_entropy"].iter().any(|other| row.name.starts_with(other))

@@ -48,7 +48,8 @@ pub struct Job<'a> {
     pub network: &'a Network,
     pub calibration: &'a Calibration,
     pub precision: Precision,
-    /// Additional tokens of the fullest expert rank, relative to an equal share; 0.2 means 20 %.
+    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2
+    /// means 20 %.
     pub expert_imbalance: f64,
 }
 
@@ -142,7 +143,7 @@ impl Job<'_> {
         bytes / (self.compute.memory_rate * self.calibration.memory_efficiency)
     }
 
-    /// Per micro-batch and rank, before TP.
+    /// Returns the tokens per micro-batch and rank, before TP.
     fn tokens(&self) -> f64 {
         f64::from(self.mapping.micro_batch) * self.batch.tokens as f64
             / f64::from(self.mapping.context)

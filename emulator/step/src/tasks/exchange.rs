@@ -43,7 +43,7 @@ impl Maker<'_> {
         let first = self.ring(stage, 0) * tensor;
         let ranks = u64::from(self.lanes * tensor);
         let mut after: Front = vec![Vec::new(); front.len()];
-        // A group within one rail represents the same groups in all rails.
+        // A group within one rail represents the corresponding groups of all rails.
         let is_run = |group: &Vec<u32>| {
             !what.group.stride.is_multiple_of(tensor.into()) || group[0] % tensor < self.rails
         };
@@ -109,8 +109,8 @@ impl Maker<'_> {
         !self.work.gather.is_empty() && (self.work.is_sharded || is_first && is_hidden)
     }
 
-    /// Returns the layers whose passes overlap with data-parallel communication, and their number
-    /// before this pass.
+    /// Returns the number of layers whose passes overlap with data-parallel communication, in total
+    /// and before this pass.
     fn shared_out(&self, slot: StagePass, layers: usize) -> (f64, f64) {
         if self.work.is_sharded {
             return (layers as f64, 0.0);

@@ -14,7 +14,7 @@ pub struct ReplicaCosts {
 }
 
 impl ReplicaCosts {
-    /// For batches of up to `most` requests. `None` if the weights do not fit.
+    /// Computes the costs for batches of up to `most` requests. `None` if the weights do not fit.
     #[must_use]
     pub fn of<'a>(replica: impl Into<Server<'a>>, most: u32) -> Option<Self> {
         assert!(most > 0, "a batch has at least one request");
@@ -42,7 +42,6 @@ impl ReplicaCosts {
         if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
     }
 
-    /// `steps` decode steps of `batch` requests that start with `cached` tokens in total.
     #[must_use]
     pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
         let steps = steps as f64;
@@ -58,7 +57,8 @@ pub trait StepCosts {
         self.cache_tokens()
     }
     fn prompt_seconds(&self, tokens: u32) -> f64;
-    /// `steps` decode steps of `batch` requests that start with `cached` tokens in total.
+    /// Returns the time of `steps` decode steps of `batch` requests that start with `cached` tokens
+    /// in total.
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decode steps of a group of attention and feed-forward instances. The slowest stage determines
-//! the step; which one it is depends on the cache size.
+//! the step time, and the cache size determines which stage is the slowest.
 
 use super::StepCosts;
 use crate::step::{AttentionFfn, LayerStages, Stages};
@@ -39,7 +39,7 @@ impl Line {
 }
 
 impl StagedCosts {
-    /// For batches of up to `most` requests. `None` if the weights do not fit.
+    /// Computes the costs for batches of up to `most` requests. `None` if the weights do not fit.
     #[must_use]
     pub fn of(group: &AttentionFfn<'_>, most: u32) -> Option<Self> {
         Some(Self {
@@ -60,7 +60,8 @@ fn lines(step: &Stages) -> Vec<Line> {
     highest(all)
 }
 
-/// The round trip of a micro-batch, attention of all micro-batches, and their slowest other stage.
+/// Returns the three bounds on a layer's time: the round trip of a micro-batch, attention for all
+/// micro-batches, and their slowest other stage.
 fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     let LayerStages { attention, cached_token, there, inside, feed_forward, back } = *layer;
     let all = count * f64::from(step.micro_batches);

@@ -13,12 +13,11 @@ use super::{CODES, ChakraError, PICOSECONDS_PER_MICROSECOND, operation_of};
 use crate::exchange::{Exchange, Operation, Share, Size, pairs};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 
-/// Expects one stream per rank. A collective whose ranks form one of `rings` runs on that ring,
-/// others on the data-centre network.
+/// Expects one stream per rank. A collective whose ranks form one of `rings` runs on that ring, and
+/// all others run on the data-centre network.
 ///
-/// # Errors
-/// If a stream cannot be decoded, a node lacks a required attribute, a collective is not supported,
-/// or ranks disagree about an exchange.
+/// # Errors Fails if a stream cannot be decoded, a node lacks a required attribute, a collective is
+/// not supported, or ranks disagree about an exchange.
 pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
     let mut reader = Reader { streams: streams.len() as u32, ..Reader::default() };
     for (rank, stream) in streams.iter().enumerate() {
@@ -167,7 +166,7 @@ impl Reader {
         for (rank, task, waits) in &self.waits {
             for id in waits {
                 let Some(before) = self.places.get(&(*rank, *id)) else {
-                    // PyTorch's observer omits nodes from before its start.
+                    // PyTorch's observer omits nodes that precede its start.
                     if self.observed.contains(rank) {
                         continue;
                     }
@@ -178,7 +177,8 @@ impl Reader {
                         reason: "it waits for an id that is not in its stream".to_owned(),
                     });
                 };
-                // The observer also records mutual dependencies. Keep only those on earlier tasks.
+                // The observer also records mutual dependencies. Keep only dependencies on earlier
+                // tasks.
                 if !self.observed.contains(rank) || before < task {
                     self.tasks[*task].after.push(TaskId(*before as u32));
                 }
@@ -232,7 +232,8 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     ring.map_or_else(|| exchange.work(), |ring| exchange.on_ring(ring as u32))
 }
 
-/// Identity across ranks and input size. `None` for computing. `seen` counts equal nodes.
+/// Returns the node's identity across ranks and its input size. `None` for computing. `seen` counts
+/// equal nodes.
 fn meaning(
     rank: u32,
     node: &ChakraNode,
@@ -252,7 +253,7 @@ fn meaning(
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
             let Some(operation) = operation_of(code) else {
-                // An unknown recorded collective becomes computing of the recorded duration.
+                // An unknown recorded collective is treated as computing of the recorded duration.
                 if node.duration_micros > 0 {
                     return Ok(None);
                 }

@@ -4,7 +4,7 @@ use super::{FLOOR, MOST, Model};
 
 const STEPS: usize = 40;
 const TRIALS: usize = 8;
-/// For numeric derivatives, and the largest step, as logarithms.
+/// Step of the numeric derivatives, and the largest step of the descent, as logarithms.
 const SLOPE: f64 = 1e-5;
 const FARTHEST: f64 = 1.0;
 

@@ -5,10 +5,10 @@
 //! header. The header has the number of ranks, the numbers of processors and interfaces (one byte
 //! each), and the start and end offset of each rank.
 //!
-//! A rank has the number of its operations, the number and list of operations without dependencies,
-//! the operations of 39 bytes each, and a list of dependents. An operation has its number of
-//! dependencies, kind, peer, size, tag, processor and interface and, for each of `requires` and
-//! `irequires`, the number of its dependents and their offset in the list.
+//! The data of a rank consists of the number of its operations, the number and list of operations
+//! without dependencies, the operations of 39 bytes each, and a list of dependents. An operation
+//! consists of its number of dependencies, kind, peer, size, tag, processor and interface and, for
+//! each of `requires` and `irequires`, the number of its dependents and their offset in the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -55,8 +55,8 @@ pub fn is_binary(file: &[u8]) -> bool {
     file.starts_with(&COOKIE.to_le_bytes())
 }
 
-/// # Errors
-/// If the file is truncated or an operation has an unknown kind; the error states the byte offset.
+/// # Errors Fails if the file is truncated or an operation has an unknown kind; the error states
+/// the byte offset.
 pub fn text_of(file: &[u8]) -> Result<String, GoalError> {
     let mut head = Bytes { all: file, at: 0 };
     if head.long()? != COOKIE {

@@ -40,7 +40,8 @@ pub(super) struct Described<'e> {
 }
 
 impl Described<'_> {
-    /// `call` is the host call that started the exchange. `None` without a description.
+    /// `call` is the host call that started the exchange. Returns `None` if there is no
+    /// description.
     pub(super) fn exchange(
         &self,
         events: &Events,

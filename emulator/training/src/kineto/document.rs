@@ -195,7 +195,7 @@ impl WrittenEvent {
     fn category(&self) -> Category {
         match &*self.cat.to_ascii_lowercase() {
             cat if self.name.starts_with("ProfilerStep#") => {
-                // Each mark occurs twice, for host and device.
+                // Each step marker occurs twice, once for the host and once for the device.
                 if cat.starts_with("gpu") { Category::Other } else { Category::Step }
             }
             "kernel" => Category::Kernel,

@@ -132,7 +132,7 @@ impl OrderWalk<'_> {
         (self.emit)(after, RankWork::Host(micros))
     }
 
-    /// The task at whose end a host thread was at `time`. `None` for the start.
+    /// Returns the last task that a host thread had completed at `time`. `None` at the start.
     fn host_at(&mut self, thread: u32, time: f64) -> Result<Option<TaskId>, KinetoError> {
         let time = f64::max(time + self.latency, self.begin);
         let own = self.points.get(&thread).copied();
@@ -251,7 +251,7 @@ impl OrderWalk<'_> {
         let waited = others.filter(|other| self.operations[*other].end > since);
         let before = after.len();
         after.extend(waited);
-        // Waiting for one collective of the host means waiting for all started ones.
+        // Waiting for one collective of the host means waiting for all that have started.
         let is_exchange =
             |other: &usize| self.operations[*other].event.category == Category::Exchange;
         if after[before..].iter().any(is_exchange) {

@@ -8,7 +8,7 @@
 //! ```
 //! The trainer has the first ranks and the pool the following ones, replica by replica. Replicas
 //! generate in chunks and send finished samples after each chunk; [`batching`](crate::batching)
-//! gives the duration of a chunk, which includes communication inside the replica.
+//! computes the duration of a chunk, which includes communication inside the replica.
 
 use std::collections::BTreeMap;
 
@@ -136,8 +136,8 @@ impl PoolStep {
         ended
     }
 
-    /// How long the busiest network card sends the new weights, and then the weights that GPUs lack
-    /// after a change of replica size.
+    /// Returns how long the busiest network card sends the new weights and, after a change of
+    /// replica size, the weights that GPUs lack.
     #[must_use]
     pub fn weights_seconds(&self, card_rate: f64) -> f64 {
         let trainer = (self.leaves.len() - self.pool_gpus()) as u32;
@@ -199,7 +199,7 @@ impl PoolStep {
         all
     }
 
-    /// Every GPU receives its slice in equal parts from all trainer ranks with some of it.
+    /// Every GPU receives its slice in equal parts from all trainer ranks that have part of it.
     fn shards(&self, trainer: u32) -> Vec<RankTransfer> {
         let (size, tp) = (self.replica_gpus[0], self.tensor);
         let mut all = Vec::new();
@@ -366,7 +366,7 @@ impl TaskWriter<'_> {
             let mut done: Vec<Vec<TaskId>> = Vec::new();
             for (number, chunk) in own.iter().enumerate() {
                 let after = done.last().cloned().unwrap_or_default();
-                // No group starts a chunk before all have finished the previous one.
+                // No group starts a chunk before all groups have finished the previous one.
                 let parts = ranks.clone().step_by(self.tensor as usize).map(|rank| {
                     let took = picoseconds(chunk.seconds);
                     let name = format!("generate replica {replica} chunk {number}");

@@ -158,7 +158,7 @@ pub struct ComparedRun {
     pub tokens: u64,
     pub measured_s: f64,
     pub computed_s: f64,
-    /// Computed relative to measured.
+    /// Error of the computed time relative to the measured time, in percent.
     pub error_percent: f64,
     pub used_to: &'static str,
 }

@@ -35,7 +35,7 @@ pub struct BeyondLimits {
 
 impl RefitFile {
     /// # Errors
-    /// If a constant is outside its limits.
+    /// Fails if a constant is outside its limits.
     pub fn check(&self) -> Result<(), BeyondLimits> {
         let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
         for constant in fit::all().filter(given) {
@@ -57,9 +57,9 @@ pub struct Refit {
     /// Mean absolute error of the fitting runs before and after, as shares.
     pub fitting_error: [f64; 2],
     pub kept_back_runs: usize,
-    /// The same for the runs kept back.
+    /// Mean absolute error of the held-out runs before and after, as shares.
     pub kept_back_error: [f64; 2],
-    /// Old and new value by name.
+    /// Old and new values by name of the constant.
     pub changed: BTreeMap<&'static str, [f64; 2]>,
     /// 95 % confidence intervals, if all other constants are correct.
     pub intervals: BTreeMap<&'static str, [f64; 2]>,
@@ -87,7 +87,7 @@ pub enum RefitError {
 }
 
 impl Refit {
-    /// For `lightloom mfu --constants FILE`.
+    /// Returns the file for `lightloom mfu --constants FILE`.
     #[must_use]
     pub fn file(&self) -> RefitFile {
         RefitFile {
@@ -106,7 +106,7 @@ impl Runs {
     /// Fits part of the runs, which must share accelerator and software.
     ///
     /// # Errors
-    /// If the runs mix several pairs, or are too few.
+    /// Fails if the runs mix several pairs, or are too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
         let computed = |run: &&MeasuredRun| constants(run).is_some() && run.compute().is_ok();
         let usable: Vec<&MeasuredRun> = self.runs.iter().filter(computed).collect();

@@ -309,7 +309,8 @@ impl Row {
         }
     }
 
-    /// Printed, or converted from tokens per second, operations per second or utilisation.
+    /// Returns the printed seconds, or converts them from tokens per second, operations per second
+    /// or utilisation.
     fn seconds(
         &self,
         model: &Model,

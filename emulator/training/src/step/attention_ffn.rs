@@ -11,9 +11,9 @@
 //! round trip of one micro-batch if that is longer.
 //!
 //! Instances shard their matrices over their GPUs. Feed-forward instances share the experts and
-//! shard the layers that all tokens pass. Their GPUs gather inputs and add up partial sums while
-//! computing another micro-batch, and network cards send and receive at the same time, as in the
-//! introduction of StepMesh.
+//! shard the layers that all tokens pass through. Their GPUs gather inputs and add up partial sums
+//! while computing another micro-batch, and network cards send and receive at the same time, as in
+//! the introduction of StepMesh.
 //!
 //! Assumptions: requests are spread evenly over attention instances and micro-batches, each
 //! micro-batch passes the output layer separately, and norms and residual additions run on the
@@ -43,7 +43,7 @@ impl Instances {
 /// Attention instances and the feed-forward instances that they share.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionFfn<'a> {
-    /// The number of GPUs of its replica is not used.
+    /// The server's number of GPUs per replica is ignored.
     pub server: Server<'a>,
     pub attention: Instances,
     pub feed_forward: Instances,
@@ -58,7 +58,7 @@ pub struct LayerStages {
     pub attention: f64,
     pub cached_token: f64,
     pub there: f64,
-    /// Between the GPUs of a feed-forward instance.
+    /// Seconds of communication between the GPUs of a feed-forward instance.
     pub inside: f64,
     pub feed_forward: f64,
     pub back: f64,
@@ -76,7 +76,7 @@ impl LayerStages {
         }
     }
 
-    /// For `micro_batches` with `cached` tokens each.
+    /// Returns the seconds for `micro_batches` with `cached` tokens each.
     #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;
@@ -120,7 +120,8 @@ impl AttentionFfn<'_> {
         [self.server.formats.weights.operand_bytes() * hidden, 2.0 * hidden]
     }
 
-    /// Network bytes of a token's decode step: to every feed-forward instance and back, per layer.
+    /// Returns the network bytes of a token's decode step: in each layer, to every feed-forward
+    /// instance and back.
     #[must_use]
     pub fn bytes_per_token(&self) -> f64 {
         let layers = f64::from(self.server.replica.model.layers);
@@ -138,7 +139,7 @@ impl AttentionFfn<'_> {
         ]
     }
 
-    /// For `batch` requests over all attention instances.
+    /// Returns the stages for `batch` requests over all attention instances.
     #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
         let compute = *self.server.replica.compute;
@@ -189,8 +190,8 @@ impl AttentionFfn<'_> {
         }
     }
 
-    /// Of all attention instances. `None` if the weights do not fit, or there are more feed-forward
-    /// instances than experts.
+    /// Returns the cache capacity of all attention instances. `None` if the weights do not fit, or
+    /// there are more feed-forward instances than experts.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let (model, bytes) =
@@ -239,7 +240,8 @@ impl Job<'_> {
         share * products + self.memory_seconds(moved / instances)
     }
 
-    /// Inputs in the format of the weights, partial sums with 16 bits: half an all-reduce each.
+    /// Inputs use the format of the weights, and partial sums use 16 bits. Each exchange is half of
+    /// an all-reduce.
     fn inner_exchange(&self) -> f64 {
         let share = self.model.shares().feed_forward;
         share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0

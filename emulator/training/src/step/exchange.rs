@@ -13,7 +13,7 @@ use lightloom_step::tasks::TaskPurpose;
 use lightloom_step::work::Bucket;
 
 impl Job<'_> {
-    /// Passed by a micro-batch from one layer to the next, before TP.
+    /// Returns the bytes that a micro-batch passes from one layer to the next, before TP.
     pub(super) fn activation_bytes(&self) -> f64 {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
@@ -58,7 +58,8 @@ impl Job<'_> {
         self.group(stages, self.mapping.gpus() / stages)
     }
 
-    /// Before the first product of a half-layer and after the second, with whole-layer sizes.
+    /// Returns the exchanges before the first product of a half-layer and after the second, with
+    /// whole-layer sizes.
     pub(super) fn tensor_exchanges(&self) -> [Option<Exchange>; 2] {
         if self.mapping.tensor == 1 {
             return [None; 2];
@@ -81,7 +82,8 @@ impl Job<'_> {
         }
     }
 
-    /// To experts on other ranks and back, with the exposed share. `None` without EP.
+    /// Returns the exchanges to experts on other ranks and back, with the exposed share. `None`
+    /// without EP.
     pub(super) fn expert_exchange(&self) -> Option<([Exchange; 2], f64)> {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         if mapping.expert < 2 {
@@ -98,7 +100,7 @@ impl Job<'_> {
         } else {
             calibration.expert_exposed_across
         };
-        // Dispatched values may have fewer bits than returned ones.
+        // Dispatched values may have fewer bits than returned values.
         Some(([whole.part(calibration.software.dispatch_bytes / 2.0), whole], shown))
     }
 
@@ -121,7 +123,7 @@ impl Job<'_> {
         Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.part(1.0)
     }
 
-    /// DeepEP and HybridEP send a token once per rank or domain for all its experts there.
+    /// DeepEP and HybridEP send a token once to each rank or domain that contains its experts.
     fn copied(&self, group: Group) -> f64 {
         let features = self.calibration.software.features;
         let top_k = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.top_k);
@@ -181,8 +183,8 @@ impl Job<'_> {
                 }
             }
             ContextExchange::AllToAll => {
-                // Queries, keys and values are exchanged before the core, its output after it;
-                // backward reversed.
+                // Queries, keys and values are exchanged before the core, and its output after it.
+                // The backward pass reverses this order.
                 let [into, out] = self.context_turns();
                 let turns = if is_backward { [out, into] } else { [into, out] };
                 to.push(whole(CollectiveKind::AllToAll, turns[0]));

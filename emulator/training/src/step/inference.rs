@@ -6,8 +6,9 @@
 //! prompt      = a forward pass of training over its tokens
 //! ```
 //! Times add up as in training, with the same constants. Assumptions: attention core and output
-//! layer use 16 bits, TP shards every expert, and a batch reads every expert that one of its tokens
-//! visits, with random choices. `host_seconds` is the software overhead between two steps.
+//! layer use 16 bits, TP shards every expert, and a batch reads every expert that any of its tokens
+//! visits. Tokens choose experts at random. `host_seconds` is the software overhead between two
+//! steps.
 
 use lightloom_collective::CollectiveKind;
 use serde::Serialize;
@@ -60,7 +61,7 @@ impl<'a> From<&Replica<'a>> for Server<'a> {
 pub(super) const USABLE_MEMORY: f64 = 0.9;
 
 impl Replica<'_> {
-    /// With 16 bits, counting each key and value once.
+    /// Uses 16 bits and counts each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         Server::from(self).cache_bytes()
@@ -93,7 +94,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// For `batch` tokens, without reading their caches.
+    /// Returns the time for `batch` tokens, without reading their caches.
     #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let job = self.job(batch, 1);
@@ -142,7 +143,7 @@ impl<'a> Server<'a> {
         2.0 * (dense + experts) - saved * (dense - ends + experts)
     }
 
-    /// Counting each key and value once.
+    /// Counts each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         let attention =
@@ -160,7 +161,7 @@ impl<'a> Server<'a> {
         self.cache_bytes() / f64::from(parts.max(1))
     }
 
-    /// In tokens. `None` if the weights do not fit.
+    /// Returns the cache capacity in tokens. `None` if the weights do not fit.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let free = USABLE_MEMORY * self.replica.compute.memory_bytes - self.weight_bytes_per_gpu();

@@ -107,9 +107,9 @@ impl Job<'_> {
         self.mapping.is_zero_bubble() || features.has(Feature::DualPipe)
     }
 
-    /// Each product with its TP exchange, the attention core with CP, and experts between the EP
-    /// exchanges. The backward pass is in reverse order, and both products of a gradient overlap
-    /// with the exchange.
+    /// Combines each product with its TP exchange, the attention core with CP, and experts with the
+    /// EP exchanges around them. The backward pass is in reverse order, and both products of a
+    /// gradient overlap with the exchange.
     fn pass(&self, is_expert: bool, products: &LayerProducts, is_backward: bool) -> LayerProgram {
         let mut program = LayerProgram { stretches: Vec::with_capacity(10) };
         if is_backward {
@@ -180,7 +180,7 @@ impl Job<'_> {
         product.covered(exchange.part(share), self.tensor_shown(&exchange), cover)
     }
 
-    /// For a forward pass; zero with CUDA graphs.
+    /// Returns the launch time of a forward pass, which is zero with CUDA graphs.
     fn launch(&self, is_expert: bool) -> f64 {
         let (shares, constants) = (self.model.shares(), self.calibration);
         let features = constants.software.features;
@@ -191,7 +191,7 @@ impl Job<'_> {
             return shares.parts() * constants.launch_seconds;
         }
         let [waiting, free, overlapped] = constants.expert_launch_seconds;
-        // In hybrid models, expert-only layers pay for the launches of their feed-forward part.
+        // In hybrid models, expert-only layers include the launch time of their feed-forward part.
         shares.feed_forward
             * if features.has(Feature::OverlappedDispatch) {
                 overlapped
@@ -265,7 +265,7 @@ impl Job<'_> {
         };
         let local = f64::from(experts.count) / f64::from(self.mapping.expert);
         let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
-        // A rank with whole experts gets the tokens of its own share of the sequence.
+        // A rank with whole experts receives the tokens of its own share of the sequence.
         let cut = self.expert_layout().cut(&self.mapping);
         let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
         let width = f64::from(experts.width) / cut;
@@ -346,7 +346,7 @@ impl Job<'_> {
         self.element_bytes_of(self.model.shares(), is_expert)
     }
 
-    /// Norms and residual additions of `parts` parts of a layer.
+    /// Returns the bytes of norms and residual additions in `parts` parts of a layer.
     pub(super) fn residual_bytes(&self, parts: f64) -> f64 {
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
         2.0 * self.tokens() * parts * 10.0 * f64::from(self.model.hidden) / split
