@@ -40,7 +40,7 @@ enum WorldEvent {
     Turn,
     Rests(usize),
     Asks(u64),
-    /// A command, with the number of daemon starts before it.
+    /// A command, with the number of daemon starts that precede it.
     Command(u64, TaskCommand),
 }
 
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// 0 if bytes take no time on the line.
+    /// Returns 0 if bytes take no time on the line.
     fn rate(&self, index: usize) -> u32 {
         let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
         if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
@@ -339,7 +339,7 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Returns whether a device lost power in this run. A transceiver then moved when the power
+    /// Returns whether a device lost power in this run. A transceiver then switched when its power
     /// returned.
     fn was_off(&self, name: &DeviceName) -> bool {
         let Some(index) = self.by_name.get(name) else { return false };

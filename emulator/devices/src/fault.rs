@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device faults, as words in device lists and on the control socket: `lose 1%`, `late 5ms`, `stuck
-//! 3`, `clear`. Covers both the connection (bytes) and the device (light).
+//! Device faults, written as words in device lists and on the control socket, such as `lose 1%`,
+//! `late 5ms`, `stuck 3` or `clear`. They affect the connection (bytes) or the device (light).
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,12 +29,12 @@ pub enum DeviceFault {
     /// The device has no power: it neither responds nor emits light.
     Dead,
     Unplug(u8),
-    /// The fibre of this external path delivers no light but still carries light away.
+    /// The fibre of this external path delivers no light, but still transmits light in the other
+    /// direction.
     Dark(u8),
     /// The fibre of this external path and the port's fibre are swapped at their far ends.
     Cross(u8, Port),
-    /// The mirrors of a port (or of a group, in a transceiver) are stuck. Without a port, all
-    /// mirrors are.
+    /// The mirrors of a port (or of a group, in a transceiver) are stuck. `None` means all mirrors.
     Stuck(Option<u16>),
     Lie,
     /// Changes are acknowledged, but the light is switched to a wrong port.

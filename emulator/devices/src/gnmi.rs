@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated optical circuit switch that offers the OCP model over gNMI on HTTP/2.
+//! An emulated optical circuit switch that supports the OCP model over gNMI on HTTP/2.
 //!
 //! ```text
 //!  TCP ─▶ line with faults ─▶ Connection (HTTP/2, gRPC) ─▶ Shared ─▶ State: Config ─▶ Matrix

@@ -66,13 +66,13 @@ pub struct DeviceListFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransceiversFile {
-    /// Names; `{0..31}` expands to all of these numbers.
+    /// Names; `{0..31}` expands to all numbers from 0 to 31.
     pub names: String,
     /// Path at power-on.
     #[serde(default)]
     pub power_on: PathWord,
-    /// Time since power-on at the start of the run. At least 0.65 s if the module has to carry
-    /// traffic immediately.
+    /// Time since power-on at the start of the run. It must be at least 0.65 s if the module has to
+    /// carry traffic immediately.
     #[serde(default)]
     pub powered_for: Option<Text<Picoseconds>>,
     /// Time from a reset to the first response.
@@ -81,7 +81,8 @@ pub struct TransceiversFile {
     /// Minimum time between two changes.
     #[serde(default)]
     pub dwell: Option<Text<Picoseconds>>,
-    /// Version of the serial protocol. v1.1 has no events, and requires an arm before each fire.
+    /// Version of the serial protocol. v1.1 has no events, and requires an arm command before each
+    /// fire command.
     #[serde(default)]
     pub protocol: Protocol,
 }
@@ -93,7 +94,7 @@ pub enum Protocol {
     #[default]
     #[serde(rename = "v1.1")]
     V1_1,
-    /// Adds events, and a combined arm and fire.
+    /// Adds events, and a combined arm-and-fire command.
     #[serde(rename = "v1.2")]
     V1_2,
 }

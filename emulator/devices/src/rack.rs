@@ -138,8 +138,8 @@ impl Rack {
         }
     }
 
-    /// Returns the far ends that changed. A module runs no later than its light settles, so the
-    /// update is never late.
+    /// Returns the far ends that changed. A module is advanced no later than its light settles, so
+    /// the update is never late.
     fn spread_light(&mut self, now: SimTime, slot: RackSlot) -> Vec<RackSlot> {
         let mut changed = Vec::new();
         for number in 1..=2 {
@@ -300,7 +300,7 @@ impl Rack {
         woken.chain(faulted.map(|(slot, _)| *slot))
     }
 
-    /// Also runs devices whose received light changed, as their comparators would.
+    /// Also runs devices whose received light has changed, because their comparators react to it.
     fn called(&mut self, now: SimTime, slot: RackSlot, out: &mut Vec<Output>) {
         let mut called = vec![slot];
         while let Some(slot) = called.pop() {

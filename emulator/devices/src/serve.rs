@@ -39,7 +39,7 @@ use super::list::{DeviceList, Endpoint};
 use super::rack::{Rack, RackSlot};
 use super::{Line, Output, Port};
 
-/// If exceeded, a connection is closed, and a pty loses bytes.
+/// If more bytes are pending, a connection is closed, or a pty loses bytes.
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
 const CLIENTS_MAX: usize = 1024;

@@ -36,7 +36,7 @@ const TL1_CLIENTS_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
 pub struct SwitchSpec {
-    /// TL1 source id, and serial number in `*IDN?`. TL1 shows an empty one as `( nil )`.
+    /// TL1 source id, and serial number in `*IDN?`. TL1 shows an empty name as `( nil )`.
     pub name: String,
     /// Number of ingress ports, numbered from 1.
     pub ingress: u16,

@@ -39,7 +39,6 @@ fn ends(outcome: &Outcome) -> Vec<Vec<Option<SimTime>>> {
     outcome.groups.iter().map(|group| group.step_ends.clone()).collect()
 }
 
-/// Returns the groups that end a step at different picoseconds in two runs.
 fn differ(one: &Outcome, other: &Outcome) -> BTreeSet<usize> {
     let both = ends(one).into_iter().zip(ends(other)).enumerate();
     both.filter(|(_, (one, other))| one != other).map(|(group, _)| group).collect()

@@ -27,7 +27,6 @@ fn on_wire(size: u64) -> u64 {
     size + size.div_ceil(4_032) * 64
 }
 
-/// Returns the time for this number of bytes at 400 Gb/s.
 fn at_400(bytes: u64) -> Picoseconds {
     Picoseconds(bytes * 20)
 }

@@ -25,7 +25,6 @@ fn called(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     load_called("it.yaml", text.as_bytes(), &mut shipped)
 }
 
-/// Returns the next orders of a program when one of its orders is done.
 type Next<'a> = dyn FnMut(SimTime, u64) -> Vec<ProgramOrder> + 'a;
 
 struct Program<'a> {

@@ -108,7 +108,6 @@ fn faults(cell: &str, more: &str) -> String {
     format!("faults: [{}]", cell.replacen('{', "{at: 20us, ", 1))
 }
 
-/// Returns the restoration time of the first fault with and without the second.
 fn restored(run: fn(&str) -> Outcome, part: &str, control: &str) -> [Option<u64>; 2] {
     let first = format!("{{part: {part}, at: 50us}}");
     let control = control.replacen('{', "{at: 20us, ", 1);

@@ -27,7 +27,6 @@ fn run_on(fabric: &str, text: &str) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Runs forty all-reduces of every group, about 0.5 ms, with these faults.
 fn with(faults: &str) -> Outcome {
     run_on(FABRIC, &text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}"))
 }

@@ -7,7 +7,6 @@ use lightloom_emulator::training::library;
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// Runs every plan of `kind` and returns the largest difference, in percent.
 fn largest(site: Site, kind: CollectiveKind, mebibytes: f64, algorithms: &[Algorithm]) -> f64 {
     // Trees above a mebibyte are not run in LL, because their many small pieces queue behind each
     // other.

@@ -83,7 +83,6 @@ fn table(jobs: Vec<TrainedJob>, gpus: u64, once: &[(Cause, i128)], slower: i128)
     table
 }
 
-/// Returns the GPU-seconds lost to a cause.
 fn lost(month: &Month, cause: Cause) -> f64 {
     month.lost.get(&cause).map_or(0.0, |time| *time as f64 / SECOND as f64)
 }
@@ -353,7 +352,6 @@ dcn: {fat_tree: {nodes_per_tor: 4}}
 jobs: [{name: job, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}}]
 ";
 
-/// Returns the errors of a scenario on [`SMALL`] with the additional text `more`.
 fn mistakes(more: &str) -> Vec<String> {
     let read = &mut |name: &str| match name {
         "f.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: SMALL.as_bytes().to_vec() }),

@@ -123,7 +123,6 @@ fn drawn(draws: &mut Stream, number: u32) -> Drawn {
     }
 }
 
-/// Returns the step of `lightloom mfu` in seconds.
 fn in_closed_form(request: Request, gpus: u64, fabric: &Fabric) -> f64 {
     let prepared = request.prepare().unwrap();
     let network = Network::of_fabric(fabric);

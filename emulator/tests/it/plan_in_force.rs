@@ -27,7 +27,6 @@ fn plan_of(name: &str, broken: &[Part]) -> Plan {
     lightloom_planner::plan(&fabric, &faults, Options::default()).unwrap()
 }
 
-/// Loads a scenario on the fabric `small` under `plan`.
 fn loaded(plan: &Plan, more: &str) -> (Option<Scenario>, Vec<String>) {
     let mut read = |name: &str| {
         let bytes = match name {

@@ -32,7 +32,6 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// Starts a ring over all members, optionally without the second one.
     Begin {
         ring: usize,
         bypass: bool,
@@ -40,7 +39,6 @@ enum Deed {
         both: bool,
         repeat: u8,
     },
-    /// Abandons the `n`-th ring that was begun.
     GiveUp(usize),
     Change(usize, LinkChange),
     Flow(usize, usize, u64),
@@ -185,7 +183,6 @@ fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     all
 }
 
-/// Returns arrivals without the engine's internal flow numbers.
 fn comparable(
     all: &[(PacketArrival, FlowId)],
 ) -> Vec<(SimTime, LinkId, u32, [bool; 2], u16, FlowId)> {

@@ -89,7 +89,7 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
 pub struct NodePrograms {
     pub name: String,
     pub command: Vec<String>,
-    /// Time limit for each program, which is then killed.
+    /// Time limit after which a program is killed.
     pub timeout: Option<Duration>,
 }
 
@@ -180,8 +180,8 @@ pub fn run(
 ) -> Result<ExitStatus, Error> {
     enter(folder, node)?;
     let environment = environment::of(folder, node)?;
-    // Real nodes have their own processors. Here, programs share them with the daemon and the
-    // transceivers, which must take priority.
+    // Real nodes have their own processors. In the twin, programs share processors with the daemon
+    // and the transceivers, which must take priority.
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("give the daemon priority", error))?;
     let Some((program, arguments)) = command.split_first() else {

@@ -31,7 +31,7 @@ pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
     write().map_err(|error| Error::system(format!("write {}", file.display()), error))
 }
 
-/// Leaves out variables that the user has already set.
+/// Omits variables that the user has already set.
 pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, String)>, Error> {
     let ranks: Ranks = folder.read(crate::ranks::FILE)?.unwrap_or_default();
     let agent = folder.file(AGENT).display().to_string();

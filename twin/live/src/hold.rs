@@ -7,8 +7,8 @@
 //!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
 //! ```
 //!
-//! When the first process in a process namespace ends, the kernel kills all others. It ends with
-//! its parent.
+//! When the first process in a process namespace ends, the kernel kills all others. The first
+//! process ends when its parent ends.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -30,7 +30,8 @@ use crate::{Error, enter, nodes, wiring};
 
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
-/// Starts the first process. If the parent ends before it sends this, that process ends as well.
+/// Starts the first process. If the parent ends without sending this message, the first process
+/// ends as well.
 const GO: &[u8] = b"go\n";
 
 /// Creates the namespaces and starts the first process in them. Returns when that process ends.
@@ -66,8 +67,8 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first process inside: sets everything up and serves until it is killed. If it fails, nothing
-/// remains, because everything else ends with it.
+/// The first process inside: sets everything up and serves until it is killed. If it fails,
+/// everything else ends with it.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;

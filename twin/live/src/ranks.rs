@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rank file: the groups, their members, and the members' neighbours over light. Rewritten
-//! after every circuit change, so that jobs can adapt.
+//! The rank file: the groups, their members, and the members' neighbours over light. It is
+//! rewritten after every circuit change, so that jobs can adapt.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -107,11 +107,11 @@ pub struct Record {
     /// Unix time in microseconds of the request.
     pub unix_us: u64,
     pub fabric: String,
-    /// Number of nodes with a namespace, from n0.
+    /// Number of nodes that get a namespace, starting with n0.
     pub nodes: u32,
     pub fabric_nodes: u32,
     pub bundles: u8,
-    /// Rate limit of a fibre; `None` for as fast as the host allows.
+    /// Rate limit of a fibre; `None` means as fast as the host allows.
     pub bytes_per_second: Option<u64>,
     /// The only files that `twin down` removes.
     pub files: Vec<String>,
@@ -161,7 +161,7 @@ impl Record {
     }
 }
 
-/// Identified by id and start time, because ids are reused.
+/// A process, identified by id and start time, because ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,

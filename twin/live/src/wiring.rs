@@ -2,7 +2,7 @@
 //! Connects interfaces as the light of the emulated transceivers changes, and records the times.
 //!
 //! Redirections are updated first. Carriers follow only if the light has not changed again, so a
-//! move shorter than the kernel's work on a carrier causes no loss of carrier.
+//! change that is shorter than the kernel's carrier update causes no loss of carrier.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};

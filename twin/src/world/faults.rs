@@ -15,7 +15,7 @@ const DARK_DBM: f64 = -60.0;
 const LIT_DBM: f64 = -3.0;
 
 impl World {
-    /// `towards`: only light that arrives at this node fails.
+    /// If `towards` is set, only light that arrives at this node fails.
     pub(super) fn faults_of(
         &self,
         part: Part,

@@ -18,7 +18,7 @@ use super::tree::flat;
 use crate::misbehave::Misbehaviour;
 
 pub(crate) const SUBSCRIBERS_MAX: usize = 256;
-/// The subscription ends if more messages are unread.
+/// The subscription ends if more messages than this are unread.
 pub(crate) const UNREAD_MAX: usize = 1_024;
 const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);

@@ -2,7 +2,7 @@
 //! The subset of FUSE (`linux/fuse.h`) for a folder of files without a cache.
 //!
 //! The kernel ends the connection if a request is not answered within [`REQUEST_WITHIN`]; older
-//! kernels end it only with the process.
+//! kernels end it only when the process ends.
 
 use std::time::Duration;
 

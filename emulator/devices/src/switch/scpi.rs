@@ -2,7 +2,7 @@
 //! SCPI of Polatis optical switches.
 //!
 //! Syntax and replies follow public drivers. Error numbers are those of SCPI-99, because the
-//! vendor's are unknown.
+//! vendor's numbers are unknown.
 
 use lightloom_units::SimTime;
 

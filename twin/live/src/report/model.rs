@@ -18,7 +18,7 @@ pub struct Modelled {
     /// Time in milliseconds from the fault until the new light has settled; `None` if the model
     /// does not report it.
     pub switched_ms: Option<f64>,
-    /// Time in milliseconds from the fault until the groups may continue; `None` if they never may.
+    /// Time in milliseconds from the fault until the groups may continue; `None` if they never can.
     pub restored_ms: Option<f64>,
 }
 

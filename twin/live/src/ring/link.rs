@@ -89,7 +89,7 @@ impl Link {
         }
     }
 
-    /// Sends one vector while receiving another. Checks `is_over` whenever no data moves.
+    /// Sends one vector while receiving another. Checks `is_over` while no data is transferred.
     pub(super) fn exchange(
         &mut self,
         send: &[u8],
