@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lets an external program, such as the front end of another simulator, send traffic over an
-//! emulated network.
+//! Lets an external program, such as the front end of another simulator, send traffic over an emulated network.
 //!
 //! A session uses the event loop of [`run`](crate::run), so faults, other traffic and the control
 //! plane also apply. Time stops while the program has no pending order.
@@ -23,8 +22,7 @@ pub struct PreparedProgram<'a> {
 }
 
 impl<'a> PreparedProgram<'a> {
-    /// Prepares a session for a scenario read by
-    /// [`load_called`](crate::scenario::file::load_called).
+    /// Prepares a session for a scenario read by [`load_called`](crate::scenario::file::load_called).
     ///
     /// # Errors
     /// Fails if the scenario's other workloads cannot be set up.
@@ -77,8 +75,7 @@ impl<'a> ProgramSession<'a> {
         Ok(Self { run, program })
     }
 
-    /// Runs until the program has no pending order. Returns a diagnosis if the run stops before
-    /// that.
+    /// Runs until the program has no pending order. Returns a diagnosis if the run stops before that.
     ///
     /// # Errors
     /// Fails if the engine rejects an operation or replanning fails.

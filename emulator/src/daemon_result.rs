@@ -67,8 +67,7 @@ pub struct DaemonResult {
     pub journal_records: u64,
     /// Bytes on all serial lines, both directions combined.
     pub line_bytes: u64,
-    /// Violations of the invariants in docs/reliability.md, with their locations. Empty for a
-    /// correct daemon.
+    /// Violations of the invariants in docs/reliability.md, with their locations. Empty for a correct daemon.
     pub violations: Vec<String>,
     /// Processing times assumed for the daemon.
     pub assumed: CostModel,

@@ -109,8 +109,7 @@ pub fn emulate_from(
     emulate_with(scenario, start, settings, &NoDaemon, progress)
 }
 
-/// Runs `scenario` with and without its faults. `maker` creates control planes that are executed
-/// rather than modelled.
+/// Runs `scenario` with and without its faults. `maker` creates control planes that are executed rather than modelled.
 ///
 /// # Errors
 /// Fails if replanning fails or the engine rejects an operation.

@@ -7,10 +7,9 @@
 //!   failures (trace, or rates and a seed) ─▶ part changes, in order ─────┘
 //! ```
 //!
-//! The loss due to a failure is always measured: every [`Case`] is a run of the scenario in which a
-//! random part fails at a random instant of a step. A [`Month`] samples these runs. Losses that
-//! these runs do not cover have separate causes: waiting for nodes, writing and reading
-//! checkpoints, and the steps since the last checkpoint.
+//! The loss due to a failure is always measured: every [`Case`] is a run of the scenario in which a random part
+//! fails at a random instant of a step. A [`Month`] samples these runs. Losses that these runs do not cover have
+//! separate causes: waiting for nodes, writing and reading checkpoints, and the steps since the last checkpoint.
 //!
 //! Times are 128-bit picoseconds, so the causes add up exactly over any number of years. The caller
 //! handles files and threads.

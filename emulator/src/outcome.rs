@@ -171,8 +171,7 @@ pub struct WorkloadResult {
     pub end_without_faults: Option<SimTime>,
     /// Size divided by time, in bytes per second.
     pub algbw_bytes_per_s: f64,
-    /// `algbw` multiplied by the collective's bus factor: the bandwidth of the slowest link, in
-    /// bytes per second.
+    /// `algbw` multiplied by the collective's bus factor: the bandwidth of the slowest link, in bytes per second.
     pub busbw_bytes_per_s: f64,
     /// Number of restarts.
     pub restarts: u32,

@@ -287,8 +287,7 @@ impl<'a> Run<'a> {
     }
 
     fn deadlock(&self) -> Option<Stop> {
-        // Only switches with priority queues send pauses, and runs with such switches are never
-        // split.
+        // Only switches with priority queues send pauses, and runs with such switches are never split.
         let ports = self.context.engine.engine()?.deadlock()?;
         let name = |link| self.context.substrate.link_name(link);
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })

@@ -19,8 +19,7 @@ pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 /// An event from the control side.
 #[derive(Clone, Debug)]
 pub enum Happened {
-    /// Path on which a transceiver's light has settled. `None` while the transceiver is switching
-    /// or dark.
+    /// Path on which a transceiver's light has settled. `None` while the transceiver is switching or dark.
     Light(BundleId, Option<Path>),
     /// Port pairs (lower port first) that an optical switch now connects in both directions.
     Passes(OcsId, Vec<(u32, u32)>),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The line to a device. On a serial line, each byte takes the time of ten bits; over TCP, it takes
-//! no time.
+//! The line to a device. On a serial line, each byte takes the time of ten bits; over TCP, it takes no time.
 
 use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;

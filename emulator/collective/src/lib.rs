@@ -6,10 +6,9 @@
 //! a [`Schedule`] with the message order of a real implementation. An engine sends it packet by
 //! packet; its closed form is a lower bound.
 //!
-//! Ranks are numbered from 0, sizes are in bytes, and times are in picoseconds. The size of a
-//! collective follows nccl-tests. It is the data of each rank before an all-reduce or
-//! reduce-scatter and after an all-gather or broadcast, or a rank's data for all ranks of an
-//! all-to-all. Pieces are rounded up to whole bytes.
+//! Ranks are numbered from 0, sizes are in bytes, and times are in picoseconds. The size of a collective follows
+//! nccl-tests. It is the data of each rank before an all-reduce or reduce-scatter and after an all-gather or
+//! broadcast, or a rank's data for all ranks of an all-to-all. Pieces are rounded up to whole bytes.
 //!
 //! Networks, hosts and packets are not part of this crate. The caller maps ranks to hosts.
 

@@ -29,8 +29,7 @@ pub enum DeviceFault {
     /// The device has no power: it neither responds nor emits light.
     Dead,
     Unplug(u8),
-    /// The fibre of this external path delivers no light, but still transmits light in the other
-    /// direction.
+    /// The fibre of this external path delivers no light, but still transmits light in the other direction.
     Dark(u8),
     /// The fibre of this external path and the port's fibre are swapped at their far ends.
     Cross(u8, Port),

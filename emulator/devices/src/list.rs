@@ -81,8 +81,7 @@ pub struct TransceiversFile {
     /// Minimum time between two changes.
     #[serde(default)]
     pub dwell: Option<Text<Picoseconds>>,
-    /// Version of the serial protocol. v1.1 has no events, and requires an arm command before each
-    /// fire command.
+    /// Version of the serial protocol. v1.1 has no events, and requires an arm command before each fire command.
     #[serde(default)]
     pub protocol: Protocol,
 }

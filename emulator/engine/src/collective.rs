@@ -30,8 +30,7 @@ pub struct StartedCollective {
     pub start: SimTime,
     /// Duration if no packet waits for another flow, which is a lower bound for these paths.
     pub ideal: Picoseconds,
-    /// Busy time of the most loaded link next to a host, which is sometimes the tighter lower
-    /// bound.
+    /// Busy time of the most loaded link next to a host, which is sometimes the tighter lower bound.
     pub interface: Picoseconds,
     pub batch: BatchId,
     pub flows: Vec<FlowId>,

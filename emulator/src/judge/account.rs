@@ -18,9 +18,8 @@ impl JudgedRun<'_> {
         self.log.faults[fault].over() <= at
     }
 
-    /// Returns the fault that most likely caused a change in `from..to`. Prefers `able` faults,
-    /// then faults that began in the interval, then active ones, then `likely` ones. The earliest
-    /// fault wins, or the latest if all are over.
+    /// Returns the fault that most likely caused a change in `from..to`. Prefers `able` faults, then faults that began
+    /// in the interval, then active ones, then `likely` ones. The earliest fault wins, or the latest if all are over.
     pub(super) fn culprit(
         &self,
         from: SimTime,

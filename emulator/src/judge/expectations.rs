@@ -232,8 +232,7 @@ fn no_deadlock(outcome: &Outcome) -> Found {
     }
 }
 
-/// Phases that start with the run are timed by their steps. Other phases are timed by `ended`, the
-/// end of the run.
+/// Phases that start with the run are timed by their steps. Other phases are timed by `ended`, the end of the run.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {

@@ -78,8 +78,7 @@ pub struct CaseRun {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     scenario: Scenario,
-    /// Scenario of a short run. Checkpoint reads and steps since the last checkpoint are added
-    /// later, by the month.
+    /// Scenario of a short run. Checkpoint reads and steps since the last checkpoint are added later, by the month.
     short: Scenario,
     start: RunStart,
     calm: Vec<TrainLog>,
@@ -90,8 +89,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Plans the fabric and runs its jobs without failures. Returns `None` if the scenario has no
-    /// time span.
+    /// Plans the fabric and runs its jobs without failures. Returns `None` if the scenario has no time span.
     ///
     /// # Errors
     /// Fails if the scenario cannot be planned or run.

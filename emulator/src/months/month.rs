@@ -261,8 +261,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Stops one job when there are too few nodes. A job is chosen with a probability proportional
-    /// to its GPUs.
+    /// Stops one job when there are too few nodes. A job is chosen with a probability proportional to its GPUs.
     fn stop_one(&mut self, choice: f64) {
         let mut left = (self.held() as f64 * choice) as i128;
         let running = self.jobs.iter_mut().filter(|one| one.waits.is_none());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks which replicas of elastic jobs are left out after node failures, and when they are ready
-//! again.
+//! Tracks which replicas of elastic jobs are left out after node failures, and when they are ready again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

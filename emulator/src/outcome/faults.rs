@@ -38,8 +38,7 @@ pub struct FaultResult {
     /// Shortest and longest dark time of a bundle.
     #[serde(rename = "dark_ps")]
     pub dark: Option<[Picoseconds; 2]>,
-    /// Lock time of the receivers after switching, from the fabric file. `None` if no bundle
-    /// switched.
+    /// Lock time of the receivers after switching, from the fabric file. `None` if no bundle switched.
     #[serde(rename = "relock_ps", default, skip_serializing_if = "Option::is_none")]
     pub relock: Option<Picoseconds>,
     /// Groups with collectives that the fault stopped or delayed.

@@ -151,8 +151,7 @@ pub enum Stop {
     Standstill,
     /// Cycle of ports that pause each other forever.
     Deadlock {
-        /// Ports in the cycle. Each port waits for the next one, and the last port waits for the
-        /// first.
+        /// Ports in the cycle. Each port waits for the next one, and the last port waits for the first.
         ports: Vec<String>,
     },
 }

@@ -10,13 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::event::{FaultEvent, When};
 use crate::substrate::{AnyPart, NetworkPart, Substrate};
 
-/// Name of a part. A fabric has parts such as a node `n17`, a GPU `n17/g2`, its interface
-/// `n17/nic2`, a bundle `n17/b0`, a fibre `n17/b0.2` or a ToR `t3`. A network has parts such as a
-/// host `h3`, its interface `h3/nic1`, a switch `s4` or a cable `h3-s0`. Optical switches have
-/// names such as `ocs5`, their ports `ocs5/p7`, and their driver boards `ocs5/p0..p15`. The GPUs of
-/// a leaf are called `leaf2/gpus`, everything below a switch `rack t3`, and the control plane
-/// `control`. A random part is `any node`, `any bundle`, `any fibre`, `any host`, `any switch`,
-/// `any cable` or `any optical switch`.
+/// Name of a part. A fabric has parts such as a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a
+/// bundle `n17/b0`, a fibre `n17/b0.2` or a ToR `t3`. A network has parts such as a host `h3`, its
+/// interface `h3/nic1`, a switch `s4` or a cable `h3-s0`. Optical switches have names such as `ocs5`,
+/// their ports `ocs5/p7`, and their driver boards `ocs5/p0..p15`. The GPUs of a leaf are called
+/// `leaf2/gpus`, everything below a switch `rack t3`, and the control plane `control`. A random part is
+/// `any node`, `any bundle`, `any fibre`, `any host`, `any switch`, `any cable` or `any optical switch`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PartName(pub String);
@@ -63,8 +62,7 @@ pub enum Effect {
         /// Number of dark periods.
         times: u32,
     },
-    /// The part ignores commands and keeps its path or circuit. The fault is detected at the next
-    /// command.
+    /// The part ignores commands and keeps its path or circuit. The fault is detected at the next command.
     Stuck,
     /// Links through the part fail their test after a circuit change and stay drained.
     FailsTest,

@@ -98,8 +98,7 @@ pub struct ScenarioFile {
     /// after its prerequisites. Hosts that have failed before the run starts do not take part.
     #[serde(default)]
     pub traffic: Vec<TrafficFile>,
-    /// Training jobs of the fabric, simulated as steps of computation and of exchanges over rings
-    /// and the network.
+    /// Training jobs of the fabric, simulated as steps of computation and of exchanges over rings and the network.
     #[serde(default)]
     pub train: Vec<TrainFile>,
     /// Phases of the fabric's step, over its circuits.
@@ -348,8 +347,7 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     }
 }
 
-/// Queues default to unbounded for phases over circuits, so that packets are lost only when a
-/// circuit goes dark.
+/// Queues default to unbounded for phases over circuits, so that packets are lost only when a circuit goes dark.
 fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leaves of a reconfigurable fat-tree, with their hosts, the packet core and all planned
-//! circuits.
+//! The leaves of a reconfigurable fat-tree, with their hosts, the packet core and all planned circuits.
 //!
 //! A single host with the total rate of the leaf's GPUs sends all traffic of the leaf. The core is
 //! a single switch with links at the total rate of a leaf's uplinks. The planner uses the same

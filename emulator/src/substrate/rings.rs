@@ -42,8 +42,7 @@ pub struct RingCables {
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
     ring_edges: Vec<LinkId>,
-    /// Each fibre with one cable per half (lower and upper), directed from the lower end to the
-    /// higher end.
+    /// Each fibre with one cable per half (lower and upper), directed from the lower end to the higher end.
     fibres: Vec<(Fibre, [LinkId; 2])>,
 }
 

@@ -43,8 +43,7 @@ pub(super) fn end(graph: &TaskGraph, machine: &Machine) -> Result<SimTime, RunEr
     Ok(spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START))
 }
 
-/// An exchange without the identities of its ranks. Equal exchanges take equally long on idle
-/// links.
+/// An exchange without the identities of its ranks. Equal exchanges take equally long on idle links.
 #[derive(PartialEq, Eq, Hash)]
 struct Exchange {
     kind: Option<CollectiveKind>,

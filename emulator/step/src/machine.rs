@@ -12,8 +12,7 @@ pub struct Cable {
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub ranks: u32,
-    /// Ranks of each ring of the high-bandwidth domain, in order. A rank belongs to at most one
-    /// ring.
+    /// Ranks of each ring of the high-bandwidth domain, in order. A rank belongs to at most one ring.
     pub rings: Vec<Vec<u32>>,
     pub domain: Domain,
     pub ring_link: Cable,

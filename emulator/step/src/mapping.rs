@@ -172,8 +172,7 @@ impl Mapping {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
     }
 
-    /// Returns all reasons other than memory why the mapping does not fit `model`.
-    /// `context_exchange` is the CP method.
+    /// Returns all reasons other than memory why the mapping does not fit `model`. `context_exchange` is the CP method.
     #[must_use]
     pub fn refusals(
         &self,

@@ -4,11 +4,10 @@
 //! ```text
 //! waiting ──a replica has room──▶ prompt ──▶ a token each decode step ──last one──▶ ended
 //! ```
-//! Between decode steps, a replica admits requests from a shared FIFO queue and prefills their
-//! prompts while running requests wait. It then decodes the whole batch together. Requests go to
-//! the replica with the smallest batch, and their cache is reserved up to their final length.
-//! Decode steps between two batch changes are summed in closed form, so the run time depends on the
-//! number of requests rather than tokens.
+//! Between decode steps, a replica admits requests from a shared FIFO queue and prefills their prompts
+//! while running requests wait. It then decodes the whole batch together. Requests go to the replica with
+//! the smallest batch, and their cache is reserved up to their final length. Decode steps between two batch
+//! changes are summed in closed form, so the run time depends on the number of requests rather than tokens.
 
 mod costs;
 mod staged;

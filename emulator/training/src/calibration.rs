@@ -112,8 +112,7 @@ pub struct Calibration {
     pub gemm_efficiency_fp4: f64,
     /// Operations lost to ramp-up and tail per matrix product.
     pub gemm_lost_flops: f64,
-    /// Factor for 16-bit expert products, which are grouped and padded and wait for the most
-    /// heavily loaded expert.
+    /// Factor for 16-bit expert products, which are grouped and padded and wait for the most heavily loaded expert.
     pub expert_efficiency: f64,
     /// Factor for expert products with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
@@ -138,8 +137,7 @@ pub struct Calibration {
     pub data_exposed: f64,
     /// Share of overlapped communication that slows micro-batches with fully sharded states.
     pub gather_exposed: f64,
-    /// Growth of the step time per doubling of the number of eight-GPU nodes (stragglers,
-    /// congestion).
+    /// Growth of the step time per doubling of the number of eight-GPU nodes (stragglers, congestion).
     pub jitter_per_doubling: f64,
     pub step_seconds: f64,
     pub network: Efficiency,

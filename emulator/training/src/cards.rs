@@ -117,8 +117,7 @@ impl Accelerator {
     /// `nemo-25.02` uses this card's chip, and `h100/nemo-25.02` uses another chip. `None` selects
     /// the software of most published runs on this card.
     ///
-    /// # Errors
-    /// Fails if the name is unknown; the message lists the known ones.
+    /// # Errors Fails if the name is unknown; the message lists the known ones.
     pub fn constants(&self, name: Option<&str>) -> Result<(Chip, Framework), UnknownConstants> {
         let Some(name) = name else { return Ok((self.chip(), *self.usual_framework())) };
         let (chip, software) = match name.split_once('/') {
@@ -142,8 +141,7 @@ impl Accelerator {
     /// best-shaped matrix products.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
-        // A higher-memory A100 is no faster, and an H800 has the same compute throughput as an
-        // H100.
+        // A higher-memory A100 is no faster, and an H800 has the same compute throughput as an H100.
         let like = match &self.name[..] {
             "a100-40gb" => "a100",
             "h800" => "h100",
@@ -180,8 +178,7 @@ impl Accelerator {
         FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
     }
 
-    /// Returns the software most used with this card or, for fully sharded states, software that is
-    /// built for them.
+    /// Returns the software most used with this card or, for fully sharded states, software that is built for them.
     pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
         let is_sharded = sharding == Some(ZeroStage::Everything);
         match &self.name[..] {

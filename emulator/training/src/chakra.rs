@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts between task graphs and Chakra execution traces (MLCommons).
 //!
-//! A trace has one stream per rank: a `GlobalMetadata` message, then `Node` messages, each preceded
-//! by its length. A collective is in the stream of every participating rank. The n-th collective of
-//! a kind in a process group is the same on all ranks. `comm_size` is the input size of a rank
-//! (`comm_size` of mlcommons/chakra's `pytorch_node.py`, `Ring.cc` of ASTRA-sim). Sizes, peers and
-//! groups are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`),
-//! as in ASTRA-sim. Messages and attributes without an equivalent in a task graph are ignored.
+//! A trace has one stream per rank: a `GlobalMetadata` message, then `Node` messages, each preceded by its length. A
+//! collective is in the stream of every participating rank. The n-th collective of a kind in a process group is the
+//! same on all ranks. `comm_size` is the input size of a rank (`comm_size` of mlcommons/chakra's `pytorch_node.py`,
+//! `Ring.cc` of ASTRA-sim). Sizes, peers and groups are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`,
+//! `comm_tag`, `pg_name`), as in ASTRA-sim. Messages and attributes without an equivalent in a task graph are ignored.
 
 mod export;
 mod import;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recomputes the training results of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025).
 //!
-//! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" was available, not
-//! the table behind it. The comparison is therefore limited to trends: the growth of the gain over
-//! TP ≤ 8 with the number of GPUs at a fixed batch, and the best TP. Each claim states whether its
-//! published value was read or recalled.
+//! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" was available, not the table
+//! behind it. The comparison is therefore limited to trends: the growth of the gain over TP ≤ 8 with the number
+//! of GPUs at a fixed batch, and the best TP. Each claim states whether its published value was read or recalled.
 
 use serde::Serialize;
 

@@ -213,9 +213,8 @@ pub struct Share {
     pub parts: Vec<u64>,
 }
 
-/// The bytes between members of an uneven all-to-all, or `None` if all are equal. A member without
-/// a share gets the mean of all other members. If parts are unknown, members send in the proportion
-/// in which they receive.
+/// The bytes between members of an uneven all-to-all, or `None` if all are equal. A member without a share gets
+/// the mean of all other members. If parts are unknown, members send in the proportion in which they receive.
 #[must_use]
 pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let known: Vec<&Share> = shares.iter().flatten().collect();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds the few calibration constants that explain a user's runs of one chip and software.
 //!
-//! All sets of up to three constants are screened on a grid between the limits, assuming that
-//! effects on the logarithm of the step time add up. The best sets are fitted by
-//! Levenberg-Marquardt. The extended Bayesian information criterion (Chen and Chen 2008) penalizes
-//! each constant and the number of sets considered. Constants that explain the runs equally well
-//! are reported as alternatives.
+//! All sets of up to three constants are screened on a grid between the limits, assuming that effects
+//! on the logarithm of the step time add up. The best sets are fitted by Levenberg-Marquardt. The
+//! extended Bayesian information criterion (Chen and Chen 2008) penalizes each constant and the number
+//! of sets considered. Constants that explain the runs equally well are reported as alternatives.
 
 use std::collections::BTreeMap;
 

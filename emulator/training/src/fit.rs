@@ -5,8 +5,7 @@
 //! logarithmic error. A penalty on the distance from the start keeps undetermined constants
 //! plausible.
 //!
-//! This fit produces the tables in docs/validation-mfu.md. For the few runs of a user, see
-//! [`super::explain`].
+//! This fit produces the tables in docs/validation-mfu.md. For the few runs of a user, see [`super::explain`].
 
 use std::collections::BTreeMap;
 
@@ -185,8 +184,7 @@ pub fn fit(
     best
 }
 
-/// The total weight of runs with the same software, chip and model is the square root of their
-/// number.
+/// The total weight of runs with the same software, chip and model is the square root of their number.
 fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for run in runs {

@@ -26,8 +26,7 @@ impl Mask {
     }
 }
 
-/// Returns the operations per token in a sequence of `sequence` tokens, including the scan of
-/// hybrid models.
+/// Returns the operations per token in a sequence of `sequence` tokens, including the scan of hybrid models.
 #[must_use]
 pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let scan = model.state_space.as_ref().map_or(0.0, StateSpace::scan_operations);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! GOAL, the text format of LogGOPSim and ATLAHS. [`binary`] handles its binary form.
 //!
-//! A file starts with `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0 l2: recv
-//! 8b from 0 tag 0 l3: calc 100 l2 requires l1 l3 irequires l2 }`. `calc` is in nanoseconds, sizes
-//! are in bytes, −1 matches any source or tag, and comments are `//` and `/* */`. Operations may
-//! end in `cpu c` and `nic k`, both 0 by default.
+//! A file starts with `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0 l2: recv 8b from 0 tag 0
+//! l3: calc 100 l2 requires l1 l3 irequires l2 }`. `calc` is in nanoseconds, sizes are in bytes, −1 matches any
+//! source or tag, and comments are `//` and `/* */`. Operations may end in `cpu c` and `nic k`, both 0 by default.
 //!
 //! A send and its receive become one transfer, which starts when both ends are ready. Operations
 //! that depend on the send wait for the whole transfer. `a irequires b` makes `a` wait for the
@@ -63,8 +62,7 @@ pub struct GoalStep {
     pub interfaces: u32,
 }
 
-/// # Errors Fails if a line cannot be parsed, a send or receive has no counterpart, or dependencies
-/// form a cycle.
+/// # Errors Fails if a line cannot be parsed, a send or receive has no counterpart, or dependencies form a cycle.
 pub fn read(text: &str) -> Result<GoalStep, GoalError> {
     let reader = Reader::of(text)?;
     let ranks = reader.ranks.unwrap_or(0);
@@ -296,8 +294,7 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
 /// Each operation runs on the processor of the last operation that it waits for, or on another one,
 /// so that processors add no dependencies.
 ///
-/// # Errors
-/// Fails if the graph has a collective task, which must be lowered to sends and receives first.
+/// # Errors Fails if the graph has a collective task, which must be lowered to sends and receives first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     // A task may wait for a task with a higher id, so write all labels before the dependencies.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];

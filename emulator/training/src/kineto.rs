@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads PyTorch profiles (Kineto), one file per rank, as a recorded step.
 //!
-//! Operations are kernels, copies and memsets on a device, in stream order. Without a device, they
-//! are the outermost operators of each host thread and gloo's collectives. A collective's kind,
-//! sizes and members are in its own arguments, or in the `record_param_comms` event with the same
-//! `External id`. Collectives match across ranks by members and `Seq`, or by position if the file
-//! has no `Seq`; sends and receives match in order. The module `order` derives the dependencies.
-//! Clocks of different ranks are never compared.
+//! Operations are kernels, copies and memsets on a device, in stream order. Without a device, they are the
+//! outermost operators of each host thread and gloo's collectives. A collective's kind, sizes and members are
+//! in its own arguments, or in the `record_param_comms` event with the same `External id`. Collectives match
+//! across ranks by members and `Seq`, or by position if the file has no `Seq`; sends and receives match in
+//! order. The module `order` derives the dependencies. Clocks of different ranks are never compared.
 //!
 //! If `torch.profiler` marked several steps (`ProfilerStep#4`), only operations in them are read.
 
@@ -183,8 +182,7 @@ impl Profiles {
         self.joined.file(name, rank, &document)
     }
 
-    /// # Errors
-    /// Fails if a rank with a file lacks a collective of one of its groups.
+    /// # Errors Fails if a rank with a file lacks a collective of one of its groups.
     pub fn finish(self) -> Result<ProfiledStep, KinetoError> {
         self.joined.all_take_part()?;
         let file = self.first.unwrap_or_default();

@@ -9,9 +9,8 @@
 //! asynchronous   generate without end; a step is the slower of the two, and the pool stops only for the weights
 //! ```
 //! Assumptions: rewards take no time. A forward pass takes a third of a training step's computing
-//! and no data-parallel communication. Training uses samples of the mean length. Weights are sent
-//! by shard, each byte once per replica, over the network cards of both sides at their achieved
-//! rate.
+//! and no data-parallel communication. Training uses samples of the mean length. Weights are sent by
+//! shard, each byte once per replica, over the network cards of both sides at their achieved rate.
 
 mod tasks;
 
@@ -37,8 +36,7 @@ pub enum TrainingLoop {
     Synchronous,
     #[default]
     OneStepOff,
-    /// Training on a sample starts when it is complete, with weights as recent as in a synchronous
-    /// loop.
+    /// Training on a sample starts when it is complete, with weights as recent as in a synchronous loop.
     Streaming,
     Asynchronous,
 }
@@ -116,8 +114,7 @@ pub struct ReinforcementReport {
 
 const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Number of simulated steps of an asynchronous loop. The mean excludes the first and the last
-/// step.
+/// Number of simulated steps of an asynchronous loop. The mean excludes the first and the last step.
 const STEPS: usize = 5;
 
 /// Returns when training ends if it starts on each sample as soon as that is complete, and takes
@@ -199,8 +196,7 @@ impl ReinforcementJob {
 
     /// An asynchronous loop always uses [`Way::Fixed`].
     ///
-    /// # Errors
-    /// Fails if the model does not fit on the GPUs of one pool.
+    /// # Errors Fails if the model does not fit on the GPUs of one pool.
     pub fn report_of(&self, ways: &[Way]) -> Result<ReinforcementReport, ReinforcementError> {
         let calibration = self.card.calibration();
         let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));

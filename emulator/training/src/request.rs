@@ -32,8 +32,7 @@ pub struct Request {
     pub card: Accelerator,
     pub batch: Batch,
     pub precision: Precision,
-    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2
-    /// means 20 %.
+    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2 means 20 %.
     pub expert_imbalance: f64,
     pub convention: Convention,
     pub limits: Limits,
@@ -254,8 +253,7 @@ impl Prepared {
         }
     }
 
-    /// With a fused core, selective recomputation repeats only norms and activation, which are not
-    /// counted.
+    /// With a fused core, selective recomputation repeats only norms and activation, which are not counted.
     fn counted_again(&self, recompute: Recompute) -> Recompute {
         let is_fused = self.calibration.software.flash_attention;
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }

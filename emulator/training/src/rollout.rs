@@ -29,8 +29,7 @@ pub struct Pool {
 pub struct ChangeCost {
     pub weight_bytes: f64,
     pub cache_bytes: f64,
-    /// Rate for weights, and for caches that stay in the replica's domain, in bytes per second and
-    /// GPU.
+    /// Rate for weights, and for caches that stay in the replica's domain, in bytes per second and GPU.
     pub inside_rate: f64,
     /// Rate for caches exchanged with another replica, in bytes per second and GPU.
     pub across_rate: f64,
@@ -226,8 +225,7 @@ impl Course {
         stays.chain(pool.able(&self.left).map(|size| (size, is_spread))).collect()
     }
 
-    /// Returns the first move of the fastest sequence with at most one further change, at one of
-    /// `stops`.
+    /// Returns the first move of the fastest sequence with at most one further change, at one of `stops`.
     fn best_move(&self, pool: &Pool, stops: &[usize]) -> Option<(usize, bool)> {
         let mut best: Option<(f64, (usize, bool))> = None;
         for first in self.moves(pool) {
@@ -291,9 +289,8 @@ pub struct ReplicaDeath {
     pub later_seconds: f64,
 }
 
-/// Simulates the failure of one replica of a fixed size. The others take over its samples and
-/// prefill the tokens generated so far. `None` without another replica or if generation ends before
-/// `at`.
+/// Simulates the failure of one replica of a fixed size. The others take over its samples and prefill
+/// the tokens generated so far. `None` without another replica or if generation ends before `at`.
 #[must_use]
 pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<ReplicaDeath> {
     let whole = fixed(pool, size, samples, Dispatch::Shared)?;

@@ -29,8 +29,7 @@ pub struct Search<'a> {
     pub network: &'a Network,
     pub calibration: &'a Calibration,
     pub precision: Precision,
-    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2
-    /// means 20 %.
+    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2 means 20 %.
     pub expert_imbalance: f64,
     pub limits: Limits,
 }
@@ -148,8 +147,7 @@ impl Search<'_> {
         }
     }
 
-    /// Chunks have equal numbers of layers, where embedding and output layer count as one layer
-    /// each or not at all.
+    /// Chunks have equal numbers of layers, where embedding and output layer count as one layer each or not at all.
     fn virtual_stages(&self, pipeline: u32) -> Vec<u32> {
         if pipeline == 1 {
             return vec![1];
@@ -263,8 +261,7 @@ impl Search<'_> {
 
     /// The first entry of each limit, or 1 if a list is empty.
     ///
-    /// # Errors
-    /// Fails if TP·CP·PP is zero or does not divide the number of GPUs.
+    /// # Errors Fails if TP·CP·PP is zero or does not divide the number of GPUs.
     pub fn wanted(&self) -> Result<Mapping, MappingRefusal> {
         let asked = self.asked();
         let by = [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
@@ -302,8 +299,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the nearest number of GPUs with a mapping within the limits, and the fastest such
-    /// mapping.
+    /// Returns the nearest number of GPUs with a mapping within the limits, and the fastest such mapping.
     ///
     /// Tries the requested degrees times each divisor of the batch, times powers of two.
     #[must_use]

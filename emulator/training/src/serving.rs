@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulates serving with an arrival process and latency objectives for the first and for further
-//! tokens.
+//! Simulates serving with an arrival process and latency objectives for the first and for further tokens.
 //!
 //! ```text
 //! colocated      a replica works on prompts and decodes
 //! disaggregated  prompt ▶ its cache over the sender's network cards, one after the other ▶ decode on other GPUs
 //! attention–FFN  the same, and the GPUs that decode are attention instances and feed-forward instances
 //! ```
-//! All layouts of the GPUs are simulated for the first minutes, and the best layout of each kind is
-//! then simulated in full. Assumptions: Poisson arrivals and a non-blocking network. The first
-//! token comes from the replica that prefills the prompt. A cache waits for room on the decoding
-//! side without blocking the prefill side.
+//! All layouts of the GPUs are simulated for the first minutes, and the best layout of each kind is then simulated
+//! in full. Assumptions: Poisson arrivals and a non-blocking network. The first token comes from the replica that
+//! prefills the prompt. A cache waits for room on the decoding side without blocking the prefill side.
 
 mod attention_ffn;
 
@@ -165,8 +163,7 @@ impl ServingJob {
         all.map(request).collect()
     }
 
-    /// Returns the best layout of each kind, best first. Empty if the model does not fit in any
-    /// replica.
+    /// Returns the best layout of each kind, best first. Empty if the model does not fit in any replica.
     #[must_use]
     pub fn report(&self) -> Vec<ServingResult> {
         let costs = self.costs();

@@ -14,8 +14,7 @@ pub const BUNDLES_MAX: u8 = 16;
 
 pub const DCN: &str = "eth0";
 
-/// A bridge without ports that holds this node's address on light, which the other nodes in the
-/// group use.
+/// A bridge without ports that holds this node's address on light, which the other nodes in the group use.
 pub const LIGHT: &str = "light";
 
 #[must_use]

@@ -30,8 +30,7 @@ use crate::{Error, enter, nodes, wiring};
 
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
-/// Starts the first process. If the parent ends without sending this message, the first process
-/// ends as well.
+/// Starts the first process. If the parent ends without sending this message, the first process ends as well.
 const GO: &[u8] = b"go\n";
 
 /// Creates the namespaces and starts the first process in them. Returns when that process ends.

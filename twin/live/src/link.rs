@@ -80,8 +80,7 @@ pub(crate) fn add_bridge(batch: &mut RequestBatch, name: &str, index: u32) {
     batch.add(format!("make the bridge {name}"), RouteNetlinkMessage::NewLink(message), NEW);
 }
 
-/// The peer's carrier follows this state. With a `bridge`, the interface becomes a port of that
-/// bridge.
+/// The peer's carrier follows this state. With a `bridge`, the interface becomes a port of that bridge.
 pub(crate) fn set(batch: &mut RequestBatch, index: u32, up: bool, bridge: Option<u32>) {
     let mut message = link(index);
     set_up(&mut message, up);

@@ -16,8 +16,7 @@ const BRIDGE: u32 = 2;
 const PORTS: u32 = 100_000;
 const DCN_PORTS: u32 = 8_000_000;
 const LOOPBACK: u32 = 1;
-/// Interface index of light in a node, followed by the indices of the bundles and of the
-/// data-centre network.
+/// Interface index of light in a node, followed by the indices of the bundles and of the data-centre network.
 const LIGHT_INDEX: u32 = 9;
 /// Up to 254 nodes may be between the ends of a line, and routes over a dark fibre must be ignored.
 const FORWARDING: [(&str, &str); 3] =

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports how a fault affected a job in the twin. All figures are measured: light changes are in
-//! `wiring.jsonl`, ranks come from the daemon's hook, and steps from the job's output. All
-//! timestamps come from one host's clock.
+//! Reports how a fault affected a job in the twin. All figures are measured: light changes are in `wiring.jsonl`,
+//! ranks come from the daemon's hook, and steps from the job's output. All timestamps come from one host's clock.
 
 mod model;
 

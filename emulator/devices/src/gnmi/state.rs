@@ -266,8 +266,7 @@ impl State {
         Ok(())
     }
 
-    /// A misbehaving switch may disturb the connections `named` in the Set, or all other
-    /// connections.
+    /// A misbehaving switch may disturb the connections `named` in the Set, or all other connections.
     pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Misbehaviours of a module, implemented as changes to encoded frames. The firmware is not
-//! modified.
+//! Misbehaviours of a module, implemented as changes to encoded frames. The firmware is not modified.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;

@@ -121,8 +121,7 @@ fn headers(
     bytes.extend(ROCE_PORT.to_be_bytes());
     bytes.extend((wire_bytes as u16 - 34).to_be_bytes());
     bytes.extend([0, 0]);
-    // Dissectors expect a single send to contain a whole message, but trimmed packets contain only
-    // a header.
+    // Dissectors expect a single send to contain a whole message, but trimmed packets contain only a header.
     let opcode = match wire_bytes as usize {
         _ if arrival.acknowledgement => ACKNOWLEDGE,
         ..SHORTEST_MESSAGE => SEND_FIRST,

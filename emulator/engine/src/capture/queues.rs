@@ -10,8 +10,7 @@ use crate::engine::LinkId;
 
 const MOST_BYTES: u64 = 1 << 32;
 const DIGITS: u8 = 3;
-/// Log2 of half the linear range. Values up to 2¹¹ are exact, and larger values have three significant
-/// digits.
+/// Log2 of half the linear range. Values up to 2¹¹ are exact, and larger values have three significant digits.
 const HALF_BITS: u32 = 10;
 
 #[derive(Clone, Debug, Default)]

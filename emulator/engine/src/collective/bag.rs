@@ -12,9 +12,8 @@ use crate::steady::Stage;
 pub struct BagWait {
     pub flow: usize,
     pub awaited: usize,
-    /// If set, the flow waits until the other flow's data is acknowledged, and both flows must
-    /// start at the same host. Otherwise, it waits until that data is received, and it must start
-    /// where the other flow ends.
+    /// If set, the flow waits until the other flow's data is acknowledged, and both flows must start at the
+    /// same host. Otherwise, it waits until that data is received, and it must start where the other flow ends.
     pub acknowledged: bool,
 }
 

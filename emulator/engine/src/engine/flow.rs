@@ -19,8 +19,7 @@ dense_index! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowGate {
-    /// This flow must end at the source of the waiting flow, because a host knows only its own
-    /// arrivals.
+    /// This flow must end at the source of the waiting flow, because a host knows only its own arrivals.
     pub flow: FlowId,
     /// Message `k` (from 0) may start once `flow` has delivered at least `k + 1 - ahead` messages,
     /// or all of them. In a ring, where each message forwards the previous one, `ahead` is 1.

@@ -115,8 +115,7 @@ impl OnePort<'_> {
         (held & (marked == marks_some)).then_some(marked)
     }
 
-    /// Returns whether enough data is waiting to keep the queue above the threshold until the end
-    /// of the window.
+    /// Returns whether enough data is waiting to keep the queue above the threshold until the end of the window.
     fn marks_all(&self, class: usize, length: u64) -> bool {
         let left = self.queues.bytes(class).saturating_sub(self.sending.most_sent_in(length));
         left > 0 && self.queues.would_mark(left)

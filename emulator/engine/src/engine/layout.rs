@@ -147,8 +147,7 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     (parts, Pods::default())
 }
 
-/// The next vertex is always the one with the largest share of links to vertices that have already
-/// been placed.
+/// The next vertex is always the one with the largest share of links to vertices that have already been placed.
 fn by_ties(network: &Network) -> Vec<VertexId> {
     let vertices = network.vertex_count();
     let mut tied = vec![0u64; vertices];

@@ -39,9 +39,8 @@ pub enum Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     pub size: Bytes,
-    /// Limit of a queue as a percentage of the free buffer (dynamic thresholds: Choudhury, Hahne,
-    /// IEEE/ACM Transactions on Networking 6(2), 1998). Lossless priorities may use the whole free
-    /// buffer.
+    /// Limit of a queue as a percentage of the free buffer (dynamic thresholds: Choudhury, Hahne, IEEE/ACM
+    /// Transactions on Networking 6(2), 1998). Lossless priorities may use the whole free buffer.
     pub alpha_percent: u32,
 }
 

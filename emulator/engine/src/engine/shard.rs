@@ -193,8 +193,7 @@ struct Scratch {
     sent: Vec<Vec<Packet>>,
     /// Upper bound on the bytes that have arrived over each port's cable.
     came: Vec<u64>,
-    /// Each key is a time in the window and an index that grows with the link id, so sorting breaks
-    /// ties by link.
+    /// Each key is a time in the window and an index that grows with the link id, so sorting breaks ties by link.
     by_port: Lists,
     all: Vec<u64>,
     /// Keeps the reads of [`touch`] from being optimized away.

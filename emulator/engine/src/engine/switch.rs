@@ -11,9 +11,8 @@
 //!
 //! Ports share the buffer and the counts that trigger pauses. While these cannot reach a limit
 //! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]). Packets in
-//! transmission are then not counted as buffered, so that a packet that need not wait changes no
-//! shared count. They are counted while ports are processed together
-//! ([`SwitchQueues::begin_together`]).
+//! transmission are then not counted as buffered, so that a packet that need not wait changes no shared
+//! count. They are counted while ports are processed together ([`SwitchQueues::begin_together`]).
 
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;

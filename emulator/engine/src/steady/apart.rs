@@ -81,8 +81,7 @@ pub(super) enum Asked {
     Reroute(FlowId, u32),
 }
 
-/// Determines whether an engine accepts a flow: links in both directions, message size and number of
-/// messages.
+/// Determines whether an engine accepts a flow: links in both directions, message size and number of messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]

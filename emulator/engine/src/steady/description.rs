@@ -132,8 +132,7 @@ fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
 }
 
 impl Description {
-    /// Batches are reported after the shortest delay, so an island without a cable of this delay gets an unused
-    /// one.
+    /// Batches are reported after the shortest delay, so an island without a cable of this delay gets an unused one.
     pub(super) fn network(&self, shortest: Picoseconds) -> Network {
         let mut builder = NetworkBuilder::new();
         for role in &self.roles {

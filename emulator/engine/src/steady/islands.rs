@@ -109,8 +109,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         self
     }
 
-    /// Resimulates islands that have run ahead of the present, so that the run can stop at the
-    /// present time.
+    /// Resimulates islands that have run ahead of the present, so that the run can stop at the present time.
     pub fn settle(&mut self) {
         let Mode::Apart(apart) = &mut self.mode else { return };
         if apart.settle().is_err() {

@@ -25,8 +25,7 @@ use super::{Entangled, LocalProbe};
 
 /// Exceeds the end of any flow that has a path.
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
-/// A single engine is faster if the repeated packet-hops exceed both this number and the first-time
-/// packet-hops.
+/// A single engine is faster if the repeated packet-hops exceed both this number and the first-time packet-hops.
 const MOST_REDONE: u64 = 100_000_000;
 pub(super) const FEW_REDONE: u64 = 1_000_000;
 

@@ -215,8 +215,7 @@ impl Balancer {
             && !self.known[usize::from(self.working)].retired
     }
 
-    /// Drawn orders change every round, so that the marks of one round do not empty a queue in the
-    /// next.
+    /// Drawn orders change every round, so that the marks of one round do not empty a queue in the next.
     #[inline]
     fn turn(&mut self, lane: usize) -> u16 {
         let lane = &mut self.lanes[lane];

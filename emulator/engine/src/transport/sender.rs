@@ -68,8 +68,7 @@ pub(crate) struct Sender {
     repair_end: u32,
     held: SequenceSet,
     trimmed: VecDeque<u32>,
-    /// Number of packets without a response. Trimmed packets are resent only while this number is below
-    /// the window.
+    /// Number of packets without a response. Trimmed packets are resent only while this number is below the window.
     in_flight: u32,
     timer: RetransmissionTimer,
     pub(crate) backs_off: bool,
@@ -495,8 +494,7 @@ impl Sender {
         self.deadline.min(self.tail.due())
     }
 
-    /// Resends everything in flight, or only the last packet after a shorter time without
-    /// responses.
+    /// Resends everything in flight, or only the last packet after a shorter time without responses.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {

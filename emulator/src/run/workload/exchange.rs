@@ -61,8 +61,7 @@ impl HostCircuits {
 
     pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
         let lower = host & !(1 << step);
-        // The lower host of a pair has a zero in the bit of the step, so pair indices omit this
-        // bit.
+        // The lower host of a pair has a zero in the bit of the step, so pair indices omit this bit.
         let (above, below) = (lower >> (step + 1), lower & ((1 << step) - 1));
         self.fibres[step][above << step | below]
     }
@@ -90,8 +89,7 @@ impl HostCircuits {
         }
     }
 
-    /// Adds or removes a reason why a host cannot switch. Returns the pending move if it has become
-    /// possible.
+    /// Adds or removes a reason why a host cannot switch. Returns the pending move if it has become possible.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };

@@ -47,8 +47,7 @@ pub(super) enum Share {
     None,
 }
 
-/// Searches from running tasks for tasks that can start soon. Tasks outside the domain may end at
-/// any time.
+/// Searches from running tasks for tasks that can start soon. Tasks outside the domain may end at any time.
 pub(super) struct Foresight<'a> {
     graph: &'a TaskGraph,
     schedule: &'a Schedule,

@@ -482,8 +482,7 @@ pub(super) fn ways_past(
     Some(ways_along(light, &ranks, |at| links[at]))
 }
 
-/// Positions are numbered in the direction of the light, and `link` returns the link to the next
-/// position.
+/// Positions are numbered in the direction of the light, and `link` returns the link to the next position.
 pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],

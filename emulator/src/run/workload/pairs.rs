@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Splits the bytes of a phase over lanes, separately for each pair of leaves.
 //!
-//! As in the planner (`planner::rfabric::evaluate`), circuits carry as much as they can until the
-//! planned end of the phase, and the electrical core carries the rest. Circuit changes redistribute
-//! the unsent bytes, except for flows whose share hardly changes. Planned multi-hop routes are used
-//! in proportion to their weights while all their lanes have light; otherwise new routes are
-//! computed. Over packet switches, each pair has a single flow.
+//! As in the planner (`planner::rfabric::evaluate`), circuits carry as much as they can until the planned end of
+//! the phase, and the electrical core carries the rest. Circuit changes redistribute the unsent bytes, except for
+//! flows whose share hardly changes. Planned multi-hop routes are used in proportion to their weights while all
+//! their lanes have light; otherwise new routes are computed. Over packet switches, each pair has a single flow.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -69,8 +69,7 @@ impl Sends {
         self
     }
 
-    /// Hosts grouped by domain if all domains have the same number of hosts; otherwise one host per
-    /// group.
+    /// Hosts grouped by domain if all domains have the same number of hosts; otherwise one host per group.
     fn by_domain(&self) -> Vec<Vec<usize>> {
         let mut sets: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
         for (at, domain) in self.domains.iter().enumerate() {

@@ -73,8 +73,7 @@ pub enum EffectFile {
     /// The part goes dark. The default.
     #[default]
     Down,
-    /// The part ignores commands and keeps its path or circuit. Applies to bundles and to ports of
-    /// optical switches.
+    /// The part ignores commands and keeps its path or circuit. Applies to bundles and to ports of optical switches.
     Stuck,
     /// Links through a port of an optical switch fail their test after a change and stay drained.
     FailsTest,
@@ -462,8 +461,7 @@ const JITTER_MAX: Picoseconds = Picoseconds::from_millis(10);
 
 const LONGEST_FRAME: Bytes = Bytes(9_216);
 
-/// A single bit error destroys a whole packet, so large emulated packets lose more data than real
-/// frames.
+/// A single bit error destroys a whole packet, so large emulated packets lose more data than real frames.
 pub(super) fn warn_of_large_packets(
     faults: &[FaultFile],
     transport: &Transport,

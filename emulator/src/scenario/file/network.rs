@@ -33,8 +33,7 @@ pub enum OnFile {
     LeafSpine(LeafSpineFile),
     /// GPU servers with rails: same-rank GPUs share a rail switch, and spines connect the rails.
     RailOptimised(RailOptimisedFile),
-    /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, and there are no
-    /// spines.
+    /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, and there are no spines.
     RailOnly(RailOnlyFile),
     /// Groups of fully connected routers, with one cable between any two groups.
     Dragonfly(DragonflyFile),

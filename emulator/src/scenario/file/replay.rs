@@ -10,8 +10,7 @@ use super::codes;
 use super::neighbours::NamedFiles;
 use crate::scenario::{Replay, TraceDay};
 
-/// Several days of a fault trace in compressed time. Faults that are active on the first day exist
-/// from the start.
+/// Several days of a fault trace in compressed time. Faults that are active on the first day exist from the start.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayFile {

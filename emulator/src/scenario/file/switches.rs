@@ -63,8 +63,7 @@ pub struct RampFile {
 pub enum ScheduleFile {
     /// Highest first.
     Strict,
-    /// Weighted: bytes that priorities 0, 1, 2 … may send per round. Omitted priorities may send 1
-    /// B.
+    /// Weighted: bytes that priorities 0, 1, 2 … may send per round. Omitted priorities may send 1 B.
     Weighted(Vec<Text<Bytes>>),
 }
 

@@ -36,8 +36,7 @@ pub struct TrafficFile {
     /// hosts.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Directions around a ring, if the workload uses one: `both` (default), each with half of the
-    /// data, or `one`.
+    /// Directions around a ring, if the workload uses one: `both` (default), each with half of the data, or `one`.
     #[serde(default)]
     pub directions: Option<Directions>,
     /// Priority at switches with priority queues, 0 (lowest) to 6.
@@ -91,10 +90,9 @@ pub enum PatternFile {
     Flows(String),
     /// Flows with random starts.
     Random(RandomFile),
-    /// A step recorded by another tool, relative to this file: PyTorch profiles (Kineto) or Chakra
-    /// traces, one per rank; or one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Tasks
-    /// run in the recorded order; computation takes the recorded time, and communication is
-    /// simulated packet by packet.
+    /// A step recorded by another tool, relative to this file: PyTorch profiles (Kineto) or Chakra traces,
+    /// one per rank; or one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Tasks run in the
+    /// recorded order; computation takes the recorded time, and communication is simulated packet by packet.
     Recorded(Vec<String>),
     /// Computation for this time, without traffic.
     Compute(Text<Picoseconds>),

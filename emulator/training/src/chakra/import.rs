@@ -177,8 +177,7 @@ impl Reader {
                         reason: "it waits for an id that is not in its stream".to_owned(),
                     });
                 };
-                // The observer also records mutual dependencies. Keep only dependencies on earlier
-                // tasks.
+                // The observer also records mutual dependencies. Keep only dependencies on earlier tasks.
                 if !self.observed.contains(rank) || before < task {
                     self.tasks[*task].after.push(TaskId(*before as u32));
                 }
@@ -232,8 +231,7 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     ring.map_or_else(|| exchange.work(), |ring| exchange.on_ring(ring as u32))
 }
 
-/// Returns the node's identity across ranks and its input size. `None` for computing. `seen` counts
-/// equal nodes.
+/// Returns the node's identity across ranks and its input size. `None` for computing. `seen` counts equal nodes.
 fn meaning(
     rank: u32,
     node: &ChakraNode,

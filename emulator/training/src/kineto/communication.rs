@@ -40,8 +40,7 @@ pub(super) struct Described<'e> {
 }
 
 impl Described<'_> {
-    /// `call` is the host call that started the exchange. Returns `None` if there is no
-    /// description.
+    /// `call` is the host call that started the exchange. Returns `None` if there is no description.
     pub(super) fn exchange(
         &self,
         events: &Events,

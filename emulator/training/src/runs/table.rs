@@ -309,8 +309,7 @@ impl Row {
         }
     }
 
-    /// Returns the printed seconds, or converts them from tokens per second, operations per second
-    /// or utilisation.
+    /// Returns the printed seconds, or converts them from tokens per second, operations per second or utilisation.
     fn seconds(
         &self,
         model: &Model,

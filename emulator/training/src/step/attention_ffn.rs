@@ -10,10 +10,9 @@
 //! feed-forward part. A layer takes the number of micro-batches times the slowest stage, or the
 //! round trip of one micro-batch if that is longer.
 //!
-//! Instances shard their matrices over their GPUs. Feed-forward instances share the experts and
-//! shard the layers that all tokens pass through. Their GPUs gather inputs and add up partial sums
-//! while computing another micro-batch, and network cards send and receive at the same time, as in
-//! the introduction of StepMesh.
+//! Instances shard their matrices over their GPUs. Feed-forward instances share the experts and shard the layers
+//! that all tokens pass through. Their GPUs gather inputs and add up partial sums while computing another
+//! micro-batch, and network cards send and receive at the same time, as in the introduction of StepMesh.
 //!
 //! Assumptions: requests are spread evenly over attention instances and micro-batches, each
 //! micro-batch passes the output layer separately, and norms and residual additions run on the
@@ -120,8 +119,7 @@ impl AttentionFfn<'_> {
         [self.server.formats.weights.operand_bytes() * hidden, 2.0 * hidden]
     }
 
-    /// Returns the network bytes of a token's decode step: in each layer, to every feed-forward
-    /// instance and back.
+    /// Returns the network bytes of a token's decode step: in each layer, to every feed-forward instance and back.
     #[must_use]
     pub fn bytes_per_token(&self) -> f64 {
         let layers = f64::from(self.server.replica.model.layers);
@@ -240,8 +238,7 @@ impl Job<'_> {
         share * products + self.memory_seconds(moved / instances)
     }
 
-    /// Inputs use the format of the weights, and partial sums use 16 bits. Each exchange is half of
-    /// an all-reduce.
+    /// Inputs use the format of the weights, and partial sums use 16 bits. Each exchange is half of an all-reduce.
     fn inner_exchange(&self) -> f64 {
         let share = self.model.shares().feed_forward;
         share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0

@@ -58,8 +58,7 @@ impl Job<'_> {
         self.group(stages, self.mapping.gpus() / stages)
     }
 
-    /// Returns the exchanges before the first product of a half-layer and after the second, with
-    /// whole-layer sizes.
+    /// Returns the exchanges before the first product of a half-layer and after the second, with whole-layer sizes.
     pub(super) fn tensor_exchanges(&self) -> [Option<Exchange>; 2] {
         if self.mapping.tensor == 1 {
             return [None; 2];
@@ -82,8 +81,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the exchanges to experts on other ranks and back, with the exposed share. `None`
-    /// without EP.
+    /// Returns the exchanges to experts on other ranks and back, with the exposed share. `None` without EP.
     pub(super) fn expert_exchange(&self) -> Option<([Exchange; 2], f64)> {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         if mapping.expert < 2 {

@@ -5,10 +5,9 @@
 //! decode step = products that read all weights + tokens in cache × their reading + two all-reduces a layer + the host
 //! prompt      = a forward pass of training over its tokens
 //! ```
-//! Times add up as in training, with the same constants. Assumptions: attention core and output
-//! layer use 16 bits, TP shards every expert, and a batch reads every expert that any of its tokens
-//! visits. Tokens choose experts at random. `host_seconds` is the software overhead between two
-//! steps.
+//! Times add up as in training, with the same constants. Assumptions: attention core and output layer
+//! use 16 bits, TP shards every expert, and a batch reads every expert that any of its tokens visits.
+//! Tokens choose experts at random. `host_seconds` is the software overhead between two steps.
 
 use lightloom_collective::CollectiveKind;
 use serde::Serialize;

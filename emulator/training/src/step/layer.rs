@@ -107,9 +107,8 @@ impl Job<'_> {
         self.mapping.is_zero_bubble() || features.has(Feature::DualPipe)
     }
 
-    /// Combines each product with its TP exchange, the attention core with CP, and experts with the
-    /// EP exchanges around them. The backward pass is in reverse order, and both products of a
-    /// gradient overlap with the exchange.
+    /// Combines each product with its TP exchange, the attention core with CP, and experts with the EP exchanges
+    /// around them. The backward pass is in reverse order, and both products of a gradient overlap with the exchange.
     fn pass(&self, is_expert: bool, products: &LayerProducts, is_backward: bool) -> LayerProgram {
         let mut program = LayerProgram { stretches: Vec::with_capacity(10) };
         if is_backward {

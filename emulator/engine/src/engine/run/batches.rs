@@ -61,8 +61,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns a time just after the earliest end of any flow in a prompt batch whose last packet is on its last
-    /// wire.
+    /// Returns a time just after the earliest end of any flow in a prompt batch whose last packet is on its last wire.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);

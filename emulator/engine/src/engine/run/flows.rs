@@ -209,8 +209,7 @@ impl<P: Probe> Engine<P> {
         there + self.one_way(back, transport.acknowledgement) + hosts
     }
 
-    /// Returns the time from sending a packet's first bit to receiving its last bit on an idle
-    /// path.
+    /// Returns the time from sending a packet's first bit to receiving its last bit on an idle path.
     fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
         let (mut time, mut came) = (0, None);
         for link in path {

@@ -21,8 +21,7 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Returns whether the state can repeat, which excludes random draws, choices among ports and
-    /// out-of-order packets.
+    /// Returns whether the state can repeat, which excludes random draws, choices among ports and out-of-order packets.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())

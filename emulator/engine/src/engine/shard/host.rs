@@ -199,8 +199,7 @@ impl<P: Probe> Shard<P> {
         }
         for sender in std::mem::take(&mut self.ready[port as usize]) {
             if self.senders[sender as usize].is_striped() {
-                // A striped flow continues on its other interfaces, and waits for this interface to come up
-                // again.
+                // A striped flow continues on its other interfaces, and waits for this interface to come up again.
                 self.ready[port as usize].push_back(sender);
                 continue;
             }

@@ -24,8 +24,7 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    /// The spine comes last and consists of the vertices farthest from any host. Pods are the remaining
-    /// components.
+    /// The spine comes last and consists of the vertices farthest from any host. Pods are the remaining components.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
         let all = || (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);

@@ -51,8 +51,7 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Returns the time of the first arrival after the window, and one bit for each class of packet except
-    /// control.
+    /// Returns the time of the first arrival after the window, and one bit for each class of packet except control.
     fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);

@@ -249,8 +249,7 @@ impl State {
         self.paid_to = now;
     }
 
-    /// Returns when the rate has covered the last packet, if the timers raise the rate and no
-    /// notification arrives.
+    /// Returns when the rate has covered the last packet, if the timers raise the rate and no notification arrives.
     fn paid_off(&self) -> u64 {
         let at = |state: &Self| state.paid_to + (state.left * 1e12 / state.current) as u64;
         if at(self) <= self.timers_due {

@@ -14,8 +14,7 @@ impl Sender {
         }
     }
 
-    /// Adds a credit for a retransmission, because its original credit was lost or has already
-    /// returned.
+    /// Adds a credit for a retransmission, because its original credit was lost or has already returned.
     pub(super) fn bring_credit(&mut self) {
         if let Some(controller) = &mut self.controller {
             controller.credit();

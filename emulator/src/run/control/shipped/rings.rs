@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks rings under the shipped control plane: devices light the links, and plans place the
-//! groups.
+//! Tracks rings under the shipped control plane: devices light the links, and plans place the groups.
 
 use std::collections::BTreeMap;
 

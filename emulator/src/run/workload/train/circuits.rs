@@ -200,8 +200,7 @@ impl<'a> Circuits<'a> {
     }
 }
 
-/// Returns the ports that a hop contends for: the port of a circuit in this direction, or the core
-/// ports on both sides.
+/// Returns the ports that a hop contends for: the port of a circuit in this direction, or the core ports on both sides.
 fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     let (out, into) = match hop.lane {
         HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),

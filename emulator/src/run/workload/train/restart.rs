@@ -110,8 +110,7 @@ impl TrainingJob<'_> {
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
-        // A group that was lost while gathering weights gathers them again, but weights gathered
-        // earlier are kept.
+        // A group that was lost while gathering weights gathers them again, but weights gathered earlier are kept.
         let is_cut_off = |task: TaskId, work: &TaskWork| {
             self.running.contains(&task)
                 && tasks::rings_of(work, tensor)

@@ -3,8 +3,7 @@
 //!
 //! A task's time without contention is attributed to computation or to its dimension, waiting for a
 //! replaced node to `fault`, lost work to `restart`, and the rest to contention. Fault and restart
-//! time is attributed to the earliest active fault that stopped the groups. All parts add up
-//! exactly.
+//! time is attributed to the earliest active fault that stopped the groups. All parts add up exactly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,8 +96,7 @@ impl TrainingJob<'_> {
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
         let rest = took.saturating_sub(alone);
-        // Attribute the reporting delay, which is the shortest network delay, to the task that
-        // ended.
+        // Attribute the reporting delay, which is the shortest network delay, to the task that ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
         } else {
