@@ -32,13 +32,7 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    Begin {
-        ring: usize,
-        bypass: bool,
-        bytes: u64,
-        both: bool,
-        repeat: u8,
-    },
+    Begin { ring: usize, bypass: bool, bytes: u64, both: bool, repeat: u8 },
     GiveUp(usize),
     Change(usize, LinkChange),
     Flow(usize, usize, u64),
