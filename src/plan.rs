@@ -551,7 +551,8 @@ fn spare_note(plan: &Plan) -> String {
     match plan.metrics.rings_without_spare {
         None => String::new(),
         Some(0) => {
-            "(every ring has a spare node: any single failure in it moves the modules of two nodes)\n"
+            "(every ring has a spare node: any single failure in a ring switches the modules of \
+             two nodes)\n"
                 .to_owned()
         }
         Some(1) => {

@@ -141,7 +141,7 @@ fn khop(size: Size) -> Result<String, Misfit> {
     let _ = write!(
         text,
         "# Each node is cabled to the k nearest nodes on either side: a ring bypasses k - 1 failed nodes in a row.\n\
-         # shape: ring joins the last nodes to the first; line leaves the ends open.\n\
+         # shape: ring connects the last nodes to the first; line leaves the ends open.\n\
          hbd:\n  khop: {{nodes: {nodes}, gpus_per_node: {RING_NODE}, k: 3, shape: ring, edge_rate: 3.2Tbps}}\n\
          # Other traffic uses a fat-tree of packet switches above the rings.\n\
          dcn: {{fat_tree: {{nodes_per_tor: 4, oversubscription: 1, link_rate: 400Gbps}}}}\n\
@@ -176,13 +176,14 @@ fn circuits(text: &mut String, leaves: u32, per_leaf: u32) {
     let rate = u64::from(per_leaf) * 400;
     let _ = write!(
         text,
-        "# Leaves are joined by a thin packet core and by optical switches, whose circuits follow the phases of the step.\n\
+        "# Leaves are connected by a thin packet core and by optical switches, whose circuits \
+         follow the phases of the step.\n\
          dcn:\n  reconfigurable_fat_tree:\n    leaves: {leaves}\n    gpus_per_leaf: {per_leaf}\n    circuit_rate: 400Gbps\n\
          \x20   # The packet core: an eighth of the rate of the GPUs below a leaf.\n\
          \x20   electrical: {{rate_per_leaf: {rate}Gbps, oversubscription: 8}}\n\
          \x20   # Optical switches: a leaf has two ports on each, one in each direction around the ring of leaves.\n\
          \x20   banks:\n      - {{name: core, switches: {switches}, ports_per_switch: {}, ports_per_leaf: 2, insertion_loss_db: 2.0}}\n\
-         \x20   # How long a change takes: software, then mirrors. A stage of a change touches one of the failure domains.\n\
+         \x20   # Duration of a change: software, then mirrors. Each stage of a change affects one failure domain.\n\
          \x20   timing: {{control: 1ms, switching: 10ms}}\n    failure_domains: 4\n",
         2 * leaves
     );
@@ -196,7 +197,7 @@ fn training(text: &mut String, gpus: u32, tp: u32) -> Result<(), Misfit> {
         "# {used} of {gpus} GPUs: tensor-parallel groups of {tp}, {pp} pipeline stages, {} replicas; the others are spares.\n\
          jobs:\n  - name: pretrain\n    gpus: {used}\n    tp: {tp}\n    step:\n      training:\n        model: llama-3.1-70b\n\
          \x20       pp: {pp}\n        dp: {}\n        micro_batches: 16\n        tokens: 4096\n\
-         \x20       # How long the network is idle before gradients are summed: a change of circuits in this time costs nothing.\n\
+         \x20       # Idle network time before gradients are summed: circuit changes during this time cost nothing.\n\
          \x20       gradient_slack: 60ms\n",
         used / tp / pp,
         used / tp / pp

@@ -54,7 +54,7 @@ impl TransactionId {
 pub struct Epoch(pub u64);
 
 /// Command codes in frames.
-#[expect(missing_docs, reason = "each code is that of the request with its name")]
+#[expect(missing_docs, reason = "each code belongs to the request of the same name")]
 pub mod command {
     /// Flag: the payload begins with the host's [`super::Epoch`]. Since 1.4.
     pub const IN_EPOCH: u8 = 0x80;

@@ -60,7 +60,8 @@ pub enum Method {
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
     #[error(
-        "job `{job}` wants {wanted} GPUs in rings of {tp}{}, but only {possible} fit: {healthy} of {total} GPUs are healthy",
+        "job `{job}` requests {wanted} GPUs in rings of {tp}{}, but only {possible} fit: \
+         {healthy} of {total} GPUs are healthy",
         if *.with_spares { " with a spare node each (`spare_per_ring: 1`)" } else { "" }
     )]
     DoesNotFit {

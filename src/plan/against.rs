@@ -5,7 +5,7 @@ use std::fmt;
 use lightloom_fabric::plan::{Metrics, Plan, digest};
 use serde::Serialize;
 
-use crate::table::TextTable;
+use crate::table::{TextTable, separated};
 
 #[derive(Serialize)]
 pub(super) struct Against {
@@ -28,15 +28,15 @@ impl Against {
             |plan: &Plan| plan.phases.iter().map(|phase| phase.circuits.len()).sum::<usize>();
         let rows = vec![
             row("plan", &|plan| digest(plan)[..12].to_owned()),
-            row("broken parts", &|plan| plan.faults.len().to_string()),
-            row("groups of jobs", &|plan| {
+            row("failed parts", &|plan| plan.faults.len().to_string()),
+            row("job groups", &|plan| {
                 plan.groups.iter().filter(|group| group.job.is_some()).count().to_string()
             }),
             row("GPUs used", &|plan| plan.metrics.gpus_used.to_string()),
             row("GPUs spare", &|plan| plan.metrics.gpus_spare.to_string()),
             row("wasted", &|plan| percent(plan.metrics.waste_ratio)),
             row("inner hops across ToRs", &|plan| percent(plan.metrics.cross_tor_share)),
-            row("a step communicates for", &|plan| {
+            row("communication per step", &|plan| {
                 or_dash(plan.metrics.step_time_ps.map(|time| time.to_string()))
             }),
             row("cross-connects, all phases", &|plan| cross_connects(plan).to_string()),
@@ -56,9 +56,10 @@ impl Against {
 impl fmt::Display for Against {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings = ["", "this plan", self.file.as_str()];
-        let mut table = TextTable::new(headings);
-        for row in &self.rows {
-            table.row(row.clone());
+        // The digests in the first row can consist of digits only.
+        let mut table = TextTable::new(headings).verbatim();
+        for (at, row) in self.rows.iter().enumerate() {
+            table.row(row.clone().map(|cell| if at == 0 { cell } else { separated(&cell) }));
         }
         write!(f, "\n{table}")?;
         match (self.same_fabric, self.same_plan) {

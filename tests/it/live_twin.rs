@@ -181,14 +181,14 @@ fn unsupported_twins_are_rejected_before_setup() {
         text(&output.stderr)
     };
     let said = up(&[&ring, "--nodes", "18"]);
-    assert!(said.contains("ring-17 has 17 nodes: write a number from 1 to 17"), "{said}");
+    assert!(said.contains("ring-17 has 17 nodes: use 1 to 17"), "{said}");
     let said = up(&["topologies/rfabric-2048.yaml"]);
     assert!(said.contains("the twin needs a fabric with"), "{said}");
     assert!(!Path::new(&twin).exists(), "nothing was made");
     std::fs::create_dir(&twin).unwrap();
     std::fs::write(at("twin/state"), "of another program").unwrap();
     let said = up(&[&ring]);
-    assert!(said.contains("name an empty folder with --dir"), "{said}");
+    assert!(said.contains("choose an empty folder with --dir"), "{said}");
     assert_eq!(std::fs::read_to_string(at("twin/state")).unwrap(), "of another program");
 }
 

@@ -120,7 +120,7 @@ impl Judge {
             self.note(format!("I1: at {now} {device} gets two requests for a slot"));
         }
         if let Some(slot) = unnamed {
-            self.note(format!("I4: at {now} {device} slot {slot} is not named in the change"));
+            self.note(format!("I4: at {now} {device} slot {slot} is not part of the change"));
         }
     }
 

@@ -276,7 +276,7 @@ impl fmt::Display for PhaseImpact {
         let parts = [
             (circuits, format!("{} lost", count(circuits, "circuit", "circuits"))),
             (leaves, format!("{} affected", count(leaves, "leaf", "leaves"))),
-            (changes, format!("{} of circuits prevented", count(changes, "change", "changes"))),
+            (changes, format!("{} prevented", count(changes, "circuit change", "circuit changes"))),
             (self.packets_lost, format!("{} lost", count(self.packets_lost, "packet", "packets"))),
             (slowed, format!("slowed {}", self.phases_slowed.join(", "))),
         ];

@@ -128,7 +128,7 @@ pub struct KhopFile {
     /// GPUs per node, 2 to 64.
     #[schemars(example = 4)]
     pub gpus_per_node: u8,
-    /// Transceiver bundles per node and its longest fibre in places: 2 to `gpus_per_node`.
+    /// Transceiver bundles per node, and the longest span of a fibre in positions: 2 to `gpus_per_node`.
     #[schemars(example = 3)]
     pub k: u8,
     /// Nodes of each ring that only forward light, 0 or 1. With 1, bypassing a failed node switches

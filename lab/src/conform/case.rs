@@ -180,7 +180,7 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
 }
 
 pub const PUT_BACK: Case =
-    Case { id: "put-back", clause: "conform", says: "all circuits are as before the run" };
+    Case { id: "put-back", clause: "conform", says: "all circuits are the same as before the run" };
 
 #[must_use]
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {

@@ -66,7 +66,7 @@ impl Claims<'_> {
             self.say(is_it, || {
                 let size = |gpus: Option<u64>| gpus.map_or("all".to_owned(), |gpus| gpus.to_string());
                 format!(
-                    "job `{}` of tp {} wants {} GPUs in the plan; the file has `{}` of tp {} and {}",
+                    "job `{}` with tp {} requests {} GPUs in the plan, but the file has `{}` with tp {} and {}",
                     stated.name,
                     stated.tp,
                     size(stated.gpus_wanted),

@@ -155,7 +155,7 @@ pub fn relaxation_bound(
     let solved = Model::new(fabric, demand, closed_form, (Numbers::Fractional, SolvedHops::One))
         .solve(solver, limits)?;
     if matches!(solved.status, SolutionStatus::TimeLimit) {
-        return Err(ExactError::Solver("time limit within the relaxation".into()));
+        return Err(ExactError::Solver("time limit of the relaxation".into()));
     }
     Ok(solved.lambda.min(closed_form))
 }

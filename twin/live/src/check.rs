@@ -16,13 +16,15 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
     if folder.file(RECORD).exists() {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
-            "{shown} already contains a twin: end it with `lightloom twin down --dir {shown}`, or name another folder"
+            "{shown} already contains a twin: end it with `lightloom twin down --dir {shown}`, or \
+             choose another folder"
         )));
     }
     for name in &record.files {
         if folder.file(name).exists() {
             return Err(Error::Refused(format!(
-                "{} already exists and does not belong to a twin: name an empty folder with --dir",
+                "{} already exists and does not belong to a twin: choose an empty folder with \
+                 --dir",
                 folder.file(name).display()
             )));
         }
@@ -31,7 +33,8 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
     if folder.daemon_socket().as_os_str().len() > 100 {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
-            "{shown} is too long for socket names: name a folder of at most 80 characters with --dir"
+            "{shown} is too long for socket names: choose a folder path of at most 80 characters \
+             with --dir"
         )));
     }
     size(record)?;
@@ -67,7 +70,8 @@ fn size(record: &Record) -> Result<(), Error> {
     });
     match free {
         Some(free) if free < needed => Err(Error::Refused(format!(
-            "a twin of {} nodes needs about {} MiB of memory, but only {} MiB are free: give fewer with --nodes",
+            "a twin of {} nodes needs about {} MiB of memory, but only {} MiB are free: use fewer \
+             nodes (--nodes)",
             record.nodes,
             needed / 1024,
             free / 1024

@@ -185,7 +185,7 @@ pub fn run(
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("give the daemon priority", error))?;
     let Some((program, arguments)) = command.split_first() else {
-        return Err(Error::Refused("name a program after --".into()));
+        return Err(Error::Refused("specify a program after --".into()));
     };
     let started = Instant::now();
     let mut starting = Command::new(program);
@@ -210,7 +210,8 @@ pub fn run(
             kill_group(&child);
             let _reaped = child.wait();
             return Err(Error::Refused(format!(
-                "{program} did not end within {:.1} s on {node} and was killed: give it longer with --timeout",
+                "{program} did not end within {:.1} s on {node} and was killed: raise the limit \
+                 with --timeout",
                 timeout.as_secs_f64()
             )));
         }

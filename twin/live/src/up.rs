@@ -130,14 +130,15 @@ fn record(fabric: &Fabric, wanted: &Wanted) -> Result<Record, Error> {
     let nodes = wanted.nodes.unwrap_or(all);
     if nodes == 0 || nodes > all {
         return Err(Error::Refused(format!(
-            "{} has {all} nodes: write a number from 1 to {all} for --nodes",
+            "{} has {all} nodes: use 1 to {all} for --nodes",
             fabric.name
         )));
     }
     let bundles = fabric.hbd.k();
     if all > address::NODES_MAX || bundles > address::BUNDLES_MAX {
         return Err(Error::Refused(format!(
-            "{all} nodes with {bundles} bundles each are more than the twin has addresses for: at most {} with {}",
+            "the twin has no addresses for {all} nodes with {bundles} bundles each: use at most \
+             {} with {}",
             address::NODES_MAX,
             address::BUNDLES_MAX
         )));
@@ -168,7 +169,7 @@ fn plan(wanted: &Wanted, fabric: &Fabric, programs: &Programs) -> Result<Plan, E
         .map_err(|error| Error::File { file: file.clone(), error })?;
     if plan.fabric_sha256 != fabric.sha256 {
         return Err(Error::Refused(format!(
-            "{} is a plan for another fabric file than {}: plan that one",
+            "{} is a plan for a different fabric file: make a plan for {}",
             file.display(),
             wanted.fabric.display()
         )));

@@ -109,7 +109,7 @@ impl World {
             if let Some(slot) = slots.into_iter().find(differs) {
                 let (rests, owned) = (at(&light, slot), at(owned, slot));
                 wrong.push(format!(
-                    "I2: {name} slot {slot} rests at {rests}, the ledger says {owned}"
+                    "I2: {name} slot {slot} rests at {rests}, but the ledger contains {owned}"
                 ));
             }
         }

@@ -223,7 +223,7 @@ impl Tl1State {
                 let serial = if self.name.is_empty() { "0" } else { &self.name };
                 vec![format!("OCS:SN={serial}")]
             }
-            "RTRV-INV" => return Err(denial("IIAC", "write OCS: the switch is one piece")),
+            "RTRV-INV" => return Err(denial("IIAC", "use OCS: the switch has no other parts")),
             "RTRV-PORT-SHUTTER" => Self::each(matrix, command, |port| {
                 let state = match matrix.is_enabled(port) {
                     true if matrix.faults.breaks(Misbehaviour::StrangeShutter) => "AJAR",
@@ -279,7 +279,7 @@ fn cut(text: &str) -> Tl1Command<'_> {
 
 /// Parses `1&2&5&&8`: single ports and ranges.
 fn ports(text: &str) -> Result<Vec<u16>, Denial> {
-    let wrong = || denial("IIAC", format!("`{}` is no list of ports", shortened(text)));
+    let wrong = || denial("IIAC", format!("`{}` is not a list of ports", shortened(text)));
     let mut found: Vec<u16> = Vec::new();
     let mut is_range_end = false;
     for item in text.split('&') {
@@ -334,7 +334,7 @@ fn denial_of(refusal: MatrixRefusal) -> Denial {
         MatrixRefusal::InUse(port) => denial("SNVS", format!("port {port} is in use")),
         MatrixRefusal::Disabled(port) => denial("SNVS", format!("port {port} is closed")),
         MatrixRefusal::NotConnected(port) => {
-            denial("SNVS", format!("port {port} is not patched so"))
+            denial("SNVS", format!("port {port} is not part of this patch"))
         }
         MatrixRefusal::Hardware(port) => denial("SROF", format!("port {port} did not move")),
     }

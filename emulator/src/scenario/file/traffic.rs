@@ -73,7 +73,7 @@ pub enum PatternFile {
     Shift(u32),
     /// All other hosts send to this host.
     Incast(String),
-    /// Every host sends a piece to every other host.
+    /// Every host sends part of its data to every other host.
     AllToAll(Exchange),
     /// Every host receives the sum.
     AllReduce(AllReduceWay),
@@ -81,7 +81,7 @@ pub enum PatternFile {
     ReduceScatter,
     /// Every host receives all parts, on a ring.
     AllGather,
-    /// The middle host sends to all others down a binary tree in this many pieces.
+    /// The middle host sends to all others down a binary tree in this many chunks.
     Broadcast(u32),
     /// All-to-all by binary exchange with circuit changes between steps. Only on the network
     /// `exchange`.
@@ -323,7 +323,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             PatternFile::AllGather => Pattern::AllGather,
             PatternFile::Broadcast(pieces) => {
                 if !(1..=10_000).contains(pieces) {
-                    let message = format!("{pieces} is not a valid number of pieces");
+                    let message = format!("{pieces} is not a valid number of chunks");
                     self.refuse("/run/broadcast", message, "use 1 to 10,000");
                 }
                 Pattern::Broadcast { pieces: *pieces }

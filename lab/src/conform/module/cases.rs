@@ -69,26 +69,33 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         discovery,
     ),
     (
-        case("arm-none", "firmware-api 2", "an arm of transaction 0 is refused with status 2"),
+        case(
+            "arm-none",
+            "firmware-api 2",
+            "an Arm command for transaction 0 is refused with status 2",
+        ),
         arm_none,
     ),
     (
         case(
             "fire-not-armed",
             "firmware-api 1.4",
-            "a fire of a transaction that is not armed is refused with status 3",
+            "a Fire command for a transaction that is not armed is refused with status 3",
         ),
         fire_not_armed,
     ),
 ];
 
 pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
-    (case("arm-path", "firmware-api 2", "an arm with a missing path ends in outcome 4"), arm_path),
+    (
+        case("arm-path", "firmware-api 2", "an Arm command for a missing path ends in outcome 4"),
+        arm_path,
+    ),
     (
         case(
             "arm-moves-nothing",
             "firmware-api 2",
-            "an arm leaves the light unchanged, and the status shows its transaction",
+            "an Arm command leaves the light unchanged, and the status shows its transaction",
         ),
         arm_moves_nothing,
     ),
@@ -96,7 +103,8 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "fire",
             "firmware-api 1.5, 2",
-            "a fire switches the group to its path with outcome 1, and status and reply agree",
+            "a Fire command switches the group to its path with outcome 1, and status and reply \
+             agree",
         ),
         fire,
     ),
@@ -108,7 +116,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "fire-again",
             "firmware-api 2",
-            "a repeated fire changes nothing and returns the same outcome",
+            "a repeated Fire command changes nothing and returns the same outcome",
         ),
         fire_again,
     ),
@@ -116,7 +124,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "disarm",
             "firmware-api 1.2",
-            "a disarm succeeds, and a disarmed transaction cannot be fired",
+            "a Disarm command succeeds, and a disarmed transaction cannot be fired",
         ),
         disarm,
     ),
@@ -282,7 +290,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = vec![0, 0, 0, 0, HOT];
     payload.extend(module.status()?.active);
     let reply = module.send(1, command::ARM, &payload)?;
-    refused(module, "an arm of transaction 0", reply, 2)
+    refused(module, "an Arm command for transaction 0", reply, 2)
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
@@ -290,7 +298,7 @@ fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;
-    refused(module, "a fire of a transaction that was never armed", reply, 3)
+    refused(module, "a Fire command for a transaction that was never armed", reply, 3)
 }
 
 fn arm_path(module: &mut ModuleSuite) -> CaseResult {
@@ -413,10 +421,10 @@ fn disarm(module: &mut ModuleSuite) -> CaseResult {
     module.arm(transaction, path)?;
     let reply = module.ask(command::DISARM, &transaction.to_be_bytes())?;
     if reply.status != 0 {
-        return found(format!("a disarm is refused with status {}", reply.status));
+        return found(format!("a Disarm command is refused with status {}", reply.status));
     }
     let fired = module.fire(transaction)?;
-    refused(module, "a fire of a disarmed transaction", Some(fired), 3)
+    refused(module, "a Fire command for a disarmed transaction", Some(fired), 3)
 }
 
 fn set_up_times(module: &mut ModuleSuite) -> CaseResult {

@@ -163,7 +163,7 @@ impl Chain {
     fn end_before(&self, end: u32) -> u32 {
         let back = self.sizes_by_end.range(..end).next_back();
         let found = back.or_else(|| self.sizes_by_end.last_key_value());
-        *found.expect("at least the chain that ends here exists").0
+        *found.expect("at least one chain ends here").0
     }
 
     fn healthy_between(&self, from: u32, to: u32) -> u32 {

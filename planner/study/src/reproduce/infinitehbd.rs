@@ -67,7 +67,7 @@ impl Waste {
     fn mean(&self, arch: &str) -> f64 {
         match self.0.iter().find(|row| row.arch == arch).map(|row| &row.outcome) {
             Some(RowOutcome::Held(figures)) => figures.waste_mean,
-            _ => unreachable!("the table only names designs that hold the groups"),
+            _ => unreachable!("the table only lists designs that can hold the groups"),
         }
     }
 }
@@ -281,7 +281,7 @@ fn costs(prices: &PriceList) -> Result<Vec<CostRow>, MissingPrices> {
 fn priced<'a>(costs: &'a [CostRow], arch: &str) -> &'a CostFigures {
     match costs.iter().find(|row| row.arch == arch).map(|row| &row.outcome) {
         Some(CostOutcome::Priced(figures)) => figures,
-        _ => unreachable!("the table only names designs that have a bill"),
+        _ => unreachable!("the table only lists designs with a bill"),
     }
 }
 

@@ -28,13 +28,18 @@ impl SentenceVerdict {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Reproduced => "every case that the paper leaves open agrees with it",
-            Self::InPart => "some cases do, and their range does not contain “no effect”",
+            Self::Reproduced => "all cases that the paper leaves open agree with the sentence",
+            Self::InPart => {
+                "some cases agree, and the range of all cases does not contain “no effect”"
+            }
             Self::Contradicted => {
-                "no case does, and their range contains neither the published figure nor “no effect”"
+                "no case agrees, and the range of all cases contains neither the published figure \
+                 nor “no effect”"
             }
             Self::Undetermined => {
-                "not every case does, and their range contains “no effect” (a ratio of 1, a change of 0 %), or no case does and their range contains the published figure: the result depends on cases that the paper leaves open"
+                "the result depends on cases that the paper leaves open: not all agree, and their \
+                 range contains “no effect” (a ratio of 1, a change of 0 %), or none agrees, but \
+                 their range contains the published figure"
             }
             Self::NotComputed => {
                 "no verdict: `--faults FILE` was not given, or the price file lacks a part"
