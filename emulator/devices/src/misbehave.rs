@@ -140,7 +140,7 @@ misbehaviours! {
     ArmsAnyPath, "arms-any-path", Module, "arming a nonexistent path results in outcome 4";
     ArmsNone, "arms-none", Module, "transaction 0 is rejected";
     FiresAnything, "fires-anything", Module, "firing a transaction that is not armed is rejected with status 3";
-    FiresTwice, "fires-twice", Module, "a repeated Fire command has no effect";
+    FiresTwice, "fires-twice", Module, "a repeated fire command has no effect";
     FrozenGeneration, "frozen-generation", Module, "the generation increases with each switch";
     MovesOnArm, "moves-on-arm", Module, "arming does not switch any circuit";
     HidesArmed, "hides-armed", Module, "the status includes the armed transaction";

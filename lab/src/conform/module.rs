@@ -37,7 +37,7 @@ const UNTESTABLE: [(&str, &str); 5] = [
     ("registers over I2C, CDB", "the suite uses only the serial line"),
     ("events", "the suite cannot interrupt incoming light"),
     (
-        "a Fire command takes effect only once across a restart",
+        "a fire command takes effect only once across a restart",
         "the suite does not restart a module",
     ),
     ("settle time and power at the tap", "testing this requires a light source and a power meter"),
@@ -286,7 +286,7 @@ impl ModuleSuite {
         let outcome = armed.payload.get(4 + group).copied();
         if armed.status != 0 || outcome != Some(1) {
             let why = format!(
-                "an Arm command for path {path} is refused with {}, outcome {outcome:?}",
+                "an arm command for path {path} is refused with {}, outcome {outcome:?}",
                 armed.status
             );
             return Ok(Err(CaseVerdict::Misbehaves(why)));
@@ -294,7 +294,7 @@ impl ModuleSuite {
         let fired = self.fire(transaction)?;
         if fired.status != 0 || fired.payload.len() != 24 {
             return Ok(Err(CaseVerdict::Misbehaves(format!(
-                "a Fire command is refused with {}",
+                "a fire command is refused with {}",
                 fired.status
             ))));
         }

@@ -72,7 +72,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "arm-none",
             "firmware-api 2",
-            "an Arm command for transaction 0 is refused with status 2",
+            "an arm command for transaction 0 is refused with status 2",
         ),
         arm_none,
     ),
@@ -80,7 +80,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "fire-not-armed",
             "firmware-api 1.4",
-            "a Fire command for a transaction that is not armed is refused with status 3",
+            "a fire command for a transaction that is not armed is refused with status 3",
         ),
         fire_not_armed,
     ),
@@ -88,14 +88,14 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
 
 pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
     (
-        case("arm-path", "firmware-api 2", "an Arm command for a missing path ends in outcome 4"),
+        case("arm-path", "firmware-api 2", "an arm command for a missing path ends in outcome 4"),
         arm_path,
     ),
     (
         case(
             "arm-moves-nothing",
             "firmware-api 2",
-            "an Arm command leaves the light unchanged, and the status shows its transaction",
+            "an arm command leaves the light unchanged, and the status shows its transaction",
         ),
         arm_moves_nothing,
     ),
@@ -103,7 +103,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "fire",
             "firmware-api 1.5, 2",
-            "a Fire command switches the group to its path with outcome 1, and status and reply \
+            "a fire command switches the group to its path with outcome 1, and status and reply \
              agree",
         ),
         fire,
@@ -116,7 +116,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "fire-again",
             "firmware-api 2",
-            "a repeated Fire command changes nothing and returns the same outcome",
+            "a repeated fire command changes nothing and returns the same outcome",
         ),
         fire_again,
     ),
@@ -124,7 +124,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "disarm",
             "firmware-api 1.2",
-            "a Disarm command succeeds, and a disarmed transaction cannot be fired",
+            "a disarm command succeeds, and a disarmed transaction cannot be fired",
         ),
         disarm,
     ),
@@ -290,7 +290,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = vec![0, 0, 0, 0, HOT];
     payload.extend(module.status()?.active);
     let reply = module.send(1, command::ARM, &payload)?;
-    refused(module, "an Arm command for transaction 0", reply, 2)
+    refused(module, "an arm command for transaction 0", reply, 2)
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
@@ -298,7 +298,7 @@ fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;
-    refused(module, "a Fire command for a transaction that was never armed", reply, 3)
+    refused(module, "a fire command for a transaction that was never armed", reply, 3)
 }
 
 fn arm_path(module: &mut ModuleSuite) -> CaseResult {
@@ -421,10 +421,10 @@ fn disarm(module: &mut ModuleSuite) -> CaseResult {
     module.arm(transaction, path)?;
     let reply = module.ask(command::DISARM, &transaction.to_be_bytes())?;
     if reply.status != 0 {
-        return found(format!("a Disarm command is refused with status {}", reply.status));
+        return found(format!("a disarm command is refused with status {}", reply.status));
     }
     let fired = module.fire(transaction)?;
-    refused(module, "a Fire command for a disarmed transaction", Some(fired), 3)
+    refused(module, "a fire command for a disarmed transaction", Some(fired), 3)
 }
 
 fn set_up_times(module: &mut ModuleSuite) -> CaseResult {
