@@ -429,7 +429,7 @@ pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
     if applied != now && lost(applied) {
         all.push(LostState {
             what: format!("plan {}", short(applied)),
-            why: "it was applied last, but has been replaced by bypasses since".into(),
+            why: "it was applied last, but bypasses have replaced it since".into(),
             next: "apply its file again: lightloom ctl apply PLAN".into(),
         });
     }

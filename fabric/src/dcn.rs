@@ -42,7 +42,8 @@ impl Dcn {
             ),
             Self::Direct(network) => network.name(),
             Self::Reconfigurable { network, .. } => format!(
-                "reconfigurable fat-tree: {} leaves, {} optical ports each on {} switches, {} a circuit",
+                "reconfigurable fat-tree: {} leaves, {} optical ports each on {} switches, {} per \
+                 circuit",
                 network.leaves(),
                 network.optical_ports(),
                 network.switches(),

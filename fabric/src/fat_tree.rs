@@ -263,7 +263,7 @@ impl ReconfigurableFatTree {
     /// Returns the bank of `ocs`. Panics if the switch does not exist.
     #[must_use]
     pub fn bank(&self, ocs: OcsId) -> &OcsBank {
-        self.spec.bank(ocs).expect("switch ids run below the number of switches")
+        self.spec.bank(ocs).expect("switch ids are below the number of switches")
     }
 
     /// Returns the number of optical ports per leaf on all switches together.
@@ -286,7 +286,7 @@ impl ReconfigurableFatTree {
             first += bank.switches;
             ocs.0 < first
         });
-        self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
+        self.reaches.of_bank(bank.expect("switch ids are below the number of switches"))
     }
 
     /// Returns the number of optical ports of `leaf` that are free for circuits.

@@ -73,7 +73,10 @@ impl Judge {
                     let count = self.intents.entry(intent.asked.request.clone()).or_default();
                     *count += 1;
                     if *count > 1 {
-                        self.note(format!("I6: request {} acted twice", intent.asked.request));
+                        self.note(format!(
+                            "I6: request {} took effect twice",
+                            intent.asked.request
+                        ));
                     }
                 }
                 Record::End { result, .. } => {
@@ -117,7 +120,7 @@ impl Judge {
         let unnamed = moves.iter().find(|one| !named.contains_key(&one.slot)).map(|one| one.slot);
         let slots: BTreeSet<_> = moves.iter().map(|one| one.slot).collect();
         if slots.len() != moves.len() {
-            self.note(format!("I1: at {now} {device} gets two requests for a slot"));
+            self.note(format!("I1: at {now} {device} receives two requests for a slot"));
         }
         if let Some(slot) = unnamed {
             self.note(format!("I4: at {now} {device} slot {slot} is not part of the change"));

@@ -378,7 +378,7 @@ impl ServedModule {
             let name = self.name.as_str();
             tracing::error!(
                 name,
-                "the log of moves is not writable, so no module is switched: \
+                "the move log is not writable, so no module is switched: \
                 {error:#}"
             );
             return Err(RequestRefusal::WrongState.into());

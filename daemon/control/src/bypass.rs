@@ -278,7 +278,10 @@ mod tests {
         assert_eq!(waits, [1, 8, 64, 512, 1_800, 1_800, 1_800]);
         assert_eq!(backoff.not_before(&[one, other]).0, 0, "something else has broken");
         backoff.forget();
-        assert!(backoff.not_before(&[one]) <= now, "a new fault waits for no earlier try");
+        assert!(
+            backoff.not_before(&[one]) <= now,
+            "a new fault does not wait for earlier attempts"
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub enum JournalError {
     Full(io::Error),
     #[error("{0}")]
     Lost(Damage),
-    #[error("a record of {0} bytes is longer than a journal line may be")]
+    #[error("a record of {0} bytes exceeds the maximum length of a journal line")]
     TooLong(usize),
 }
 

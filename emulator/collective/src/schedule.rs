@@ -130,7 +130,7 @@ impl Schedule {
     /// Panics if `times` does not have exactly one entry per sending.
     #[must_use]
     pub fn ideal(&self, times: &[MessageTime]) -> Picoseconds {
-        assert_eq!(times.len(), self.sendings.len(), "exactly one time per sending");
+        assert_eq!(times.len(), self.sendings.len(), "exactly one time per message");
         self.form.time(&self.sendings, times)
     }
 }

@@ -79,7 +79,7 @@ misbehaviours! {
     RecoversTooWell, "recovers-too-well", Gnmi, "cold-boot-recovery does not exceed the capability";
     AnswersUnknownPath, "answers-unknown-path", Gnmi, "a path outside the model is rejected";
     MixesConfigAndState, "mixes-config-and-state", Gnmi, "a Get of type CONFIG returns no state";
-    NoTimestamp, "no-timestamp", Gnmi, "a notification carries the time of its values";
+    NoTimestamp, "no-timestamp", Gnmi, "a notification contains the time of its values";
     TakesState, "takes-state", Gnmi, "read-only values cannot be set";
     TakesUnknownPort, "takes-unknown-port", Gnmi, "a connection of a nonexistent port is rejected or INVALID";
     JoinsInputs, "joins-inputs", Gnmi, "ports of the same direction cannot be connected";

@@ -261,7 +261,7 @@ fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Fo
 
 pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     let took = last.since(SimTime::START);
-    (took <= span, format!("the last work ended at {last}"), Some(time_margin(took, span)))
+    (took <= span, format!("the last workload ended at {last}"), Some(time_margin(took, span)))
 }
 
 fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {

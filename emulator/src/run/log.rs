@@ -174,7 +174,7 @@ impl fmt::Display for Stop {
             Self::Deadlock { ports } => {
                 write!(
                     f,
-                    "a deadlock: these ports pause each other, {} and again",
+                    "a deadlock: these ports pause each other in a cycle: {}",
                     ports.join(", ")
                 )
             }

@@ -482,7 +482,7 @@ impl Substrate {
         let example = hosts.first().copied().unwrap_or("h0").to_owned();
         let mut there = match &self.rings {
             Some(_) => "use a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre \
-                        `n17/b0.2`, a ToR `t3`, all under it `rack t3`, `any node` or `control`"
+                        `n17/b0.2`, a ToR `t3`, everything under it `rack t3`, `any node` or `control`"
                 .to_owned(),
             None => format!(
                 "it has hosts {} and switches {}; use a host or switch by name, an interface `{example}/nic0`, a cable \

@@ -31,7 +31,7 @@ pub(super) fn end(graph: &TaskGraph, machine: &Machine) -> Result<SimTime, RunEr
             }))
         })
         .collect();
-    let distinct = TaskGraph::new(tasks).expect("tasks are made in order").with_paces(paces);
+    let distinct = TaskGraph::new(tasks).expect("tasks are created in order").with_paces(paces);
     let alone = replay(&distinct, machine, RingReuse::IdleRings, &mut ())?.spans;
     let took =
         exchanges.iter().zip(graph.tasks()).map(|(exchange, task)| match (exchange, &task.work) {

@@ -180,7 +180,7 @@ prints every row. Predictions are computed like `lightloom workload collective`,
 
 Measurements are grouped by source and hardware, separately within and across domains. In alphabetical order, groups are used alternately for fitting and testing,
 starting with fitting. We knew all rows when we chose this rule and the form of the model, so errors may be larger for rows published later.
-Rows on EFA are modelled as rings with Simple, which is consistent with their times but not stated by any source. The fitted values are at the top of
+Rows on EFA are modelled as rings with the Simple protocol, which is consistent with their times but not stated by any source. The fitted values are at the top of
 `emulator/collective/src/library.rs`; all others are NCCL's.
 
 | class | test rows | mean absolute error | fitting rows | theirs |

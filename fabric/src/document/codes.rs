@@ -29,7 +29,7 @@ crate::document::codes! {
     DUPLICATE_KEY = "LL0103", "duplicate key";
     WRONG_TYPE = "LL0104", "a value of the wrong type";
     OUT_OF_RANGE = "LL0105", "a number out of range";
-    UNKNOWN_WORD = "LL0106", "a word that is not among those allowed";
+    UNKNOWN_WORD = "LL0106", "a word that is not allowed";
     BAD_SPELLING = "LL0107", "text in the wrong format";
     WRONG_LENGTH = "LL0108", "too few or too many items";
     ONE_CHOICE = "LL0109", "not exactly one alternative is chosen";

@@ -166,7 +166,7 @@ impl Problems {
     fn check_db(&mut self, field: impl Into<String>, db: f64) {
         if !(db.is_finite() && db >= 0.0) {
             let fix = "use a number of dB of at least 0";
-            self.add(field, format!("{db} is not a loss"), fix);
+            self.add(field, format!("{db} is not a valid loss"), fix);
         }
     }
 

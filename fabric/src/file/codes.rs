@@ -15,7 +15,7 @@ crate::document::codes! {
     JOB_STARVED = "LL0211", "a job after one that takes all GPUs";
     SWITCH_TIMES = "LL0212", "the shortest switching time exceeds the longest";
     NOT_POSITIVE = "LL0213", "a quantity must be above zero";
-    WRONG_TOR = "LL0214", "a node is under another ToR than stated";
+    WRONG_TOR = "LL0214", "a node is under a different ToR than stated";
     TOO_MANY_FIBRES = "LL0215", "the explicit form describes too many fibres";
     TOO_FEW_LEAVES = "LL0216", "a network with too few leaves for the nodes";
     IMPLAUSIBLE = "LL0217", "an implausible rate or size";

@@ -202,7 +202,8 @@ impl Network {
         let (leaves, gpus) = (network.spec().leaves, network.spec().gpus_per_leaf);
         let per_node = u32::from(hbd.gpus_per_node());
         if !gpus.is_multiple_of(per_node) {
-            let message = format!("{gpus} GPUs under a leaf are not whole nodes of {per_node}");
+            let message =
+                format!("{gpus} GPUs under a leaf do not fill whole nodes of {per_node} GPUs");
             check
                 .error(codes::BAD_GROUP, GPUS, message)
                 .help(format!("use a multiple of {per_node}"))

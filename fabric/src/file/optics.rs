@@ -113,12 +113,12 @@ fn is_sound(k: u8, optics: &OpticsFile, check: &mut Check<'_>) -> bool {
         ("fibre_db_per_km", optics.fibre_db_per_km),
     ];
     for (key, loss) in losses.into_iter().filter(|(_, loss)| !(loss.is_finite() && *loss >= 0.0)) {
-        let message = format!("{loss} dB is not a loss");
+        let message = format!("{loss} dB is not a valid loss");
         refuse(format!("{OPTICS}/{key}"), message, "use 0 or more".to_owned());
     }
     for (at, hop) in optics.hops.iter().enumerate() {
         if !(hop.fibre_m.is_finite() && hop.fibre_m >= 0.0) {
-            let message = format!("{} m is not a length", hop.fibre_m);
+            let message = format!("{} m is not a valid length", hop.fibre_m);
             refuse(format!("{OPTICS}/hops/{at}/fibre_m"), message, "use 0 or more".to_owned());
         }
     }

@@ -30,7 +30,7 @@ pub enum TraceProblem {
     EndWithoutStart { node: String },
     #[error("unknown node `{node}`: it has no `fault_start`")]
     UnknownNode { node: String },
-    #[error("unknown node `{node}`: it exceeds the {servers} servers of the trace")]
+    #[error("unknown node `{node}`: the trace has only {servers} servers")]
     TooManyServers { node: String, servers: u32 },
     #[error(
         "a fault begins on day {start_days:.1}, but the trace declares {days} days of observation"

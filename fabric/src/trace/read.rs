@@ -444,6 +444,6 @@ mod tests {
             event("b", "2", "fault_start")
         );
         let errors = FaultTrace::read(text.as_bytes(), Observation::default()).unwrap_err();
-        assert!(errors.to_string().contains("unknown node `b`: it exceeds the 1 servers"));
+        assert!(errors.to_string().contains("unknown node `b`: the trace has only 1 servers"));
     }
 }

@@ -115,7 +115,7 @@ async fn answer<T: Target>(
         && request.uri().path() != CAPABILITIES
         && (header("username"), header("password")) != (Some(&*user), Some(&*password))
     {
-        let why = "the metadata lacks the right user and password";
+        let why = "the metadata does not contain the correct user and password";
         return Ok(Status::unauthenticated(why).into_http());
     }
     let unary = Unary(Arc::clone(&target));

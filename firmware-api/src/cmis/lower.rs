@@ -60,7 +60,7 @@ pub const MEDIA_TYPE: BitField<u8> = BitField::byte(RegisterAddress::lower(85));
 /// Addresses the four-byte application descriptor `number`, from 0.
 #[must_use]
 pub const fn application(number: u8) -> RegisterAddress {
-    assert!(number < 8, "eight descriptors are in lower memory");
+    assert!(number < 8, "lower memory contains eight descriptors");
     RegisterAddress::lower(86 + 4 * number)
 }
 /// Host id that ends the list of applications.

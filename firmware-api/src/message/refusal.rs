@@ -72,7 +72,7 @@ impl core::fmt::Display for RequestRefusal {
             Self::Malformed => "the module could not parse the request",
             Self::NotArmed => "no change with this transaction is armed",
             Self::Busy => "the module is still busy with an earlier request",
-            Self::WrongState => "the module's state does not allow it",
+            Self::WrongState => "the state of the module does not allow this command",
             Self::Locked => "the password is wrong",
             Self::Version => "the module uses a different protocol version",
             Self::NoSuchRegister => "the register does not exist or is not writable",

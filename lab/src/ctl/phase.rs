@@ -142,7 +142,8 @@ fn became(status: &PhaseStatus) -> String {
     }
     if let Some(next) = status.next.as_ref().filter(|_| status.state == PhaseState::Lit) {
         text += &format!(
-            "next is {}: its transition takes {:.1} ms, so request it that long in advance\n",
+            "the next phase is {}: its transition takes {:.1} ms, so request it that long in \
+             advance\n",
             next.phase, next.expected_ms
         );
     }

@@ -44,7 +44,7 @@ pub(crate) struct JobRing {
 #[command(after_help = "Example:
   lightloom twin report --name ring --dir /tmp/twin
 
-Needs a run of `lightloom twin exec --all --name ring -- lightloom twin ring` with a `lightloom twin fault` during it.")]
+Requires a run of `lightloom twin exec --all --name ring -- lightloom twin ring` with an injected fault.")]
 pub(crate) struct JobReport {
     /// Name of the run.
     #[arg(long, value_name = "NAME", default_value = "ring")]
@@ -70,7 +70,9 @@ fn size(text: &str) -> Result<usize, String> {
 
 pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     if arguments.steps == 0 {
-        return Err(WrongUsage("a job has at least one step: use --steps 1 or more".into()).into());
+        return Err(
+            WrongUsage("a job must have at least one step: use --steps 1 or more".into()).into()
+        );
     }
     let options =
         ring::Options { steps: arguments.steps, bytes: arguments.size, pause: arguments.pause };

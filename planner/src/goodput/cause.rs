@@ -105,7 +105,7 @@ impl fmt::Display for Cause {
             Self::Reform => "continuing with fewer replicas",
             Self::Rejoin => "taking back replicas",
             Self::LeftOut => "replicas left out",
-            Self::Disturbed => "the step of the failure",
+            Self::Disturbed => "step in which the failure occurred",
             Self::SlowerSteps => "slower steps until the repair",
             Self::WaitingForNodes => "waiting for nodes",
             Self::UnderRepair => "nodes under repair",

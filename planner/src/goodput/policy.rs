@@ -71,7 +71,7 @@ impl Answer {
                 let [reform, start, rejoin] = [reform, start, rejoin].map(|time| time / 2);
                 (
                     Self::Elastic { reform, start, rejoin, least },
-                    "leaving out replicas and taking them back",
+                    "removing replicas and adding them back",
                 )
             }
         };

@@ -70,7 +70,8 @@ impl Track<'_> {
     }
 
     fn is_plain(&self, run: &[u64]) -> bool {
-        let hop = |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run has short hops");
+        let hop =
+            |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run consists of short hops");
         run.windows(2).all(|pair| (self.joined)(pair[0], hop(pair)))
             && !run.windows(3).any(|three| {
                 self.excludes(three[1] - three[0]) && self.excludes(three[2] - three[1])

@@ -59,7 +59,7 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     writeln!(text, "SwitchName=rings Switches={}", names.join(",")).expect(ANY_TEXT);
     let mut lost = vec![
         "the neighbours of a node in its ring: the nodes of a switch are not ordered".to_owned(),
-        "ToRs: a Slurm tree holds each node once, here below its ring".to_owned(),
+        "ToRs: a Slurm tree contains each node only once, in this case below its ring".to_owned(),
     ];
     lost.extend(unreached(plan));
     lost.extend(plan.lost_below_nodes());

@@ -174,8 +174,8 @@ fn describe(node: &LineNode, plan: &Plan) -> String {
 
 fn caption(fabric: &Fabric, line: &[LineNode], per_square: usize, bypasses: usize) -> String {
     let squares = match per_square {
-        1 => "Each square is a node; a red dot marks failed bundles or fibres.".to_owned(),
-        _ => format!("Each square is {per_square} nodes, divided by their states."),
+        1 => "Each square represents a node; a red dot marks failed bundles or fibres.".to_owned(),
+        _ => format!("Each square represents {per_square} nodes, divided by state."),
     };
     if fabric.hbd.ring().is_none() {
         return squares;

@@ -254,10 +254,9 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         };
         let answer = rig.ask(Request::Apply(apply(Mode::Safe)), Some(plan.clone())).await;
         let Answer::Refused { reasons } = &answer else { panic!("{answer:?}") };
-        assert!(
-            reasons[0]
-                .starts_with(&format!("this plan uses {part}, a known fault: reported by test"))
-        );
+        assert!(reasons[0].starts_with(&format!(
+            "this plan uses {part}, which has a known fault: reported by test"
+        )));
         assert!(reasons[1].contains(&format!("`--fault {part}`")), "{reasons:?}");
         let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
         rig.committed(&answer).await;

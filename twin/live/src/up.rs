@@ -273,7 +273,7 @@ fn wait_for(folder: &Folder, holder: &mut Child) -> Result<Ready, Error> {
         }
         let ended = holder.try_wait().is_ok_and(|ended| ended.is_some());
         if ended || Instant::now() > until {
-            return Err(early(folder, "holder.log", "the namespaces were not made"));
+            return Err(early(folder, "holder.log", "the namespaces were not created"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

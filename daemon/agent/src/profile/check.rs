@@ -100,7 +100,7 @@ impl ProfileRules<'_, '_, '_> {
             let message = format!("the code {code} cannot be read back in these bits");
             let report = self.check.error(CANNOT_MOVE, "/active", message);
             report.help(
-                "a path must be read back to be verified: make `bits` and `mask` large \
+                "each path must be readable to be verified: make `bits` and `mask` large \
                 enough",
             );
         }

@@ -349,6 +349,6 @@ macro_rules! spelled {
         }
     };
 }
-spelled!(Register, "Register", "A register: `64` of the lower memory, or `B0h:136` of a page.");
+spelled!(Register, "Register", "A register, such as `64` in lower memory or `B0h:136` on a page.");
 spelled!(CustomPage, "CustomPage", "A page, such as `B0h`.");
 spelled!(CommandId, "CommandId", "A CDB command, such as `8001h`.");

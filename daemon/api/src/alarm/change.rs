@@ -118,7 +118,8 @@ pub fn next(past: &Transaction) -> Option<String> {
             Some(format!("every device is back at its previous position: {again}"))
         }
         TransactionResult::Partial => Some(
-            "some devices are in neither state: `lightloom ctl status` lists those that need an \
+            "some devices are in neither the old nor the new state: `lightloom ctl status` lists \
+             those that need an \
                 operator, with the command"
                 .into(),
         ),

@@ -111,7 +111,7 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
         let _ = write!(about, "; the far ends of {lit} of them still receive light");
     }
     let what = format!("MANAGEMENT LOST, {} of {of}", count(devices.len(), "device"));
-    let next = "circuits are not switched, and the alarm clears when they respond: check their \
+    let next = "no circuits are switched, and the alarm clears when the devices respond: check their \
         management lines and this host; then: lightloom ctl wait";
     Alarm::new(what, about, next)
 }

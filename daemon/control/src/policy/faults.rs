@@ -502,7 +502,7 @@ impl Control {
             .map(|(name, broken)| {
                 let why = if broken.why.is_empty() { "" } else { &broken.why };
                 let sep = if why.is_empty() { "" } else { ": " };
-                format!("this plan uses {name}, a known fault{sep}{why}")
+                format!("this plan uses {name}, which has a known fault{sep}{why}")
             })
             .collect();
         if !reasons.is_empty() {

@@ -34,8 +34,8 @@ impl Control {
         let plan = ledger.plan_named(&back.plan_sha256).cloned();
         if self.installed().is_some() && plan.is_none() && !back.plan_sha256.is_empty() {
             return Err(vec![format!(
-                "plan {} was in force then but has been deleted; without it faults could not be \
-                    bypassed: apply its file",
+                "plan {}, which was in force then, has been deleted, and faults could not be \
+                 bypassed without it: apply its file",
                 back.plan_sha256
             )]);
         }
@@ -139,7 +139,8 @@ impl Control {
             .map(|((device, position), part, Broken { why, .. })| {
                 let sep = if why.is_empty() { "" } else { ": " };
                 format!(
-                    "{part} is known to be faulty{sep}{why}, and this would light {device} at \
+                    "{part} is known to be faulty{sep}{why}, and the rollback would light \
+                     {device} at \
                         {device}.{position}"
                 )
             })

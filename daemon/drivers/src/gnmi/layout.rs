@@ -120,7 +120,7 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
         let index = index.ok_or_else(|| format!("its port `{port}` has no index"))?;
         let known = groups.get_mut(group);
         let known = known.ok_or_else(|| {
-            format!("its port `{port}` is in a group `{group}` that it does not list")
+            format!("its port `{port}` belongs to the group `{group}`, which it does not list")
         })?;
         let ports = &mut known.ports;
         if let Some(other) = ports.insert(index, port.to_owned()) {

@@ -65,7 +65,7 @@ pub fn soonest(
     };
     let mut unlike = paths.to_vec();
     unlike.dedup_by(|one, before| network.are_alike(one, before));
-    unlike.iter().map(by).min().expect("a flow has a path")
+    unlike.iter().map(by).min().expect("every flow has a path")
 }
 
 /// The smallest possible share of the busiest interface. `ways` contains one path per interface.

@@ -191,7 +191,7 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all.len(), network.vertex_count());
         all.dedup();
-        assert_eq!(all.len(), network.vertex_count(), "each vertex is in one part");
+        assert_eq!(all.len(), network.vertex_count(), "each vertex belongs to exactly one part");
         let first = |vertex: VertexId| parts[0].contains(&vertex);
         let between = network.links().iter().filter(|link| first(link.from) != first(link.to));
         // Each part contains four of the eight pods. Half of the core links, in both directions, cross the cut.

@@ -109,11 +109,11 @@ pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000
 pub enum NetworkError {
     #[error("link {} has no propagation delay: give it at least 1 ps", link.0)]
     NoDelay { link: LinkId },
-    #[error("link {} takes {delay} from end to end: delays up to {LONGEST_DELAY} can be emulated", link.0)]
+    #[error("link {} has a delay of {delay}, but at most {LONGEST_DELAY} can be emulated", link.0)]
     TooLong { link: LinkId, delay: Picoseconds },
-    #[error("link {} runs at {rate}: rates from 10 Mb/s can be emulated", link.0)]
+    #[error("link {} has a rate of {rate}, but at least 10 Mb/s is required", link.0)]
     TooSlow { link: LinkId, rate: BitsPerSecond },
-    #[error("link {} leads from vertex {} to itself", link.0, vertex.0)]
+    #[error("link {} connects vertex {} to itself", link.0, vertex.0)]
     Loop { link: LinkId, vertex: VertexId },
     #[error("link {} ends at vertex {}, which does not exist", link.0, vertex.0)]
     NoSuchVertex { link: LinkId, vertex: VertexId },

@@ -150,7 +150,7 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn together(&self) -> Engine<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
-                .expect("its packet sizes were checked");
+                .expect("packet sizes were checked earlier");
         self.log.replay(&mut engine).expect("islands and a single engine return the same");
         engine
     }
@@ -216,7 +216,7 @@ impl<P: LocalProbe> Apart<P> {
             .zip(pairs)
             .map(|(ends, pair)| builder.connect_unequal(ends[0], ends[1], pair.0, pair.1));
         let links: Vec<LinkId> = links.collect();
-        let line = builder.build().expect("its links come from a network that was built");
+        let line = builder.build().expect("the links belong to a valid network");
         let mut engine = Engine::new(line, self.settings)?;
         let alone = FlowSpec {
             messages: spec.messages,

@@ -147,6 +147,6 @@ impl Description {
             let [a, b] = [VertexRole::Host, VertexRole::Host].map(|role| builder.add(role));
             builder.connect(a, b, LinkSpec { delay: shortest, ..spec });
         }
-        builder.build().expect("its links come from a network that was built")
+        builder.build().expect("the links belong to a valid network")
     }
 }

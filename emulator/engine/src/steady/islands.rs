@@ -166,7 +166,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
         let (network, probe) = (apart.network.clone(), apart.probe.clone());
         let engine = Engine::with_probe(network, apart.settings, probe);
-        let mut engine = engine.expect("its packet sizes were checked");
+        let mut engine = engine.expect("packet sizes were checked earlier");
         apart.log.replay(&mut engine)?;
         for flow in (0..apart.flows.len()).map(FlowId::from_index) {
             if engine.record(flow) != apart.record(flow) {

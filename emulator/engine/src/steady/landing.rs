@@ -362,7 +362,7 @@ impl<P: LocalProbe> Apart<P> {
         let network = description.network(self.network.shortest_delay());
         let settings = EngineSettings { threads: 1, ..self.settings };
         let engine = Engine::with_probe(network, settings, self.probe.local(links));
-        let engine = engine.expect("its packet sizes were checked");
+        let engine = engine.expect("packet sizes were checked earlier");
         let mut class = Class::new(engine, Vec::new());
         (class.until, class.begin) = (begin.0, begin.0);
         class

@@ -162,7 +162,7 @@ impl<'a> JobGroups<'a> {
         let between = &mut self.between[job];
         between.running = None;
         finish_step(&mut between.steps, at);
-        let passed = between.steps.last().expect("an ended collective has started").place + 1;
+        let passed = between.steps.last().expect("a completed collective was started").place + 1;
         between.passed = passed;
         for index in 0..self.groups.len() {
             let log = &mut self.groups[index].log;
@@ -340,7 +340,7 @@ impl Workload for JobGroups<'_> {
             BatchOwner::Group(index) => &mut self.groups[index].running,
             BatchOwner::Between(job) => &mut self.between[job].running,
         };
-        let running = slot.as_mut().expect("an ended collective was running");
+        let running = slot.as_mut().expect("a completed collective was running");
         running.open -= 1;
         if running.open > 0 {
             return Ok(());

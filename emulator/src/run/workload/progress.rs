@@ -116,5 +116,5 @@ pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Runn
 }
 
 pub(super) fn finish_step(steps: &mut [StepLog], at: SimTime) {
-    steps.last_mut().expect("an ended collective has started").end = Some(at);
+    steps.last_mut().expect("a completed collective was started").end = Some(at);
 }

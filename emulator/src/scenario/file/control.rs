@@ -174,7 +174,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
     if file.bits_per_second.is_some_and(|rate| !(9_600..=50_000_000).contains(&rate)) {
         check
-            .error(codes::BAD_CONTROL, &at("bits_per_second"), "this is not a serial rate")
+            .error(codes::BAD_CONTROL, &at("bits_per_second"), "this is not a valid serial rate")
             .help("write 9600 to 50000000");
     }
     if file.power_samples.is_some_and(|samples| !(1..=100).contains(&samples)) {

@@ -119,7 +119,8 @@ impl JsonSchema for PlaceFile {
         });
         if let Some(fabric) = fabric {
             fabric["properties"]["plan"] = json_schema!({
-                "description": "The plan in force, relative to this file; without it one is made.",
+                "description": "File with the plan in force, relative to this file [default: a \
+                 new plan].",
                 "type": "string"
             })
             .to_value();

@@ -318,7 +318,7 @@ pub(super) fn one_sided(switch: &super::tree::ShownSwitch) -> Option<String> {
         let peer = port.peer.as_ref()?;
         let back = switch.ports.get(peer).and_then(|peer| peer.peer.as_ref());
         (back != Some(name))
-            .then(|| format!("the peer of `{name}` is `{peer}`, whose own peer differs"))
+            .then(|| format!("the peer of `{name}` is `{peer}`, whose peer is a different port"))
     })
 }
 

@@ -24,7 +24,7 @@ pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     size: Bytes,
     weights: &[f64],
 ) {
-    assert_eq!(ranks.len(), weights.len(), "a weight for each rank");
+    assert_eq!(ranks.len(), weights.len(), "one weight per rank");
     let sum: f64 = weights.iter().sum();
     for (at, from) in ranks.iter().enumerate() {
         for (to, weight) in

@@ -287,7 +287,7 @@ fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Pictur
     let drawings: Vec<Drawing> = distinct.iter().take(MOST_DRAWN).map(drawing).collect();
     (!drawings.is_empty()).then(|| Picture {
         id: "phases-drawn".to_owned(),
-        caption: "A matrix of leaves: a filled cell is a pair with circuits, darker for more of them. Phases with equal circuits share a picture."
+        caption: "A matrix of leaves: a filled cell marks a pair with circuits, and a darker cell more of them. Phases with equal circuits share a picture."
             .to_owned(),
         kind: PictureKind::Drawn { drawings, legend: Vec::new() },
     })

@@ -226,7 +226,8 @@ pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
     if !swept.distributions.is_empty() {
         section.table(losses(swept));
         section.note(
-            "Compared with the run without faults under the same seed. P50, P90 and P99: 50, 90 and 99 % of the seeds lose no more (nearest rank); `–` if a job never ends its steps.",
+            "Compared with the fault-free run with the same seed. P50, P90 and P99: 50, 90 and 99 \
+             % of the seeds lose no more (nearest rank); `–` if a job never ends its steps.",
         );
     }
     let faults = swept.runs.iter().flat_map(|run| run.faults.iter().map(|fault| (run.seed, fault)));

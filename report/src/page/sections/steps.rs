@@ -79,7 +79,7 @@ pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
         "Measured times with emulated devices, the shipped daemon and, if installed, a real scheduler on this machine.",
     );
     if let Some(lacks) = &live.lacks {
-        section.note(format!("No scheduler took part: {lacks}."));
+        section.note(format!("No scheduler was used: {lacks}."));
     }
     let seconds = |took_ms: f64| ShownQuantity::new(took_ms / 1e3, ShownUnit::Seconds);
     section.table(tables::table("live", &live.steps));

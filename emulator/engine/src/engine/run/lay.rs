@@ -159,7 +159,7 @@ impl<P: Probe> Engine<P> {
             begin
         };
         let data = paths.iter().map(lay).collect();
-        (data, answer.expect("a flow has a path"))
+        (data, answer.expect("every flow has a path"))
     }
 
     /// Writes a path that continues with choices, and one for acknowledgements. Returns both starts.
