@@ -62,6 +62,6 @@ mod tests {
         let short = Fence::closed();
         short.renewed(Instant::now(), Duration::from_millis(20));
         std::thread::sleep(Duration::from_millis(25));
-        assert!(!short.is_open(), "a renewal that was not answered");
+        assert!(!short.is_open(), "the lease was not renewed in time");
     }
 }

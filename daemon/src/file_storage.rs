@@ -216,7 +216,7 @@ mod tests {
         storage.append(b" and more").unwrap();
         assert_eq!(storage.load().unwrap(), b"new and more");
         assert_eq!(std::fs::read(folder.path().join("journal.log.old")).unwrap(), b"old");
-        assert!(FileStorage::open(&path).is_err(), "the new file is held");
+        assert!(FileStorage::open(&path).is_err(), "the new file is locked");
         drop(storage);
         assert_eq!(FileStorage::open(&path).unwrap().load().unwrap(), b"new and more");
     }

@@ -105,7 +105,11 @@ mod tests {
         assert_eq!(taken(&mut rates, "b", Micros(0)), 2, "five in total");
         assert_eq!(taken(&mut rates, "a", Micros::from_millis(999)), 0);
         assert_eq!(taken(&mut rates, "a", Micros::from_millis(1000)), 1);
-        assert_eq!(taken(&mut rates, "a", Micros::from_secs(3600)), 3, "no more than the burst");
+        assert_eq!(
+            taken(&mut rates, "a", Micros::from_secs(3600)),
+            3,
+            "at most the burst is granted"
+        );
     }
 
     #[test]

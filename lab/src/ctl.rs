@@ -99,7 +99,7 @@ enum Verb {
         after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
     )]
     Rollback(RollbackArguments),
-    /// Drain traffic from devices, or from all devices of a node, and hold it off.
+    /// Drain traffic from devices, or from all devices of a node, and keep them drained.
     #[command(after_help = "Example:\n  lightloom ctl drain n17")]
     Drain(Devices),
     /// Release drained traffic.
@@ -160,13 +160,13 @@ enum Verb {
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
     },
-    /// Keep Slurm in agreement with the plan until interrupted: load rings as topology, drain nodes
+    /// Keep Slurm in sync with the plan until interrupted: load rings as topology, drain nodes
     /// that have failed or are not in a ring, and resume them later.
     #[command(after_help = "Examples:
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
     Slurm(SlurmArguments),
-    /// Keep Kubernetes in agreement with the plan until interrupted: label nodes with ring and
+    /// Keep Kubernetes in sync with the plan until interrupted: label nodes with ring and
     /// position, cordon nodes that have failed or are not in a ring, and uncordon them later.
     #[command(after_help = "Examples:
   lightloom ctl kubernetes --rbac

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Where to write the page [default: standard output].
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
-    /// Format of the page [default: by the ending of --output, else html].
+    /// Format of the page [default: from the extension of --output, else html].
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<PageForm>,
     /// Failed parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.

@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Price file (YAML) [default: the shipped topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Show which of the choices left open in the papers reach the published ranges.
+    /// Show which choices that the papers leave open reach the published ranges.
     #[arg(long)]
     why: bool,
     /// Number of random assignments of trace servers to nodes.

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Fabric file with a reinforcement-learning job; also shows the gain of circuits per phase.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
     fabric: Option<PathBuf>,
-    /// Number of GPUs that generate and of GPUs that train; one number for both.
+    /// Numbers of GPUs for generation and for training; one number applies to both.
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: Vec<u32>,

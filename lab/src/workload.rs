@@ -86,13 +86,13 @@ struct ReplayArguments {
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// Scale kernel times: 0.5 for a chip twice as fast.
+    /// Factor for kernel times: 0.5 for a chip twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compute_scale: f64,
-    /// Scale the times of device copies.
+    /// Factor for the times of device copies.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     copy_scale: f64,
-    /// Scale the host's time between launches.
+    /// Factor for the host's time between launches.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     host_scale: f64,
     /// Number of pipeline stages in the recorded step, which with TP determines its DP.

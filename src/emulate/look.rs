@@ -32,7 +32,7 @@ pub(super) struct Recordings {
     /// Write the packets of the `--pcap-port` ports as pcapng, for tshark and Wireshark
     #[arg(long, value_name = "FILE", requires = "pcap_port", value_parser = files::destination)]
     pcap: Option<PathBuf>,
-    /// Ports to record, as all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces
+    /// Parts whose links are recorded: nodes `n17`, GPUs `n17/g2`, interfaces
     /// `n17/nic2`, bundles `n17/b0`, fibres `n17/b0.2`, ToRs `t3`; in a network, hosts `h3`,
     /// switches `s0` and cables `h3-s0`
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn offsets_match_the_driver() {
         let at = |page, offset| linear(RegisterAddress { bank: 0, page, offset }).unwrap();
-        assert_eq!((at(0, 0), at(7, 127)), (0, 127), "lower memory is on every page");
+        assert_eq!((at(0, 0), at(7, 127)), (0, 127), "every page contains the lower memory");
         assert_eq!((at(0, 128), at(0, 255)), (128, 255));
         assert_eq!((at(1, 128), at(2, 128)), (256, 384));
         assert_eq!((at(0xb0, 136), at(0xff, 255)), (128 * 0xb1 + 8, 128 * 257 - 1));

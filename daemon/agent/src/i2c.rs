@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn all_used(i2c: &I2c<Recorded>) {
-        assert_eq!(i2c.wire.script.len(), 0, "transfers that did not take place");
+        assert_eq!(i2c.wire.script.len(), 0, "some expected transfers did not take place");
     }
 
     const NAK: Result<&[u8], TransferError> = Err(TransferError::NotAcknowledged);

@@ -357,11 +357,11 @@ mod tests {
         let plan = plan_anew(&pod, &FaultSet::none(), Seed(1)).expect("it fits");
         let stages = |plan: &Plan| plan.ranks.iter().map(|rank| rank.pp).max();
         let lit = |plan: &Plan| plan.phases.iter().map(|phase| phase.circuits.len()).sum::<usize>();
-        assert!(stages(&plan) > Some(0) && lit(&plan) > 0, "the pod has both halves");
+        assert!(stages(&plan) > Some(0) && lit(&plan) > 0, "the plan contains ranks and circuits");
         let dead = Part::Node(lightloom_units::id::NodeId(3));
         let next = next_plan(&pod, &plan, &[dead], &[]).expect("a bypass exists");
         assert_eq!(stages(&next), stages(&plan));
-        assert!(lit(&next) > 0, "circuits avoid it as well");
+        assert!(lit(&next) > 0, "the new plan still contains circuits");
         assert!(next.transceivers.iter().all(|t| t.bundle.node.0 != 3));
         let back = next_plan(&pod, &next, &[], &[dead]).expect("a repair plan exists");
         assert_eq!(stages(&back), stages(&plan));
@@ -386,7 +386,7 @@ mod tests {
             let next = or_moving_what_stands_still(&fabric, &plan, (&broken, &none), first, own);
             plan = next.expect("a way").plan;
         }
-        assert_eq!(plan.metrics.gpus_used, 64, "as many as in a fresh plan");
+        assert_eq!(plan.metrics.gpus_used, 64, "the bypass uses as many GPUs as a fresh plan");
     }
 
     #[test]

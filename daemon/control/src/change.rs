@@ -341,7 +341,7 @@ mod tests {
         let moves = diff(&[], &[(9, 11), (8, 12)], &[(1, 11)], Mode::Update).unwrap();
         assert_eq!(moves.len(), 2, "slot 9 moves, slot 8 stays: {moves:?}");
         let moves = diff(&[], &[(9, 11), (8, 12)], &[(1, 11)], Mode::Overwrite).unwrap();
-        assert_eq!(moves.len(), 3, "slot 8 goes too: {moves:?}");
+        assert_eq!(moves.len(), 3, "slot 8 also moves: {moves:?}");
     }
 
     #[test]

@@ -423,7 +423,11 @@ mod tests {
         assert_eq!(at(1_200, |now, out| tender.run(now, Ticket(3), &read, out)), sent);
         assert_eq!(at(1_300, |now, out| tender.received(now, b"?", out)), said);
         assert_eq!(at(1_400, |now, out| tender.run(now, Ticket(4), &switch, out)), (false, false));
-        assert_eq!(tender.deadline(), Some(Micros(2_100)), "a read in between starts no new rest");
+        assert_eq!(
+            tender.deadline(),
+            Some(Micros(2_100)),
+            "a read does not restart the rest interval"
+        );
         assert_eq!(at(2_099, |now, out| tender.on_time(now, out)), (false, false));
         assert_eq!(at(2_100, |now, out| tender.on_time(now, out)), sent);
         assert_eq!(at(2_200, |now, out| tender.received(now, b"?", out)), said);

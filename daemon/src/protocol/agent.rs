@@ -103,7 +103,7 @@ mod tests {
         let (driver, _) = &config.drivers[&"n3/b1".into()];
         let DriverFile::Agent(file) = driver else { panic!("{driver:?}") };
         assert_eq!((file.tcp.as_str(), file.module.as_str()), ("host3:7410", "n3-b1"));
-        assert_eq!(driver.protocol().host(), Some("host3"), "its modules share an agent");
+        assert_eq!(driver.protocol().host(), Some("host3"), "the modules of a host share an agent");
         let (head, _) = text.split_once("  agent:").unwrap();
         for both in [text.replace("  agent:", "  serial: x\n  agent:"), head.to_owned()] {
             let (config, mistakes) = load("daemon.yaml", both.as_bytes());

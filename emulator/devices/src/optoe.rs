@@ -356,7 +356,11 @@ mod tests {
         assert_eq!(run(&mut bus, 60, past).0, Err(Failed::NoSuchOffset));
         bus.lower[2] = 0x80;
         let (done, _) = run(&mut bus, 70, EepromAccess::Read { offset: 250, length: 100 });
-        assert_eq!(done, Ok(AccessDone::Read(vec![0; 6])), "a flat module ends at 256");
+        assert_eq!(
+            done,
+            Ok(AccessDone::Read(vec![0; 6])),
+            "a module with flat memory has 256 bytes"
+        );
     }
 
     #[test]

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(
             (all[2].p50, all[2].worst_seed),
             (Some(0.25), Seed(1)),
-            "the first of equal seeds"
+            "the first of several equal seeds is reported"
         );
         assert_eq!((all[3].max, all[3].worst_seed), (Some(2.0), Seed(2)));
         assert_eq!(LossFigure::TimeLostPs.show(Some(1.5e9)), "1.500 ms");

@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     /// Phase to apply, for a plan with phases.
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// Which differences from the journal to accept, and what happens to other circuits.
+    /// Accepted differences from the journal, and treatment of other circuits.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
     /// For a preview: show the bytes for every device, even where they are identical.

@@ -164,7 +164,7 @@ mod tests {
         let inside = [line(1, 0.0), line(8, 10.0), line(1, 0.0)];
         assert!(
             least_bytes_a_point(&inside, 8).abs() < 1e-12,
-            "a ring of eight stays below the leaf"
+            "a ring of eight nodes stays below one leaf"
         );
     }
 

@@ -192,7 +192,7 @@ mod tests {
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");
         }
         let found = pays_from(&phase(&demand), &evaluator, change, 1.01 * packets, 1.0);
-        assert_eq!(found, None, "no share of the bytes pays off");
+        assert_eq!(found, None, "no share of the bytes makes the change pay off");
         assert_eq!(pays_from(&phase(&demand), &evaluator, change, 0.0, 1.0), Some(0.0));
         assert_eq!(pays_from(&phase(&demand), &evaluator, (&dark, &dark), 0.0, 1.0), None);
     }

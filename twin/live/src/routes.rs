@@ -133,8 +133,8 @@ mod tests {
     fn bypass_rewrites_only_routes_through_the_failed_node() {
         let (old, new) = (line(&[0, 1, 2, 3]), line(&[0, 1, 3]));
         let rewritten = |at, after| difference(0, &ways(&old, at), &ways(&new, after)).len();
-        assert_eq!(rewritten(0, 0), 1, "the dead node's is removed");
-        assert_eq!(rewritten(1, 1), 2, "and n3 is reached by another port");
-        assert_eq!(rewritten(3, 2), 3, "n3 reaches all by another port");
+        assert_eq!(rewritten(0, 0), 1, "the route to the dead node is removed");
+        assert_eq!(rewritten(1, 1), 2, "n3 is reached over a different port");
+        assert_eq!(rewritten(3, 2), 3, "n3 reaches all nodes over a different port");
     }
 }

@@ -247,6 +247,6 @@ mod tests {
                 entangled += controller.devices.entangled.len();
             }
         }
-        assert!(entangled > 100, "it includes late answers: {entangled}");
+        assert!(entangled > 100, "the runs include late answers: {entangled}");
     }
 }

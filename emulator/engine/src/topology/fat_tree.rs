@@ -122,7 +122,11 @@ mod tests {
             assert_eq!(FatTree::full(radix, link()).build_into(&mut builder).len(), hosts);
             let network = builder.build().unwrap();
             assert_eq!(network.vertex_count(), hosts + switches);
-            assert_eq!(network.links().len(), 6 * hosts, "three cables a host, both directions");
+            assert_eq!(
+                network.links().len(),
+                6 * hosts,
+                "three cables per host, in both directions"
+            );
         }
     }
 

@@ -361,7 +361,7 @@ mod tests {
         let again = drawn.windows(2).filter(|two| two[0] == two[1]).count();
         assert!(
             (250..420).contains(&again),
-            "{again} of 1,000 rounds begin as the one before ends"
+            "{again} of 1,000 rounds begin with the last path of the previous round"
         );
         let mut other = single(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 8));
         assert_ne!(paths(&mut other, 3_000), drawn);
@@ -398,7 +398,7 @@ mod tests {
         spray.answered_by(15, last + 1);
         assert_eq!(spray.retired(), 1, "the other path answers");
         spray.answered_by(25, last - 1);
-        assert_eq!(spray.retired(), 1, "it was sent before the loss");
+        assert_eq!(spray.retired(), 1, "the packet was sent before the loss");
         spray.answered_by(25, last + 1);
         assert!((80..120).any(|number| spray.next(number, false, 0) == 20), "it answers");
     }
@@ -411,7 +411,11 @@ mod tests {
         assert_eq!(paths(&mut entropy, 2), [20, 10]);
         entropy.lost(50, 0);
         entropy.answered_by(25, 2);
-        assert_eq!(entropy.retired(), 1, "an answer to another packet does not restore this one");
+        assert_eq!(
+            entropy.retired(),
+            1,
+            "an acknowledgement of another packet does not restore this value"
+        );
         entropy.answered_by(25, 0);
         assert_eq!(entropy.retired(), 0);
     }

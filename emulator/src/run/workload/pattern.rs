@@ -163,7 +163,7 @@ mod tests {
             let mut at = 0;
             for _ in 1..count {
                 at = to[at];
-                assert_ne!(at, 0, "the cycle closes too early");
+                assert_ne!(at, 0, "the cycle does not visit all hosts");
             }
             assert_eq!(to[at], 0);
         }

@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(demand.bytes(LeafId(2), LeafId(1)), Bytes(quarter));
         assert_eq!(demand.bytes(LeafId(0), LeafId(2)), Bytes(quarter));
         assert_eq!(demand.bytes(LeafId(2), LeafId(3)), Bytes(quarter));
-        assert_eq!(demand.total(), Bytes(6 * quarter), "GPUs 0 and 3 keep a quarter each");
+        assert_eq!(demand.total(), Bytes(6 * quarter), "GPUs 0 and 3 each keep a quarter");
     }
 
     #[test]

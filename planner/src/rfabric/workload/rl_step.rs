@@ -281,7 +281,11 @@ mod tests {
         assert_eq!(phases[2].demand.total(), Bytes(4 * 145_400_000_000));
         assert_eq!(phases[2].slack, Picoseconds::from_millis(500));
         let same = RlStep { tail_replica_gpus: 16, ..step() };
-        assert_eq!(same.phases(16).unwrap().len(), 3, "equal parallelism needs no switch");
+        assert_eq!(
+            same.phases(16).unwrap().len(),
+            3,
+            "equal parallelism does not require a switch"
+        );
         let joined = RlStep { replica_gpus: 8, tail_replica_gpus: 16, ..step() };
         let switch = &joined.phases(16).unwrap()[3].demand;
         assert_eq!(switch.total(), Bytes(0), "each leaf holds all weights already");

@@ -110,7 +110,11 @@ mod tests {
         let peers =
             |demand: &Demand, leaf| demand.flows().filter(|(from, ..)| from.0 == leaf).count();
         assert_eq!(peers(&moe(32, Seed(1)), 9), 7);
-        assert_eq!(peers(&moe(32, Seed(1)), 15), 8, "the last of a group also feeds the ring");
+        assert_eq!(
+            peers(&moe(32, Seed(1)), 15),
+            8,
+            "the last leaf of a group also sends to the ring"
+        );
         assert_eq!(peers(&weight_sync(32, Seed(1)), 3), 5);
         assert_eq!(peers(&weight_sync(32, Seed(1)), 20), 0, "receivers send nothing");
         assert_eq!(peers(&dense(16, Seed(1)), 3), 15);

@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(
             gradients.bytes(LeafId(0), LeafId(1)).0,
             one_hop,
-            "one ring edge leaves each leaf"
+            "each leaf has one outgoing ring edge"
         );
         // A rank holds a sixteenth of its stage's experts; the rank two leaves later holds the same
         // ones.

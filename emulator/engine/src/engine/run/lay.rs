@@ -313,8 +313,12 @@ mod tests {
     #[test]
     fn reuses_path_regions_without_packets() {
         let (always, grown) = (led_anew(0), led_anew(u64::MAX / 2));
-        assert_eq!(always.1, grown.1, "where the paths are stored does not change the result");
+        assert_eq!(always.1, grown.1, "the storage order of paths does not affect the result");
         let once = grown.0 / 401;
-        assert!(always.0 < 40 * once, "{} words, and {once} for all flows once", always.0);
+        assert!(
+            always.0 < 40 * once,
+            "{} words used, but all flows together need {once}",
+            always.0
+        );
     }
 }

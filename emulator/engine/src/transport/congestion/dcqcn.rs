@@ -343,7 +343,7 @@ mod tests {
         let mut adapter = state(Dcqcn::SIMAI);
         let at = |micros: u64| 10 * MICROSECOND + micros * MICROSECOND;
         answer(&mut adapter, at(0), true);
-        assert_eq!(adapter.pace(), 400_000_000_000, "the first notification cuts nothing");
+        assert_eq!(adapter.pace(), 400_000_000_000, "the first notification does not cut the rate");
         answer(&mut adapter, at(4), false);
         // α started at 1 and decayed four times before the cut.
         let alpha = (255.0_f64 / 256.0).powi(4);
@@ -379,7 +379,7 @@ mod tests {
         let waits = adapter.next_send - 400 * MICROSECOND;
         assert!((300 * MICROSECOND..301 * MICROSECOND).contains(&waits), "{waits} ps");
         answer(&mut adapter, 500 * MICROSECOND, true);
-        assert!(adapter.next_send > 800 * MICROSECOND, "a later cut delays the raise");
+        assert!(adapter.next_send > 800 * MICROSECOND, "a later cut delays the next increase");
         adapter.run_timers(700 * MICROSECOND);
         assert!(adapter.paid_off().abs_diff(adapter.next_send) <= 1, "as foreseen");
     }
