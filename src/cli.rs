@@ -32,7 +32,7 @@ struct Arguments {
     verb: Verb,
 }
 
-/// Verbs run by this library.
+/// Verbs that this library runs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Init(init::Arguments),

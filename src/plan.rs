@@ -190,7 +190,7 @@ pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
     pub planned: Duration,
-    /// `None` if `planned` includes it.
+    /// Time of the exact search. `None` if `planned` includes this time.
     pub proven: Option<Duration>,
 }
 
@@ -297,7 +297,7 @@ pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
     // Computing the digest takes as long as serialising the plan, so reuse it.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
-    // Some digests have only decimal digits.
+    // The digest is added later because it may consist of decimal digits only.
     let counts = separated(&format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}",
         fabric.name,

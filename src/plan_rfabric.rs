@@ -124,8 +124,8 @@ pub fn summary(plan: &Plan) -> String {
     format!("{of} communicates for {}{fixed}.\n{dark}", rounded(step))
 }
 
-/// If no circuit change pays off, returns the longest switching time at which one would: replans
-/// with a switching time of zero and divides the gain by the number of changes.
+/// If no circuit change pays off, returns the longest switching time at which one would. To find
+/// it, replans with a switching time of zero and divides the gain by the number of changes.
 pub fn break_even(
     network: &ReconfigurableFatTree,
     phases: &[Phase],

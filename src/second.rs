@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second program, `lightloom-lab`, next to the first. It contains the verbs that need prices,
-//! pages, the daemon, devices or servers, so that planning and emulation compile without them.
+//! Runs the second program, `lightloom-lab`, which is installed next to the first. It contains the
+//! verbs that need prices, pages, the daemon, devices or servers, so that planning and emulation
+//! compile without them.
 //!
 //! The first program knows these verbs by name ([`VERBS`]). It hands over whole commands: these
 //! verbs, and its own commands that turn out to need the second program ([`Needed`]).
@@ -17,7 +18,7 @@ use anyhow::{Context, bail};
 use crate::files;
 use crate::output::VerbOutcome;
 
-/// Also the package name.
+/// The name of the program and of its package.
 pub const PROGRAM: &str = "lightloom-lab";
 
 #[derive(Clone, Copy, Debug)]

@@ -71,7 +71,7 @@ struct Against {
     fabric: Option<Fabric>,
 }
 
-/// Written by programs and verified by `--fabric`.
+/// Plans are written by programs and verified by `--fabric`.
 const PLAN: &str = "plan";
 
 const FAULTS: &str = "faults";

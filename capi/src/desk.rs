@@ -8,7 +8,7 @@ use lightloom_emulator::called::ProgramOrder;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-/// A callback of the program; [`lightloom_run`](super::lightloom_run) catches its unwinding.
+/// A callback of the program. If it unwinds, [`lightloom_run`](super::lightloom_run) catches that.
 pub type Callback = unsafe extern "C-unwind" fn(*mut c_void);
 
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +26,9 @@ pub(crate) struct MessageStream {
 
 #[derive(Debug, Default)]
 struct StreamTraffic {
-    /// Position in the stream of the first message in `sent`.
+    /// Stream position of the first message in `sent`.
     first: u64,
-    /// Messages beyond the contiguous prefix that has arrived: the length, and whether each has arrived.
+    /// Lengths of the messages after the contiguous prefix, and whether each message has arrived.
     sent: VecDeque<(u64, bool)>,
     /// Bytes that no receive has consumed yet.
     arrived: u128,

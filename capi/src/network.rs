@@ -26,7 +26,7 @@ pub(crate) struct OpenNetwork {
     pub(crate) is_broken: Cell<bool>,
 }
 
-/// A run with the values that it borrows.
+/// A run together with the values that it borrows.
 struct OwnedRun {
     session: Option<ProgramSession<'static>>,
     prepared: *mut PreparedProgram<'static>,

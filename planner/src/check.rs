@@ -109,7 +109,7 @@ pub enum Violation {
     Metric { name: &'static str, stated: String, found: String },
 }
 
-/// How much of a valid plan was checked.
+/// Counts of the checked parts of a valid plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Number of rings, each a single cycle.

@@ -49,7 +49,8 @@ use lightloom_fabric::plan::RingProof;
 pub enum Method {
     /// Scans the line, then places chains to keep equal ranks under one ToR. Takes linear time.
     Scan,
-    /// Maximises the number of rings by integer programming. Ignores ToRs; small fabrics only.
+    /// Maximises the number of rings by integer programming. Ignores ToRs and supports only small
+    /// fabrics.
     Exact,
     /// Scans the line and ignores ToRs. The baseline for placement.
     Blind,

@@ -2,8 +2,8 @@
 //! JUnit XML: one suite per seed, with one case per expectation and per fault. With several seeds
 //! and training jobs, another suite lists the time lost by steps as properties.
 //!
-//! Times are simulated, so a seed always produces the same file. A suite lasts as long as its run,
-//! and a fault until all affected traffic has resumed.
+//! Times are simulated, so a seed always produces the same file. The time of a suite is the
+//! duration of its run, and the time of a fault is the time until all affected traffic has resumed.
 //!
 //! A fault's case fails if the fault violates an expectation about restoration. If the run hit an
 //! unintended limit, the case `ended` fails. The file therefore contains a failure exactly if the

@@ -182,7 +182,7 @@ fn tracks(
     tracks
 }
 
-/// Phases start when the previous one ends, which includes their slack.
+/// Each phase starts when the previous one ends, so it includes its slack.
 fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     if result.phases.is_empty() {
         return Vec::new();

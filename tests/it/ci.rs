@@ -76,7 +76,7 @@ fn summary_appends_to_a_github_job_page_and_replaces_other_files() {
     assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
     assert!(page.contains("`lightloom emulate run.yaml --seed 1`"), "{page}");
 
-    // The environment variable alone does not write a summary.
+    // The environment variable alone does not cause a summary to be written.
     let mut command = Command::new(crate::programs::lightloom());
     command.args(["emulate", "run.yaml"]).current_dir(folder.path());
     command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();

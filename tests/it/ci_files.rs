@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the shipped CI files like their services: GitHub and GitLab steps in their shells, Slurm array
-//! tasks, and Kubernetes pods. Validates them with the services' schemas if a validator is installed.
+//! Runs the shipped CI files as their services do: GitHub and GitLab steps in their shells, Slurm
+//! array tasks, and Kubernetes pods. Validates them with the services' schemas if a validator is
+//! installed.
 
 use crate::consumers;
 use crate::small;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the commands of docs/first-hour.md and the operations pages verbatim in one shell, with emulated
-//! devices and the real daemon. Only `/tmp/lightloom` is replaced, for a demo on the same machine.
+//! Runs the commands of docs/first-hour.md and the operations pages verbatim in one shell, with
+//! emulated devices and the real daemon. Only `/tmp/lightloom` is replaced, so that a demo can run
+//! on the same machine.
 
 use crate::programs;
 use std::os::unix::process::CommandExt;
@@ -347,7 +348,8 @@ fn looked(folder: &Path, name: &str) -> String {
     assert!(said.is_empty(), "the script says {said:?}");
     let page = std::fs::read_to_string(file("html")).unwrap();
     assert!(!page.contains(">The daemon does not answer"), "{page}");
-    // From the alarms to the tables of `ctl status`, in its order.
+    // The page must show the lines of `ctl status`, from the alarms to the tables, in the same
+    // order.
     let status = std::fs::read_to_string(file("txt")).unwrap();
     let (_, status) = status.split_once("\n\n").unwrap_or_default();
     let lines: Vec<String> = status
@@ -490,7 +492,8 @@ kill $DAEMON
     assert!(applied > 1, "{shown}");
 }
 
-/// A small separate disk for the state folder requires a mount namespace, and therefore root.
+/// A small separate disk for the state folder requires a mount namespace and therefore root
+/// privileges.
 #[test]
 fn power_loss_and_full_disk_commands_work_as_documented() {
     let namespace = Command::new("unshare").args(["-m", "true"]).status();

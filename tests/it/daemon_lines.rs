@@ -255,8 +255,8 @@ fn clocks(now: SimTime) -> Now {
     }
 }
 
-/// The switch delays the first command until the session is given up. Returns the outcomes, and whether the
-/// light remained consistent with the ledger.
+/// The switch delays the first command until the daemon abandons the session. Returns the outcomes,
+/// and whether the light remained consistent with the ledger.
 fn late_command<D: Dialect + Clone + 'static>(
     dialect: D,
     port: Port,
@@ -339,7 +339,7 @@ fn each_of<E: EmulatedDevice>(
         usual.bytes,
         longest.as_secs_f64()
     );
-    // A damaged byte usually has no effect, and at worst fails the change.
+    // A damaged byte usually has no effect, and at worst makes the change fail.
     assert!(ends["Committed"] > cases / 2, "{ends:?}");
 }
 

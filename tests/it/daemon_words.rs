@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Texts of `lightloom ctl` while the daemon drives emulated devices on real ptys.
+//! Tests the texts of `lightloom ctl` while the daemon drives emulated devices on real ptys.
 
 use crate::daemon_rig;
 use std::path::{Path, PathBuf};
@@ -263,7 +263,7 @@ fn module_page_shows_identity_and_power_on_path() {
         // Page B0h starts with its magic at 192 (docs/firmware-api.md).
         assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
 
-        // An unanswered query must not disturb others, and says when to retry.
+        // An unanswered query must not disturb others, and its error must state when to retry.
         let (code, shown) = house.ctl("drift").await;
         assert_eq!(code, 0, "{shown}");
         house.modules.fault(&format!("{module} dead"));

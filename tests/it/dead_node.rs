@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time from a node's power loss until both bundles are bypassed, with the production policy, emulated modules
-//! on ptys, and failures at random moments between two polls.
+//! Measures the time from a node's power loss until both bundles are bypassed, with the production
+//! policy, emulated modules on ptys, and failures at random moments between two polls.
 //!
 //! `cargo test --test it dead_node:: -- --ignored --nocapture` kills 20 nodes of each kind;
 //! `LIGHTLOOM_KILLS=200` kills more.
@@ -88,7 +88,7 @@ fn processor_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Two modules per node, and the daemon file lines for them.
+/// Returns two modules per node, and their lines of the daemon file.
 fn modules(nodes: u32, known: Known, links: &std::path::Path) -> (Modules, String) {
     let (protocol, poll) = match known {
         Known::Polled => ("v1.1", "100ms"),

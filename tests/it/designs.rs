@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scripts use `trace`, `compare` and `cost`: fields, exit statuses, reasons.
+//! Scripts rely on the fields, exit statuses and reasons of `trace`, `compare` and `cost`.
 
 use std::process::{Command, Output};
 

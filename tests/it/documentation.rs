@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generated documentation is current. `LIGHTLOOM_BLESS=1 cargo test --test it documentation::` regenerates
-//! it.
+//! Checks that generated documentation is current. `LIGHTLOOM_BLESS=1 cargo test --test it
+//! documentation::` regenerates it.
 
 use std::path::PathBuf;
 use std::process::Command;

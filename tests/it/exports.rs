@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads exports with the programs that they are made for, and skips programs that are not installed;
-//! `.ci/run` installs those with a package.
+//! Reads exports with the programs that they are made for, and skips programs that are not
+//! installed; `.ci/run` installs those that are available as packages.
 
 use crate::consumers;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! S2: the journal's disk fails at any write or flush of a change. The daemon refuses new work, answers queries
-//! and keeps the light; after a restart, everything that it acknowledged is present.
+//! S2: the journal's disk fails at any write or flush of a change. The daemon refuses new work,
+//! answers queries and leaves the light on; after a restart, everything that it acknowledged is
+//! present.
 
 use crate::daemon_rig;
 use std::io::{self, ErrorKind};
@@ -26,7 +27,7 @@ pub(crate) enum Fault {
     Full,
 }
 
-/// Writes or flushes that succeed before all others fail.
+/// The fault, and the number of writes or flushes that succeed before it.
 pub(crate) type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
 
 pub(crate) struct Failing(FileStorage, Plan);
@@ -96,7 +97,7 @@ async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
     Rig::on_disk(&file, folder, None, open).await
 }
 
-/// Separate threads, switches and folders, because most of the time is waiting.
+/// Runs the cases in parallel with separate switches and folders, because they mostly wait.
 fn each_on_its_own<T: Copy + Sync, R: Send>(
     cases: &[T],
     attempt: impl Fn(T, &str, &Path) -> R + Sync,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's gNMI driver with the emulated switch over loopback: mutual TLS, an account, and master
-//! arbitration.
+//! Tests the daemon's gNMI driver with the emulated switch over loopback: mutual TLS, an account,
+//! and master arbitration.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gNMI driver and the emulated switch over sockets. The independent client pygnmi also drives the switch
-//! (skipped unless installed: `pip install pygnmi`).
+//! Tests the gNMI driver and the emulated switch over sockets. The independent client pygnmi also
+//! drives the switch (skipped unless installed: `pip install pygnmi`).
 
 use crate::consumers;
 use crate::daemon_rig as rig;

@@ -86,7 +86,7 @@ const ROOMS: &[Room] = &[
     ),
 ];
 
-/// Banned in pure crates by their `clippy.toml`.
+/// APIs that pure crates ban in their `clippy.toml`.
 const BANS: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -227,7 +227,7 @@ fn table_lists_every_workspace_crate() {
 #[test]
 fn pure_crates_ban_clocks_files_sockets_and_threads() {
     for room in ROOMS.iter().filter(|room| room.is_pure) {
-        // Clippy reads the nearest file above the manifest.
+        // Clippy reads the nearest `clippy.toml` above the manifest.
         let folder = root().join(room.folder);
         let mut files = folder.ancestors().map(|folder| folder.join("clippy.toml"));
         let bans = text(&files.find(|file| file.exists()).expect("the root has one"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/job-step.md shows the actual output of its commands, and its sums use the parts in it.
+//! docs/job-step.md shows the actual output of its commands, and the parts of each step add up.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -95,7 +95,7 @@ fn printed_parts_add_up_and_are_explained_on_the_page() {
         let parts = line.iter().filter(|(name, _)| PARTS.contains(&name.as_str()));
         let sum: f64 = parts.map(|(_, cell)| milliseconds(cell)).sum();
         let took = milliseconds(&line["took"]);
-        // Each part has four digits.
+        // Each part is rounded to four digits.
         assert!((sum / took - 1.0).abs() < 0.001, "{line:?} adds up to {sum:.3} ms");
     }
     for line in [&all[0], &all[2]] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon with emulated modules, `lightloom ctl kubernetes`, and a simulated API server with server-side
-//! apply as documented by Kubernetes.
+//! Tests `lightloom ctl kubernetes` with the daemon, emulated modules, and a simulated API server
+//! whose server-side apply follows the Kubernetes documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -197,7 +197,8 @@ fn unreadable_figure_fails_the_check() {
     assert!(!is_good && text.contains("the output has no"), "{text}");
 }
 
-/// Expected counts were made by hand. Refused words are escaped, because this file is counted as well.
+/// The expected counts were determined by hand. Refused words are escaped, because this file is
+/// counted as well.
 #[test]
 fn count_script_matches_manual_counts() {
     let checkout = Checkout::with_best(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Evaluating published runs gives the figures that the command line gives for their parameters.
+//! Evaluating published runs produces the same figures as the command line with their parameters.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Consecutive phases on 16 emulated optical switches (six with SCPI, five with TL1, five SONiC databases) under
-//! random faults. After each phase, raw protocol clients read every switch, and a minimal reader of the plan
-//! computes the expected state; neither shares code with drivers or exports. `LIGHTLOOM_PHASES=1000` selects the
-//! long run, `LIGHTLOOM_PHASES_QUIET=1` one without faults that reports times.
+//! Consecutive phases on 16 emulated optical switches (six with SCPI, five with TL1, five SONiC
+//! databases) under random faults. After each phase, raw protocol clients read every switch, and a
+//! minimal reader of the plan computes the expected state; neither shares code with drivers or
+//! exports. `LIGHTLOOM_PHASES=1000` selects the long run, and `LIGHTLOOM_PHASES_QUIET=1` selects a
+//! run without faults that reports times.
 
 use crate::phases_at_scale as scale;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program requests phases over plain HTTP, an operator with `lightloom ctl phase`, and minimal
-//! clients read the light paths of emulated switches.
+//! A program requests phases over plain HTTP, an operator requests them with `lightloom ctl phase`,
+//! and minimal clients read the light paths of emulated switches.
 
 use crate::failing_disk::{Failing, Fault, Plan};
 use crate::phases_rig as rig;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a reconfigurable fat-tree: `lightloom plan`, the daemon, emulated SCPI and TL1
-//! switches and a real Redis for SONiC. Minimal protocol clients compare the circuits with vectors
-//! hand-written from the plan, without code from drivers and exports. Needs `redis-server` (Debian:
-//! `apt-get install redis-server`) for SONiC.
+//! Tests phases of a reconfigurable fat-tree with `lightloom plan`, the daemon, emulated SCPI and
+//! TL1 switches and a real Redis for SONiC. Minimal protocol clients compare the circuits with
+//! vectors hand-written from the plan, without code from drivers and exports. Needs `redis-server`
+//! (Debian: `apt-get install redis-server`) for SONiC.
 
 use crate::phases_rig as rig;
 use rig::{Rig, Third};
@@ -75,7 +75,7 @@ fn phases_are_lit(third: Third, vectors: [&str; 2]) {
         [WEIGHTS[0], WEIGHTS[1], vectors[1]].map(str::to_owned),
     );
 
-    // The plan contains no stages from dark.
+    // The plan contains stages only between phases, not from dark switches.
     let said = rig.ctl(&["apply", "PLAN", "--phase", "experts", "--dry-run"]);
     assert!(said.contains("phase experts without stages"), "{said}");
     assert_eq!(rig.lit(), DARK, "a dry run moves nothing");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the report page in Chromium (skipped without) at two widths and in two themes: elements
-//! are not missing, empty, outside their box or in error. Broken pages must be detected.
-//! Screenshots are in `target/tmp/report`.
+//! Checks the report page in Chromium, if it is installed, at two widths and in two themes.
+//! Elements must not be missing, empty, outside their box or in error. Broken pages must be
+//! detected. Screenshots are in `target/tmp/report`.
 
 mod browser;
 

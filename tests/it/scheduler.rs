@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon, emulated modules, `lightloom ctl slurm`, and slurmctld with one slurmd per node, as
-//! in `lightloom demo --live`. Slurm is the judge: `scontrol` and its log, which orders all
-//! allocations, drains and reconfigurations.
+//! Runs the daemon, emulated modules, `lightloom ctl slurm`, and slurmctld with one slurmd per
+//! node, as in `lightloom demo --live`. Slurm is the judge: `scontrol` and its log, which orders
+//! all allocations, drains and reconfigurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Only a gentle termination stops all its processes.
+        // Only SIGTERM lets the demo stop all its processes.
         if let Ok(None) = self.demo.try_wait() {
             let _ = Command::new("kill").arg(self.demo.id().to_string()).status();
         }
@@ -218,9 +218,9 @@ struct Placed {
     refused: usize,
 }
 
-/// Each job occupies as many whole rings as requested of the plan loaded at its start (`first`
-/// initially), without failed nodes; later allocations are sent back. `known` is the detection time
-/// of each failure in log format.
+/// Each job must occupy as many whole rings as requested, without failed nodes, in the plan loaded
+/// at its start (initially `first`). Allocations after a detected failure must be sent back.
+/// `known` is the detection time of each failure in log format.
 fn judged(
     log: &str,
     first: &str,
@@ -309,7 +309,7 @@ fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64)
             std::thread::sleep(Duration::from_millis(20));
         }
         seen = starts(&cluster.read("slurmctld.log"));
-        // A random moment within the scheduler's second.
+        // Wait until a random moment within the scheduler's second.
         std::thread::sleep(Duration::from_millis(draws.random_range(0..pause_ms)));
         let started = Instant::now();
         let dies = broken.len() < BROKEN_MAX;
@@ -435,7 +435,8 @@ fn left_of(folder: &Path) -> String {
 #[test]
 fn live_demo_ends_with_one_plan_in_daemon_emulator_and_slurm() {
     let folder = tempfile::tempdir().unwrap();
-    // Like a home folder, where munged refuses to start without `--force`.
+    // The folder has the permissions of a home folder, where munged refuses to start without
+    // `--force`.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let shown = demonstrated(folder.path(), &std::env::var("PATH").unwrap());
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All pages are in the summary, links resolve, commands have existing flags, and the first-hour
-//! page works verbatim.
+//! Checks that all pages are in the summary, links resolve, commands use existing flags, and the
+//! first-hour page works verbatim.
 
 use crate::small;
 

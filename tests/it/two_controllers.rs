@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two daemons restore drift on one optical switch, with different circuits in their journals. An independent raw
-//! TL1 session counts the switches.
+//! Two daemons restore drift on one optical switch, with different circuits in their journals. An
+//! independent raw TL1 session counts the switching operations.
 
 use crate::daemon_rig;
 use std::io::{Read, Write};

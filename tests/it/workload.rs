@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload`: shipped samples, both directions of Chakra, and text output.
+//! Tests `lightloom workload` with shipped samples, both directions of Chakra, and text output.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The C library from C, C++ and Rust.
+//! Tests of the library from C, C++ and Rust.
 
 #![allow(
     clippy::disallowed_methods,

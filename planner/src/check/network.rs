@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rederives the traffic between leaves from the ranks in the plan, and checks its circuits.
 //!
-//! Textbook formulas in floating point give the bytes between the ranks of a training job; only the
-//! model's dimensions are shared with the planner. Matrices given per leaf are not rederived.
+//! The bytes between the ranks of a training job are computed with textbook formulas in floating
+//! point; only the model's dimensions are shared with the planner. Matrices given per leaf are not
+//! rederived.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -95,7 +95,7 @@ fn check_phase(
     if (seconds - phase.duration_ps.as_secs_f64()).abs() > TOLERANCE * seconds.max(1e-6) {
         refuse(format!("its duration is {}, but its routes need {seconds} s", phase.duration_ps));
     }
-    // The stated bound may be tighter than ours, but not below the achieved rate.
+    // The stated bound may be tighter than the recomputed one, but not below the achieved rate.
     let bound = phase.lambda_upper_bound;
     if least > 0.0
         && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))

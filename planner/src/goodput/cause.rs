@@ -34,7 +34,7 @@ pub enum Cause {
     SlowerSteps,
     /// Working nodes of excluded replicas.
     LeftOut,
-    /// A job that waits for nodes.
+    /// Waiting for nodes.
     WaitingForNodes,
     /// Nodes under repair.
     UnderRepair,

@@ -80,7 +80,7 @@ impl<'a> Training<'a> {
         Cycle { steps, writing, copying, period: self.step() * steps + writing + copying }
     }
 
-    /// Returns the time each GPU needs for `work` without further failures.
+    /// Returns the time that each GPU needs for `work` without further failures.
     #[must_use]
     pub fn time_to(&self, work: i128) -> i128 {
         let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
@@ -133,7 +133,7 @@ impl<'a> Training<'a> {
         }
         let Cycle { steps, writing, copying, period } = self.cycle();
         let [written, copied] = [writing, copying].map(|part| scaled(time, part, period).0);
-        // Subtract at normal speed, so that rounding is not reported as slower steps.
+        // Subtract the work at normal speed, so that rounding is not reported as slower steps.
         let useful = match self.step() == self.job.step {
             true => time - written - copied,
             false => scaled(time, self.job.step * steps, period).0,
@@ -225,8 +225,7 @@ impl<'a> Training<'a> {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// Restarts a waiting job that has its nodes again. Estimates the cost because the job was not
-    /// simulated.
+    /// Restarts a waiting job that has its nodes again. The cost is computed, not taken from a run.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;

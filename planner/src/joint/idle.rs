@@ -162,7 +162,8 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
 const MOST_SKIPPED: usize = 16;
 
 /// Returns sets that leave the first leaves idle, or all blocks of 2, 4, 8 or 16 leaves with a
-/// failed node. Otherwise the job may be shifted along the leaves and load some cables twice.
+/// failed node. Without such sets, the job may be shifted along the leaves and load some cables
+/// twice.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
     failed: &BTreeSet<NodeId>,

@@ -122,7 +122,8 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// Possible chain ends per start node, with charges. Each end is cheaper than all nearer ones.
+    /// Returns the possible chain ends per start node, with their charges. Each end is cheaper than
+    /// all nearer ones.
     fn cheapest_chains(
         &self,
         length: usize,

@@ -126,7 +126,8 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Bisects the price per column. The first columns get the higher price, others the lower one.
+    /// Bisects the price per column. The first columns get the higher price, and the others get the
+    /// lower one.
     fn refine(
         &self,
         wanted: &[Wanted],

@@ -209,7 +209,7 @@ pub enum DocumentError {
         "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: make a new plan, or use its fabric file"
     )]
     OtherFabric { plan: String, fabric: String },
-    /// A fault names a part that does not exist.
+    /// A fault refers to a part that does not exist.
     #[error(transparent)]
     Fault(#[from] FaultError),
     #[error("{what} does not exist in this fabric")]

@@ -24,7 +24,8 @@ pub struct Segment {
 /// The GPUs of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
-    /// Stable while the group exists. [`GroupId::default`] until the group is added to a layout.
+    /// The id does not change while the group exists. [`GroupId::default`] until the group is added
+    /// to a layout.
     pub id: GroupId,
     /// Index of the job. `None` for a spare ring.
     pub job: Option<u32>,

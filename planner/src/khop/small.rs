@@ -3,9 +3,9 @@
 //! and the maximum number of rings.
 //!
 //! The search enumerates all rings and the costs of all sets of rings. It then branches on the
-//! nodes in ascending order, which either stay free or join one of the rings or sets, and memoises
-//! the lowest cost for each set of remaining nodes. The number of steps is limited, so the result
-//! does not depend on the speed of the machine.
+//! nodes in ascending order: each node either stays free or joins one of the rings or sets. The
+//! lowest cost for each set of remaining nodes is memoised. The number of steps is limited, so the
+//! result does not depend on the speed of the machine.
 
 use std::collections::BTreeMap;
 

@@ -99,7 +99,7 @@ impl<'a> Survey<'a> {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
-    /// Returns by position whether transceivers can be set.
+    /// Returns whether transceivers can be set, by position.
     #[must_use]
     pub fn in_reach(&self) -> &[bool] {
         &self.in_reach
@@ -115,7 +115,7 @@ impl<'a> Survey<'a> {
     pub fn faults(&self) -> &'a FaultSet {
         self.faults
     }
-    /// Returns by position whether nodes work.
+    /// Returns whether nodes work, by position.
     #[must_use]
     pub fn alive(&self) -> &[bool] {
         &self.alive

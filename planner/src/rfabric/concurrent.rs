@@ -161,7 +161,8 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// The core is a node after the leaves. Leaf i's uplinks to and from it are resources 2i and 2i+1.
+/// The core is the node after the leaves. Leaf i's uplinks to and from it are resources 2i and
+/// 2i+1.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {

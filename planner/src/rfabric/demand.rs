@@ -111,7 +111,7 @@ impl Demand {
         Self { exchanges: Some(BTreeMap::new()), ..Self::none(leaves) }
     }
 
-    /// Iterates over bytes between GPUs, by rank index. `None` if not recorded.
+    /// Iterates over bytes between GPUs, by rank index. `None` if this traffic was not recorded.
     #[must_use]
     pub fn exchanges(&self) -> Option<impl Iterator<Item = ((u32, u32), Bytes)> + '_> {
         let exchanges = self.exchanges.as_ref().filter(|exchanges| !exchanges.is_empty());

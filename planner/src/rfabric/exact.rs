@@ -33,7 +33,7 @@ use super::topology::Topology;
 /// A solver for the integer programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// Pure Rust, always available. Up to about 16 leaves.
+    /// Written in pure Rust and always available. Up to about 16 leaves.
     Microlp,
     /// HiGHS with one thread. Up to about 64 leaves with sparse demands.
     #[cfg(feature = "highs")]

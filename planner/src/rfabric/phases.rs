@@ -108,8 +108,8 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
     sum
 }
 
-/// Returns a topology that slows no phase more than necessary. It is planned for the pairwise
-/// maximum of all demands, each scaled by the upper bound on its rate.
+/// Returns a topology that does not slow any phase more than necessary. It is planned for the
+/// pairwise maximum of all demands, each scaled by the upper bound on its rate.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! containerlab: hosts (or leaves) as Linux containers, fibres with light (or circuits) as links.
+//! Exports hosts (or leaves) as containers and lit fibres (or circuits) as links for containerlab.
 //!
 //! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition".
 //! Interfaces are named after their ports, within Linux's limit of 15 characters.

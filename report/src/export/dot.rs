@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DOT: the plan's lit fibres as a Graphviz picture, with rings as clusters and phases as colours.
+//! Exports the plan's lit fibres as a Graphviz picture (DOT), with rings as clusters and phases as
+//! colours.
 //!
 //! Source: "DOT Language" (graphviz.org/doc/info/lang.html). The attributes `a` and `b` contain
 //! ports; Graphviz preserves but does not draw them.

@@ -11,7 +11,7 @@ use super::{ExportError, ExportNames};
 pub struct FatTreePlan<'a> {
     pub name: &'a str,
     pub network: &'a ReconfigurableFatTree,
-    /// Must be valid for this network.
+    /// The plan must be valid for this network.
     pub plan: &'a Plan,
     pub names: &'a ExportNames,
     phase: Option<&'a PhasePlan>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GraphML: all cabling, marked where it carries light, for graph tools.
+//! Exports all cabling as GraphML for graph tools, and marks the fibres that carry light.
 //!
 //! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are identified by
 //! `attr.name`; the graph is undirected and may have parallel edges.

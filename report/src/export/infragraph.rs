@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! InfraGraph: cabling and light as devices, instances and edges, for Chakra's tools.
+//! Exports cabling and light as InfraGraph devices, instances and edges, for Chakra's tools.
 //!
 //! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service, which builds the graph
 //! that our test reads. An endpoint combines a slice of instances with a slice of components, as

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes node labels with the location and ring of each host.
+//! Exports Kubernetes node labels with the location and ring of each host.
 //!
-//! Contains one `Node` per host for `kubectl apply --server-side --field-manager=lightloom`, which
-//! sets these labels, removes obsolete ones, and leaves other fields unchanged. Source: Kubernetes
-//! 1.31 API, `Node` v1; Topograph's `docs/reference/node-labels.md` for its keys. The keys below
-//! [`PREFIX`] are our own.
+//! The export contains one `Node` per host for `kubectl apply --server-side
+//! --field-manager=lightloom`, which sets these labels, removes obsolete ones, and leaves other
+//! fields unchanged. Source: Kubernetes 1.31 API, `Node` v1; Topograph's
+//! `docs/reference/node-labels.md` for its keys. The keys below [`PREFIX`] are our own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kueue: a `Topology` of rings and a `ResourceFlavor` that uses it.
+//! Exports Kueue's `Topology` of rings and a `ResourceFlavor` that uses it.
 //!
 //! Source: `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of Kueue. A
 //! topology is one tree of node labels that ends at the host; a flavour with a topology needs a

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ranks of one job: Open MPI's rankfile and hostfile, DLRover's group topology, and a table.
+//! Exports the ranks of one job as Open MPI's rankfile and hostfile, as DLRover's group topology,
+//! and as a table.
 //!
 //! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest) from 0
 //! without gaps, so that a job that has lost a ring still starts. Sources: mpirun(1) and
@@ -65,7 +66,7 @@ fn hosts(ranks: &[&Rank]) -> Vec<NodeId> {
     ranks.iter().map(|rank| rank.gpu.node).filter(|node| seen.insert(*node)).collect()
 }
 
-/// A host's group is its ring. Zero-padded names sort as text.
+/// A host's group is its ring. Group names are zero-padded because they are sorted as text.
 fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut place_of: BTreeMap<GroupId, usize> = BTreeMap::new();
     let mut group_of = BTreeMap::new();

@@ -11,7 +11,7 @@ use super::{ExportError, ExportNames};
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
     pub fabric: &'a Fabric,
-    /// Must be valid for this fabric.
+    /// The plan must be valid for this fabric.
     pub plan: &'a Plan,
     pub names: &'a ExportNames,
     job: usize,
@@ -91,7 +91,7 @@ impl<'a> RingPlan<'a> {
         self.plan.jobs.get(group.job? as usize)
     }
 
-    /// For formats that describe only one job; also returns its number of rings.
+    /// Returns the selected job and its number of rings, for formats that describe only one job.
     #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;
@@ -99,7 +99,8 @@ impl<'a> RingPlan<'a> {
         Some((job, self.plan.groups.iter().filter(works).count()))
     }
 
-    /// Tensor parallelism varies fastest, then context, data and pipeline parallelism.
+    /// Returns the ranks of the selected job. Tensor parallelism varies fastest, then context, data
+    /// and pipeline parallelism.
     #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
         let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);
@@ -113,7 +114,7 @@ impl<'a> RingPlan<'a> {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// Nearest first, in the data-centre network.
+    /// Returns the switches above a node in the data-centre network, nearest first.
     #[must_use]
     pub fn switches_above(&self, node: NodeId) -> Vec<String> {
         let dcn = &self.fabric.dcn;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.yaml` with the rings of a plan as blocks and, up to 16 nodes, also as rings;
-//! and its `topology.conf` for every version, with rings as leaf switches.
+//! Exports the rings of a plan to Slurm: in `topology.yaml` as blocks and, up to 16 nodes, also as
+//! rings, and in `topology.conf`, which every version reads, as leaf switches.
 //!
 //! A job in Slurm's ring topology cannot span rings, so blocks are always exported and are the
 //! default; a partition selects the rings with `Topology=`. Sources: topology.yaml(5) of Slurm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SONiC on an optical circuit switch: the CONFIG_DB of every switch in one phase.
+//! Exports the CONFIG_DB of every optical circuit switch with SONiC for one phase.
 //!
 //! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and SAI's
 //! proposal for optical circuit switches. Light enters at an A side and leaves at a B side, so a

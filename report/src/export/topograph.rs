@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
+//! Exports NVIDIA Topograph's simulation model (YAML) and the response of its `graph` engine
+//! (JSON).
 //!
 //! Source: `pkg/models/model.go` (model) and `pkg/topology/instance.go`, `docs/engines/graph.md`,
 //! `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A node belongs to one block

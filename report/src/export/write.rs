@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 pub(super) const ANY_TEXT: &str = "writing to a string cannot fail";
 
-/// Valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
+/// Quotes text so that it is valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// XML 1.0, section 2.4. Characters that XML cannot represent become `?`.
+/// Escapes text for XML 1.0 (section 2.4). Characters that XML cannot represent become `?`.
 pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -38,7 +38,8 @@ pub(super) fn object_name(text: &str) -> String {
     if name.is_empty() { "fabric".to_owned() } else { name }
 }
 
-/// Syntax of Slurm (hostlist) and Topograph (cluset), such as `gpu[001-004,009],login`.
+/// Formats hosts in the syntax of Slurm (hostlist) and Topograph (cluset), such as
+/// `gpu[001-004,009],login`.
 pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut runs: Vec<NameRange<'n>> = Vec::new();
     for name in names {

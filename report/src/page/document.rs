@@ -68,7 +68,7 @@ pub(super) struct Bars {
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) tone: Tone,
-    /// 0 unless the bar is part of a timeline.
+    /// Start of the bar; 0 unless it is part of a timeline.
     pub(super) start: f64,
     pub(super) length: f64,
     pub(super) spread: Option<[f64; 2]>,

@@ -85,7 +85,7 @@ pub struct Cost {
     /// A file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
-    /// For each design with a computed waste.
+    /// Interconnect cost per usable GPU, for each design with a computed waste.
     pub usable: Vec<(String, f64)>,
     pub gpu_usd: Option<f64>,
     /// Interconnect and lost GPUs, by fault ratio.

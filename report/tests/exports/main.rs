@@ -254,7 +254,8 @@ fn ranks_are_those_of_the_plan(case: &Case) {
         }
     };
     let text = |name: &str| &*export.files.iter().find(|file| file.name == name).unwrap().text;
-    // Rank = ((pp × DP + dp) × CP + cp) × TP + tp. The groups are data-parallel replicas here.
+    // Rank = ((pp × DP + dp) × CP + cp) × TP + tp. In this test, the groups are data-parallel
+    // replicas.
     let tp = case.plan.jobs[0].tp;
     let planned: BTreeMap<u32, (String, u32)> = case
         .plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl` with a simulated daemon.
+//! Tests `lightloom ctl` with a simulated daemon.
 
 mod changes;
 mod status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verbs that wait, and sockets that do not answer.
+//! Tests verbs that wait, and sockets that do not answer.
 
 use super::*;
 

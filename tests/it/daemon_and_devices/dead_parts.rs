@@ -202,7 +202,8 @@ fn bypasses_a_lying_module_next_to_a_failed_node() {
             let broken = view::status(runtime).broken_parts;
             broken.into_iter().find(of_node)
         };
-        // Its neighbours may have bypassed it for loss of light before it counted as unresponsive.
+        // The node's neighbours may have bypassed it for loss of light before it counted as
+        // unresponsive.
         let waits = rig.find("the dead node to be reported", waits).await;
         assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
         println!("{}: {}", waits.part, waits.why);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon with failing emulated devices on real ptys and sockets.
+//! Tests the daemon with failing emulated devices on real ptys and sockets.
 
 mod cables;
 mod dead_parts;

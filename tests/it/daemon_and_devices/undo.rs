@@ -227,7 +227,7 @@ fn rollback_bypasses_faults_found_since() {
         assert!(!circuits.is_empty() && circuits.iter().all(|c| c.stands), "{circuits:?}");
         assert!(!circuits.iter().any(|c| of_node(&c.a) || of_node(&c.b)), "{circuits:?}");
 
-        // Without a plan, all light is off, and the failed part stays known.
+        // Without a plan, all light is off, and the daemon still knows the failed part.
         let back = Rollback { txn: Txn(1), ..Rollback::default() };
         let answer = rig.ask(Request::Rollback(back), None).await;
         rig.committed(&answer).await;

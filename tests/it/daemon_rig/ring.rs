@@ -42,7 +42,7 @@ pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
 pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
     let requests = rig.requests;
     drop(rig);
-    // The daemon exits without callers.
+    // The daemon exits when it has no callers.
     tokio::time::sleep(Duration::from_millis(200)).await;
     Rig { requests, ..daemon_again(&usual(on_fault), folder).await }
 }

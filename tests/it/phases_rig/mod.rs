@@ -288,7 +288,7 @@ impl Rig {
     pub(crate) fn scpi(&self, ocs: usize) -> String {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
-            // The switch accepts one SCPI client, and the last one may still be connected.
+            // The switch accepts one SCPI client, and the previous one may still be connected.
             let socket = TcpStream::connect(&self.scpi[ocs]).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let mut answer = String::new();

@@ -51,7 +51,7 @@ impl Browser {
         for (index, sheet) in sheets.iter().enumerate() {
             let copy = format!("{stem}.{index}.checked.html");
             fs::write(folder.join(&copy), with_checks(sheet.html, sheet.required)).unwrap();
-            // A frame can be as narrow as a phone, a browser window cannot.
+            // A frame can be as narrow as a phone, but a browser window cannot.
             let width = sheet.width;
             frames += &format!(
                 "<iframe name=\"{index}\" src=\"{copy}\" style=\"display: block; border: 0; width: {width}px; \

@@ -8,7 +8,7 @@
 pub(super) struct PricedArc {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// (resource, seconds per unit of traffic)
+    /// Pairs of a resource and its seconds per unit of traffic.
     pub(super) uses: Vec<(usize, f64)>,
     /// The reverse arc, if both directions share ports. Only the heavier direction then counts.
     pub(super) back: Option<usize>,
