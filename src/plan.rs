@@ -297,7 +297,7 @@ pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
     // Computing the digest takes as long as serialising the plan, so reuse it.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
-    // The digest is added later because it may consist of decimal digits only.
+    // Keep separators out of the digest, which may consist of decimal digits only.
     let counts = separated(&format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}",
         fabric.name,

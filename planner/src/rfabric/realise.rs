@@ -126,7 +126,8 @@ struct Switch {
     present: Oriented,
 }
 
-/// Performs step 2 per reach. The order of switches only affects which circuits are kept.
+/// Performs step 2 separately for each reach. The order of switches only affects which circuits are
+/// kept.
 fn split(
     fabric: &ReconfigurableFatTree,
     oriented: &[Oriented],
@@ -153,7 +154,7 @@ fn split(
     realisation
 }
 
-/// Re-establishes circuits that lost a port on other switches with free ports.
+/// Re-establishes circuits that lost a port, on other switches with free ports.
 #[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())

@@ -99,7 +99,7 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
     })
 }
 
-/// Returns the named model, either shipped or next to the fabric file.
+/// Returns the named model, either shipped or in the folder of the fabric file.
 ///
 /// # Errors
 /// Fails if the model does not exist or is not valid.

@@ -2,8 +2,8 @@
 //! Circuit templates: mesh, isolated pods and tree.
 //!
 //! RFabric is reported to switch between such templates; the text of the paper was not available.
-//! Here each template is derived from a phase's demand and becomes a candidate, which the planner
-//! chooses if it is faster or closer to the existing circuits.
+//! Each template is derived from a phase's demand and becomes a candidate. The planner chooses it
+//! if it is faster or closer to the existing circuits.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 

@@ -11,7 +11,7 @@ use lightloom_units::id::LeafId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topology {
     leaves: usize,
-    /// Symmetric, so that a row lists the circuits of one leaf.
+    /// The matrix is symmetric, so each row lists the circuits of one leaf.
     circuits: Vec<u32>,
     narrower: Vec<Vec<u32>>,
 }
@@ -205,7 +205,8 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Shortest first, so that longer-reach ports remain for other pairs.
+    /// Returns the permitted reaches, shortest first, so that longer-reach ports remain for other
+    /// pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,

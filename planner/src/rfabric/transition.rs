@@ -23,7 +23,7 @@ use super::topology::Topology;
 
 pub use lightloom_fabric::plan::Stage;
 
-/// No order of stages stays above the floor.
+/// No order of stages keeps the rate above the floor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
     "no stage keeps {floor:.0} % of the live demand's rate: if only {ocs} changes, {left:.0} % of the \

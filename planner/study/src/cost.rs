@@ -9,7 +9,7 @@
 //!                                            └─▶ sensitivity of the ranking to each price
 //! ```
 //!
-//! Counts come from the designs, prices and watts from the file; this module contains none.
+//! Counts come from the designs, and prices and watts come from the file.
 
 mod aggregate;
 mod prices;

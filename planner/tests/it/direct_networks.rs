@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Direct cables between leaves: cables determine the time of traffic, and invalid networks are
-//! rejected with the reason.
+//! Tests direct cables between leaves: cables determine the time of traffic, and invalid networks
+//! are rejected with the reason.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};

@@ -8,7 +8,7 @@ use lightloom_planner::rfabric::exact::Limits;
 use lightloom_planner::{Options, plan};
 
 /// The exact method for rings ignores leaves, so its placement is bad for the step. Solving phases
-/// separately changes more circuits than pays off.
+/// separately changes more circuits than is worthwhile.
 #[test]
 fn exact_methods_never_make_a_step_slower() {
     let fabric = fabric(

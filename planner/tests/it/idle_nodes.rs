@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes left idle on purpose; joint plans are never slower than separate ones.
+//! Tests nodes left idle on purpose, and that joint plans are never slower than separate ones.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};

@@ -211,7 +211,7 @@ fn random_faults(fabric: &Fabric, draws: &mut impl RngExt) -> FaultSet {
             4 => format!("l{leaf}/up{uplink}"),
             _ => format!("ocs{ocs}/p{port}"),
         };
-        // Parts that the fabric lacks are rejected and add no fault.
+        // Parts that the fabric lacks are rejected and do not add a fault.
         let _ = faults.insert(fabric, name.parse().expect("a part"));
     }
     faults

@@ -209,7 +209,7 @@ fn idle(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> BTreeSet<NodeId>
     all.filter(|node| !used.contains(node) && !faults.nodes.contains(node)).collect()
 }
 
-/// Idle nodes go to loopback, as if their spare rings had never been lit.
+/// Sets idle nodes to loopback, as if their spare rings had never been lit.
 fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults: &FaultSet) {
     let mut document = to_document(fabric, faults, Seed(0), layout);
     for entry in &mut document.transceivers {

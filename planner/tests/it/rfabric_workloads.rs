@@ -45,7 +45,8 @@ fn every_workload_sends_the_bytes_in_its_formula() {
         ("weights", 4.0 * weight_bytes()),
         // Each token has four bytes, and its log-probability another four.
         ("samples", 8e6),
-        // The batch limit fits 12 samples on two instances; the six on the other two move.
+        // The batch limit allows 12 samples on two instances, so the six samples on the other two
+        // move.
         ("sample-migration", 6.0 * 4096.0 * CACHE_BYTES),
         // Heads stay below a leaf. Each of 16 GPUs gathers an eighth of the heads from the other
         // group.
@@ -56,7 +57,8 @@ fn every_workload_sends_the_bytes_in_its_formula() {
         // One byte per element goes to the feed-forward part, and two come back.
         ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),
         ("prefill-decode", 3000.0 * CACHE_BYTES),
-        // The query moves because it is smaller than the cache. Output and log-sum-exp return.
+        // The query moves because it is smaller than the cache. The output and the log-sum-exp are
+        // returned.
         ("prefix-pool", 80.0 * 64.0 * 64.0 * (2.0 * 128.0 * 2.0 + 4.0)),
         ("pipeline", 2.0 * 800.0 * 16384.0),
         // 0.01 is below 2/16, so this is an all-gather of compressed tensors.

@@ -91,8 +91,8 @@ impl Witness {
         Some(crossing)
     }
 
-    /// Counts the columns where only some runs have ranks. Each run gives no rank to the end that
-    /// fewer runs share.
+    /// Counts the columns where only some runs have ranks. Each run does not assign a rank to the
+    /// end that fewer runs share.
     fn crossing(&self, starts: &[usize]) -> usize {
         let least = *starts.iter().min().unwrap();
         let most = starts.iter().max().unwrap() + self.length;

@@ -185,8 +185,8 @@ fn ring_without_its_spare_is_bypassed_and_regains_it_after_repair() {
     assert_eq!(repaired.ranks, bridged.ranks, "no rank moves for it");
 }
 
-/// The fibres between nodes two places apart are dark until a node fails. A failure of such a fibre
-/// moves nothing, but must be reported.
+/// The fibres between nodes two places apart are dark until a node fails. The failure of such a
+/// fibre does not move any group, but must be reported.
 #[test]
 fn failed_bypass_fibre_moves_nothing_and_is_reported() {
     let fabric = fabric(

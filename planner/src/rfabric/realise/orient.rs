@@ -49,7 +49,7 @@ struct Orientation {
     tails: Vec<u32>,
     heads: Vec<u32>,
     all: Oriented,
-    /// Circuits that match existing ones. Reversing one means that it cannot be kept.
+    /// Circuits that match existing ones. A circuit that is reversed cannot be kept.
     agreed: Oriented,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic of collectives. `ranks` lists the leaves or seats of the members in rank order. Ranks on
-//! the same leaf or ring exchange no traffic between leaves.
+//! Traffic of collectives. `ranks` lists the leaves or seats of the members in rank order. Traffic
+//! between ranks on the same leaf or ring does not use links between leaves.
 
 use lightloom_units::Bytes;
 

@@ -22,8 +22,8 @@ pub struct Prompt {
 
 /// Returns the traffic of all pulls in a phase, and the number of prompts still waiting for room.
 ///
-/// Prompts are assigned in order to the decode GPU with the most room. A prompt that fits on no GPU
-/// blocks all later ones (back-pressure).
+/// Prompts are assigned in order to the decode GPU with the most room. A prompt that does not fit
+/// on any GPU blocks all later ones (back-pressure).
 #[must_use]
 pub fn pull(
     leaves: usize,

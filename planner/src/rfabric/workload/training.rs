@@ -6,8 +6,8 @@
 //! context-parallel rank, h·b the bytes of a token, and m the number of micro-batches per step:
 //!
 //! - tensor: 4 all-reduces of t·h·b per layer and micro-batch (2 forward, 2 backward);
-//! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture layer and micro-batch (dispatch and
-//!   combine, forward and backward), which share one matrix and its transpose (MixNet, arXiv
+//! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture-of-experts layer and micro-batch (dispatch
+//!   and combine, forward and backward), which share one matrix and its transpose (MixNet, arXiv
 //!   2501.03905);
 //! - pipeline: t·h·b/tp in each direction per boundary and micro-batch;
 //! - context: 3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention). Keys and values of

@@ -19,7 +19,7 @@ use super::place::Seats;
 /// How a shard reaches the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOut {
-    /// Each replica forwards to at most this many others; 1 gives a chain.
+    /// Each replica forwards to at most this many others; 1 results in a chain.
     Tree(u32),
     /// The trainer sends directly to every replica.
     Star,

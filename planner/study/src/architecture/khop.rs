@@ -9,8 +9,8 @@
 //! In `khop:K:spare`, each ring has an additional pass-through node (`spare_per_ring: 1`). Rings
 //! are fixed runs of N + 1 nodes that tolerate one faulty node each.
 //!
-//! For odd K, one bundle serves `+K` and `-K`, but only one at a time. This matters only for a node
-//! with K-1 faulty nodes on both sides, which is counted as usable here.
+//! For odd K, one bundle serves `+K` and `-K`, but only one of them at a time. This matters only
+//! for a node with K-1 faulty nodes on both sides, which the model treats as usable.
 
 use lightloom_units::id::NodeId;
 use serde::Serialize;

@@ -5,9 +5,10 @@
 //! reproduces the recalled mean waste.)
 //!
 //! `nvl:144` is Rubin Ultra NVL144 (Kyber): one rack, one tier of switches behind a midplane, no
-//! optical modules. Published: 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs
-//! of the previous generation. The number of switch chips is not published; 7.2 TB/s per chip would
-//! mean half a chip per GPU. Chips and midplane lanes are priced like NVL72's parts.
+//! optical modules. The published values are 3.6 TB/s per GPU over both directions, and 260 TB/s
+//! for the 72 GPUs of the previous generation. The number of switch chips is not published; 7.2
+//! TB/s per chip would mean half a chip per GPU. Chips and midplane lanes are priced like NVL72's
+//! parts.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};
@@ -17,14 +18,15 @@ use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
 /// Bandwidth per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 900.0;
-/// Ports of 50 GB/s: four times the bandwidth of a GPU.
+/// Ports of 50 GB/s provide four times the bandwidth of a GPU.
 const PORTS_PER_CHIP: u32 = 72;
 const CHIPS_PER_TIER_SIDE: f64 = 0.25;
 /// Cables of 200 Gb/s for 36 lanes per direction, which gives the published 5,184 for NVL72.
 const CABLES_PER_GPU: f64 = 72.0;
 /// Cables of 1.6 Tb/s between racks, for the full bandwidth of the GPU.
 const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
-/// 1.6 Tb/s between two tiers. The recalled total cost implies 8; full bandwidth would need 9.
+/// Optical modules of 1.6 Tb/s between two tiers. The recalled total cost implies 8; full bandwidth
+/// would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
 /// Number of GPUs, and gigabytes per second per GPU and direction.
@@ -79,7 +81,8 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// One chip per four GPUs (Kyber: two). A cable is one of 36 (Kyber: one of two per lane).
+    /// There is one chip per four GPUs (two in Kyber). A cable is one of 36 (one of two per lane in
+    /// Kyber).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let (chips, cables) = match self.is_kyber() {
             true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),
@@ -87,7 +90,7 @@ impl Architecture for Nvl {
         };
         let chips = f64::from(self.gpus_per_rack * self.racks) * chips;
         let of = if part == "nvlink-switch" { chips } else { cables };
-        // A cable affects one GPU, a chip all GPUs.
+        // A cable affects one GPU, and a chip affects all GPUs.
         let domain = self.gpus_per_rack * self.racks;
         let around = Some(if part == "nvlink-switch" { domain } else { 1 });
         vec![(1.0, PartLoss::Slower { share: 1.0 / of.max(2.0), around })]

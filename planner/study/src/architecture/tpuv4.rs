@@ -5,7 +5,8 @@
 //!
 //! - block rule: cubes are divided into fixed blocks of one group each, and a faulty node makes its
 //!   block unusable. This reproduces the recalled mean waste.
-//! - strict rule: any fault makes the whole cube unusable, the fault radius in the abstract.
+//! - strict rule: any fault makes the whole cube unusable, which is the fault radius in the
+//!   abstract.
 //!
 //! Groups of 64 GPUs or more use any healthy cubes, connected by the optical switches.
 

@@ -58,7 +58,7 @@ pub fn histories(
     factors.iter().map(history).collect()
 }
 
-/// The first job of each kind arrives at the start; further intervals are exponential.
+/// The first job of each kind arrives at the start; later intervals are exponentially distributed.
 #[must_use]
 pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     let mut arrivals = Vec::new();

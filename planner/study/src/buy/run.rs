@@ -91,7 +91,7 @@ impl Rules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     pub useful: i128,
-    /// Together with `useful`, covers all GPUs at all times.
+    /// Together with `useful`, accounts for all GPUs at all times.
     pub lost: BTreeMap<Cause, i128>,
     pub allocated: i128,
     pub finished: u32,
@@ -228,7 +228,7 @@ pub fn run(
         let soonest = [next_end, next_change, next_slow, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
         fleet.pass_until(at);
-        // At equal times: first finished jobs, then nodes, slow parts and arrivals.
+        // At equal times, finished jobs come first, then nodes, slow parts and arrivals.
         if next_end == Some(at) {
             fleet.finish();
         } else if next_change == Some(at) {

@@ -22,7 +22,7 @@ pub struct CrossTorQuestion<'a> {
     pub k: u8,
     pub nodes_per_tor: u32,
     pub tp: u32,
-    /// As a share of all GPUs, rounded down to whole groups.
+    /// Job size as a share of all GPUs, rounded down to whole groups.
     pub job_share: f64,
     pub node_fault_ratios: &'a [f64],
     pub samples: u64,

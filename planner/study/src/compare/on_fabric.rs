@@ -23,7 +23,7 @@ pub struct FabricFigures {
     pub waste_mean: f64,
     pub waste_max: f64,
     pub lower_bound_mean: f64,
-    /// Share of pass-through GPUs, a part of the waste. `None` without pass-through nodes.
+    /// Share of pass-through GPUs, which are part of the waste. `None` without pass-through nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passing_mean: Option<f64>,
     pub cross_tor_share_mean: f64,

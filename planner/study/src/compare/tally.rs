@@ -4,7 +4,7 @@ use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
 use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Milliseconds at each number of GPUs, exact over all samples.
+/// Milliseconds spent at each number of GPUs, exact over all samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     gpus: u32,

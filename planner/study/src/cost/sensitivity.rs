@@ -25,7 +25,7 @@ pub struct PriceSwing {
     pub high_usd: f64,
 }
 
-/// Prices are sorted by swing, widest first; designs by cost per GB/s.
+/// Prices are sorted by swing, widest first, and designs are sorted by cost per GB/s.
 #[must_use]
 pub fn sensitivity(rows: &[CostRow], prices: &PriceList) -> Vec<Sensitivity> {
     let priced: Vec<(&str, &CostFigures)> = rows

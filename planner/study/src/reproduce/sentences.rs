@@ -64,7 +64,7 @@ impl fmt::Display for SentenceVerdict {
 pub struct Sentence {
     pub sentence: String,
     pub verdict: SentenceVerdict,
-    /// Combinations of open parameters, or rows.
+    /// Number of combinations of open parameters, or of rows.
     pub cases: usize,
     pub agree: usize,
     /// Minimum and maximum, if all cases have the same unit.
@@ -93,7 +93,8 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// In the order of the claims, then of `whys`, which vary the parameters left open.
+/// Returns the sentences in the order of the claims, then of `whys`, which vary the parameters left
+/// open.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -165,7 +166,8 @@ mod tests {
         sentence_of("t", &explain("t", Some("t"), published, open, |at| figures[at[0]]))
     }
 
-    /// Regression test: 10.45 to 210.94 times without an agreeing case counted as undetermined.
+    /// Regression test: a range of 10.45 to 210.94 times without an agreeing case was reported as
+    /// undetermined.
     #[test]
     fn verdict_follows_from_the_range_over_all_cases() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(shown, "contradicted: t (1.50× to 1.90× in 3 cases, 0 as published)");
     }
 
-    /// Regression test: without the trace, a sentence used to count as impossible to compute.
+    /// Regression test: without the trace, a sentence was reported as impossible to compute.
     #[test]
     fn sentence_that_needs_the_trace_has_no_verdict_without_it() {
         let mut section = Section::new("s", Label::Read);

@@ -62,8 +62,8 @@ pub struct Why {
     pub never: Vec<Departure>,
 }
 
-/// Computes `figure` for every combination of choices, which has one index per assumption. The
-/// figure is NaN if it cannot be computed.
+/// Computes `figure` for every combination of choices. A combination has one index per assumption.
+/// The figure is NaN if it cannot be computed.
 #[must_use]
 pub fn explain(
     claim: &str,

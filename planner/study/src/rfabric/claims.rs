@@ -84,7 +84,7 @@ pub fn rfabric(
     claims
 }
 
-/// Gates are independent per layer. Each layer follows an expert computation of `compute`.
+/// Gates are independent per layer. Each layer follows an expert computation of duration `compute`.
 fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
     layers_spread(leaves, count, compute, shapes::GATE_SPREAD)
 }

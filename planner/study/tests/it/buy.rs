@@ -39,7 +39,7 @@ fn fault_free_price_is_cost_over_peak() {
     assert_eq!((row.shares.useful, row.is_pareto), (1.0, true));
 }
 
-/// The parts of `high` are at the high end of their range, all others at the low end.
+/// The parts of `high` are at the high end of their range, and all others are at the low end.
 fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
     let figure = |at: f64| {
         format!(
@@ -256,9 +256,10 @@ fn ring_wins_the_dense_workload_and_loses_the_expert_workload() {
     assert!(dense.verdict.winner.unwrap().starts_with("khop"));
 }
 
-/// A failed transceiver slows its ring, and a failed chip its switch domain. A torus loses its
-/// cube. With one plane, a node goes out of service; with four, it loses a quarter of its rate. If
-/// slowing the largest job costs more than removing the affected GPUs, the GPUs go out of service.
+/// A failed transceiver slows its ring, and a failed chip slows its switch domain. A torus loses
+/// the whole cube. With one plane, a node goes out of service; with four, it loses a quarter of its
+/// rate. If slowing the largest job costs more than removing the affected GPUs, the GPUs go out of
+/// service.
 #[test]
 fn failed_part_costs_each_design_its_specific_loss() {
     let shares = |design: &str, network: &str, part: &str, exchange: f64| {

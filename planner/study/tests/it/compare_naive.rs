@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A second, deliberately slow implementation of the comparison, which keeps no state between
-//! instants and shares no code with the first.
+//! A second, deliberately slow implementation of the comparison, which does not keep state between
+//! instants or share code with the first.
 
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_study::architecture::{Cluster, parse};

@@ -60,7 +60,7 @@ fn lead_reversed_by_one_draw_is_not_a_lead() {
     assert!(led.starts_with(begin), "{led}");
 }
 
-/// Regression test: flips to designs that were already recommended were denied.
+/// Regression test: the sentence denied price flips to designs that it already recommended.
 #[test]
 fn sentence_names_the_price_that_makes_another_recommended_design_win() {
     let flip = |winner: &str| PriceFlip {

@@ -28,7 +28,7 @@ pub struct PerCost<'a> {
     base: &'a ReconfigurableFatTree,
     phases: &'a [Phase],
     prices: &'a PriceList,
-    /// Our fabric, its step time and the tree's, by oversubscription in per cent.
+    /// Our fabric, its step time and the step time of the tree, by oversubscription in per cent.
     planned: BTreeMap<u64, (ReconfigurableFatTree, f64, f64)>,
 }
 
