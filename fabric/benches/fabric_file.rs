@@ -105,7 +105,7 @@ fn measure(target: &Target, bytes: &[u8], gpus: u64) -> bool {
     met
 }
 
-/// Files up to the size limit that maximise the load on each part of the reader.
+/// Returns files up to the size limit that maximise the load on each part of the reader.
 fn nasty() -> Vec<(&'static str, Vec<u8>)> {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {

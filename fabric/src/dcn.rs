@@ -252,7 +252,7 @@ impl Dcn {
         self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
-    /// Returns the rate of a leaf through packet switches in bit/s: the mean, if leaves differ.
+    /// Returns the rate of a leaf through packet switches in bit/s, or the mean if leaves differ.
     #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {

@@ -199,7 +199,7 @@ impl Check<'_> {
     }
 }
 
-/// A report under construction, filed when dropped.
+/// A report under construction, which is submitted when dropped.
 #[derive(Debug)]
 pub struct Report<'d> {
     tree: &'d Tree<'d>,

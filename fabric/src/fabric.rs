@@ -190,7 +190,8 @@ impl Fabric {
 }
 
 impl Default for HbdLinks {
-    /// 3.2 Tb/s per ring edge and direction, 100 ns inside a node and 200 ns between nodes.
+    /// The default is 3.2 Tb/s per ring edge and direction, with 100 ns inside a node and 200 ns
+    /// between nodes.
     fn default() -> Self {
         Self {
             edge_rate: BitsPerSecond::from_gbps(3200),
@@ -215,7 +216,8 @@ impl Default for Transceiver {
 }
 
 impl Default for Parts {
-    /// Recalled from the InfiniteHBD study; they reproduce its totals per GPU exactly.
+    /// These values are recalled from the InfiniteHBD study and reproduce its totals per GPU
+    /// exactly.
     fn default() -> Self {
         Self {
             ocstrx: Dollars(600.0),

@@ -13,8 +13,8 @@
 //!
 //! Each leaf has the same even number of ports on every switch in a bank. Then *any* set of
 //! circuits within each leaf's port count can be realised (Petersen; an Euler tour halves each
-//! degree and Kőnig's theorem splits the rest). Odd numbers are rejected, because this may then be
-//! impossible.
+//! degree and Kőnig's theorem splits the rest). Odd numbers are rejected, because some sets may
+//! then be impossible.
 
 pub mod device_ports;
 mod problems;
@@ -68,7 +68,7 @@ pub struct OcsBank {
 pub struct SwitchTiming {
     /// Time from the decision until the switch accepts the command.
     pub control: Picoseconds,
-    /// Movement of the mirrors, crystals or actuators.
+    /// Time to move the mirrors, crystals or actuators.
     pub switching: Picoseconds,
     /// Time for receiver lock, link training and the driver, until the port carries traffic again.
     pub bring_up: Picoseconds,
@@ -129,7 +129,7 @@ pub enum CircuitState {
     Training,
     /// Carries traffic.
     Up,
-    /// Could carry traffic, but no route uses it.
+    /// The circuit could carry traffic, but no route uses it.
     Drained,
 }
 

@@ -149,9 +149,9 @@ impl<'de> Deserialize<'de> for Port {
 /// Returns the bundle index and external path (1 or 2) of `hop` in a fabric with reach `k`.
 ///
 /// A ring may need forward and backward links at the same time, so these are on different bundles.
-/// Bundles come in pairs with two hop lengths each: the even bundle faces up the line, the odd one
-/// down. If K is odd, the remaining bundle has `+K` on path 1 and `-K` on path 2, so a node cannot
-/// use both at the same time. Planners avoid that pair, and the plan check rejects it.
+/// Bundles come in pairs with two hop lengths each: the even bundle faces up the line, and the odd
+/// one faces down. If K is odd, the remaining bundle has `+K` on path 1 and `-K` on path 2, so a
+/// node cannot use both at the same time. Planners avoid that pair, and the plan check rejects it.
 ///
 /// | K | b0 | b1 | b2 | b3 |
 /// | --- | --- | --- | --- | --- |

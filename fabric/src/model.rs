@@ -72,7 +72,7 @@ pub enum Attention {
 pub struct FeedForward {
     /// Inner width of the dense layers.
     pub width: u32,
-    /// Activation: `gelu` and `squared-relu` use two matrices, `swiglu` three.
+    /// Activation: `gelu` and `squared-relu` use two matrices, and `swiglu` uses three.
     pub activation: Activation,
     /// Mixture of experts, if the model has one.
     #[serde(default)]

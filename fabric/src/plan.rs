@@ -276,10 +276,10 @@ pub struct PhasePlan {
     pub topology: String,
     /// Bytes sent between leaves.
     pub demand_bytes: Bytes,
-    /// Bytes carried by rings or islands of the high-bandwidth domain instead.
+    /// Bytes carried by rings or islands of the high-bandwidth domain.
     #[serde(default)]
     pub ring_bytes: Bytes,
-    /// Bytes between GPUs under the same leaf, which use no link between leaves.
+    /// Bytes between GPUs under the same leaf, which do not use links between leaves.
     #[serde(default)]
     pub leaf_bytes: Bytes,
     /// Circuits, by switch and port.
@@ -298,8 +298,8 @@ pub struct PhasePlan {
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
     pub gap: f64,
-    /// Duration: 1 / lambda plus the preceding switching time that no slack hides. Limited by the
-    /// slowest of circuits, uplinks, core and GPU interfaces.
+    /// Duration: 1 / lambda plus the preceding switching time that no slack hides. It is limited by
+    /// the slowest of circuits, uplinks, core and GPU interfaces.
     pub duration_ps: Picoseconds,
     /// Lower bound on the duration: the time that the busiest GPU's network interfaces need for
     /// traffic outside rings and islands. `None` if the step refers to leaves instead of GPUs.
@@ -460,7 +460,7 @@ pub struct Metrics {
     /// Wasted GPUs in nodes that forward a ring's light; `None` if no ring has such a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings without a forwarding node or a fibre past a node; `None` as for `gpus_passing`.
+    /// Rings without a forwarding node or a fibre past a node. `None` if `gpus_passing` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
@@ -469,7 +469,8 @@ pub struct Metrics {
     pub waste_ratio_lower_bound: f64,
     /// Fraction of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,
-    /// Lower bound for any placement with as many rings (docs/khop.md); `None` after a replan.
+    /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None`
+    /// after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Interconnect cost per GPU.

@@ -44,7 +44,7 @@ impl TraceTime {
     /// The start of observation.
     pub const START: Self = Self(0);
 
-    /// Rounds to the nearest millisecond. Negative values become the start.
+    /// Rounds to the nearest millisecond. Negative values become zero.
     #[must_use]
     pub fn from_days(days: f64) -> Self {
         Self((days * MS_PER_DAY).round().max(0.0) as u64)

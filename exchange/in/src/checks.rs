@@ -20,7 +20,7 @@ pub(super) fn check(logs: &mut Logs) {
     hosts_are_alike(logs);
 }
 
-/// The first file takes precedence.
+/// If files contradict each other, the first file takes precedence.
 fn hosts_are_alike(logs: &mut Logs) {
     let Some(first) = logs.shapes.first() else { return };
     let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
@@ -148,8 +148,8 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// Returns the period that the fault logs cover, and its files. Of separate periods, the one with
-/// the most faults is selected.
+/// Returns the period that the fault logs cover, and its files. If there are separate periods, the
+/// one with the most faults is selected.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm host lists such as `gpu[001-003,7],login` (scontrol(1), "hostlist").
+//! Expands Slurm host lists such as `gpu[001-003,7],login` (scontrol(1), "hostlist").
 
 const MOST_HOSTS: u64 = 1_000_000;
 

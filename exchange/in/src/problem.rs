@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unusable or inconsistent parts of logs: place, problem and consequence.
+//! Describes unusable or inconsistent parts of logs by place, problem and consequence.
 
 use std::fmt;
 

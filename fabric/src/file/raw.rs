@@ -248,7 +248,7 @@ impl JsonSchema for Endpoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DcnFile {
-    /// Nodes under ToRs, ToRs in aggregation domains.
+    /// Nodes under ToRs, and ToRs in aggregation domains.
     FatTree(FatTreeFile),
     /// Nodes under leaves, each leaf connected to all spines: a two-tier fat-tree.
     LeafSpine(LeafSpineFile),
@@ -337,7 +337,7 @@ impl Default for DcnFile {
     }
 }
 
-/// Nodes under ToRs, ToRs in aggregation domains.
+/// Nodes under ToRs, and ToRs in aggregation domains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_tor: 4}")]

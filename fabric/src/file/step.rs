@@ -32,7 +32,7 @@ pub enum StepFile {
 }
 
 /// A step of disaggregated reinforcement learning: the trainer uses the job's first groups (or
-/// leaves, if the job has no `tp`), generation the following ones.
+/// leaves, if the job has no `tp`), and generation uses the following ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RlFile {
@@ -141,13 +141,13 @@ impl SyncMethod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlackFile {
-    /// Before the micro-batches.
+    /// Idle time before the micro-batches.
     pub train: Text<Picoseconds>,
-    /// Before the gradients.
+    /// Idle time before the gradients.
     pub gradients: Text<Picoseconds>,
-    /// Before the new weights.
+    /// Idle time before the new weights.
     pub weight_sync: Text<Picoseconds>,
-    /// Before the pool switches its parallelism.
+    /// Idle time before the pool switches its parallelism.
     pub parallelism_switch: Text<Picoseconds>,
 }
 
@@ -255,8 +255,8 @@ pub struct SeedFile {
 }
 
 /// A training step: a model and its mapping to the job's groups. The job sets `tp`, the GPUs per
-/// group. Rank order is tensor parallelism fastest, then context, data and pipeline. The planner
-/// assigns groups to ranks.
+/// group. In rank order, tensor parallelism changes fastest, then context, data and pipeline. The
+/// planner assigns groups to ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MappingFile {

@@ -101,7 +101,7 @@ pub enum ShardingFile {
     /// Each rank stores all weights; gradients are all-reduced.
     #[default]
     Replicated,
-    /// Each rank stores a shard; weights are gathered twice, gradients reduce-scattered once.
+    /// Each rank stores a shard; weights are gathered twice and gradients reduce-scattered once.
     Sharded,
 }
 

@@ -312,7 +312,8 @@ fn fabric_omits_hops_with_excessive_loss() {
     assert!(short.contains("2 hop lengths are listed, but k is 3"), "{short}");
 }
 
-/// Circuit keys without circuits, prices of absent parts, experts in a model without them.
+/// Covers circuit keys without circuits, prices of absent parts, and experts in a model without
+/// experts.
 #[test]
 fn rejects_keys_without_effect_with_a_reason() {
     let text = "name: x\nhbd: {switch: {nodes: 16, gpus_per_node: 4, gpus: 16}}\n\

@@ -148,7 +148,7 @@ impl Picoseconds {
 }
 
 impl Milliseconds {
-    /// For display, and for formulas whose result is a ratio.
+    /// Returns the hours, for display and for formulas whose result is a ratio.
     #[must_use]
     pub fn as_hours(self) -> f64 {
         self.0 as f64 / 3.6e6

@@ -11,7 +11,7 @@ use crate::mentions::Fact;
 
 const KINDS: usize = 4;
 const SHORTEST_S: i64 = 600;
-/// Shorter logs are repeated.
+/// Logs of fewer days are repeated.
 const FEWEST_DAYS: u32 = 30;
 
 struct JobSize {

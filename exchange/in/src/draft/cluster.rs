@@ -305,14 +305,14 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
     Sourced::assumed("h100", why)
 }
 
-/// Computed from the number of links if it was logged, otherwise from the product.
+/// Computes the rate from the number of links if it was logged, otherwise from the product.
 fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
     let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
     let rate = rates.map_or(3.6, |(.., rate)| *rate);
     let shown = |terabits: f64| format!("{}Tbps", (terabits * 1000.0).round() / 1000.0);
     let counted = logs.shapes.iter().find_map(|shape| Some((shape, shape.domain_links?)));
     if let Some((shape, links)) = counted {
-        // Per direction, NVLink 3 and 4 transfer 25 GB/s, and NVLink 5 twice as much.
+        // Per direction, NVLink 3 and 4 transfer 25 GB/s, and NVLink 5 transfers twice as much.
         let gigabytes = if rate > 3.6 { 50 } else { 25 };
         let why = format!("{links} NVLinks of {gigabytes} GB/s in {}", shape.place);
         return Sourced::derived(shown(f64::from(links * gigabytes) * 0.008), why);

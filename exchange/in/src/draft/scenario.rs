@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `scenario.yaml`, in compressed time: the job communicates while hosts fail as in the fault
+//! Drafts `scenario.yaml` in compressed time: the job communicates while hosts fail as in the fault
 //! trace.
 
 use super::cluster::ClusterDraft;
@@ -91,7 +91,7 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
     };
     page.guess("collectives[0].bytes", &bytes);
     let repeat = (fill * ROUNDS).div_ceil(bytes.value.max(1)).clamp(1, 1000);
-    // One-rank groups exchange nothing, so the replicas communicate instead.
+    // Groups of one rank do not exchange anything, so the replicas communicate instead.
     let kind = if tp > 1 { "all_reduce" } else { "data_parallel_all_reduce" };
     page.put(&format!(
         "collectives:\n  - {kind}: {{name: exchange, bytes: {}B, repeat: {repeat}}}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fault-trace.json`: host outages, in days since the start of the logs.
+//! Drafts `fault-trace.json`, the host outages in days since the start of the logs.
 
 use std::collections::BTreeMap;
 

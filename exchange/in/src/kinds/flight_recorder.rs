@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! PyTorch flight recorder dumps (JSON): groups, collective sizes and unfinished collectives.
+//! Reads groups, collective sizes and unfinished collectives from PyTorch flight recorder dumps
+//! (JSON).
 //!
 //! Source: `torch/csrc/distributed/c10d/FlightRecorder.hpp`, version 2.10 of the dump: `pg_config`
 //! with the ranks of each group as text, `entries` with `profiling_name`, `process_group` (name and

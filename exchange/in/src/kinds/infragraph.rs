@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! InfraGraph (YAML or JSON): devices, their instances, and edges between slices of instances.
+//! Reads devices, their instances, and edges between slices of instances from InfraGraph files
+//! (YAML or JSON).
 //!
 //! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service. An endpoint is a
 //! Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instances and components form
-//! nested loops. `many2many` connects every pair, `one2one` connects pairwise. A host contains an
-//! `xpu`, directly or in a nested `device`. A switch contains a `switch`, or ports without `nic`
+//! nested loops. `many2many` connects every pair, and `one2one` connects pairwise. A host contains
+//! an `xpu`, directly or in a nested `device`. A switch contains a `switch`, or ports without `nic`
 //! and `xpu`: in the package's own switches, the central component is a `cpu`. A switch cabled to a
 //! host is a leaf.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NCCL Inspector records: communicators, the number of their hosts, and bandwidth.
+//! Reads communicators, the number of their hosts, and bandwidth from NCCL Inspector records.
 //!
 //! Source: `plugins/profiler/inspector` of NVIDIA/nccl. JSON lines contain `header` {id, rank,
 //! n_ranks, nnodes}, `metadata` {hostname} and `coll_perf` {coll, coll_msg_size_bytes,

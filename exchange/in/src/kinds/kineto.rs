@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! PyTorch profiles (Kineto): step durations, groups and their communication.
+//! Reads step durations, groups and their communication from PyTorch profiles (Kineto).
 //!
 //! `lightloom_training::kineto` reads the communication. This module reads the marked steps
 //! (`ProfilerStep#4`), `distributedInfo` with `pg_config`, and `deviceProperties`, the accelerators

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes events (`kubectl get events -A -o json`): a node is out of service from
+//! Reads Kubernetes events (`kubectl get events -A -o json`). A node is out of service from
 //! `NodeNotReady` to `NodeReady`.
 //!
 //! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and
@@ -64,7 +64,8 @@ struct EventObject {
 }
 
 impl ClusterEvent {
-    /// First and last time in seconds since 1970. Fails with the text that is not a time.
+    /// Returns the first and last time in seconds since 1970. If a text is not a time, it is the
+    /// error.
     fn times(&self) -> Result<Vec<i64>, String> {
         let first = [&self.first_timestamp, &self.event_time, &self.metadata.creation_timestamp];
         let series = self.series.as_ref().map_or(&None, |series| &series.last_observed_time);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NCCL's topology of a host (XML), written to the file in `NCCL_TOPO_DUMP_FILE`.
+//! Reads NCCL's topology of a host (XML), which NCCL writes to the file in `NCCL_TOPO_DUMP_FILE`.
 //!
 //! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, where `device`
 //! is the product's PCI id, with its `<nvlink count=…>`; `<net>` with `speed` in Mb/s per port. The

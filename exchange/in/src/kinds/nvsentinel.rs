@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVSentinel health events: a fault lasts from a fatal event to a healthy one with the same check
-//! and entity (such as GPU 3). A healthy event without entities ends all faults of its check.
+//! Reads NVSentinel health events. A fault lasts from a fatal event to a healthy one with the same
+//! check and entity (such as GPU 3). A healthy event without entities ends all faults of its check.
 //!
 //! Source: `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName,
 //! componentClass, isFatal, isHealthy, generatedTimestamp, entitiesImpacted, processingStrategy).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
+//! Reads NVIDIA Topograph's simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
 //! Source: `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches
 //! form a map or a list; blocks contain host lists (`blocks`, formerly `capacity_blocks`).

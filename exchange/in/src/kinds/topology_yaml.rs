@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.yaml` (25.05 and later): topologies of switches, blocks or rings.
+//! Reads Slurm's `topology.yaml` (25.05 and later) with topologies of switches, blocks or rings.
 //!
 //! Source: topology.yaml(5) of Slurm 25.05 (tree, block) and its plugin `ring`. Switches come from
-//! the first tree; blocks or rings from the default topology, otherwise from the first that
-//! contains any.
+//! the first tree. Blocks or rings come from the default topology, or else from the first topology
+//! that contains any.
 
 use serde_json::Value;
 

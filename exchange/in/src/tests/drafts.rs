@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drafts load, and each value in them states its origin.
+//! Checks that drafts load and that each value in them states its origin.
 
 use lightloom_fabric::trace::{FaultTrace, Observation};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Spellings, encodings and positions of facts in other programs' files, and damaged lines.
+//! Tests spellings, encodings and positions of facts in other programs' files, and damaged lines.
 
 use lightloom_training::collectives::CollectiveKind;
 use lightloom_training::graph::{Task, TaskGraph, TaskWork};
@@ -20,7 +20,7 @@ fn hours_out(logs: &Logs, host: &str) -> Vec<f64> {
     own.map(|outage| (outage.end.expect("an end") - outage.start) as f64 / 3600.0).collect()
 }
 
-/// As in Slurm's own parser, `scontrol show topology` and topology.yaml(5).
+/// The forms are from Slurm's own parser, `scontrol show topology` and topology.yaml(5).
 #[test]
 fn every_form_of_a_slurm_topology_is_one_tree() {
     let spaced = "SwitchName = leaf1  Nodes = \"gpu[001-004]\"\nSwitchName=leaf2 Nodes= gpu[005-008]\nSwitchName =spine Switches=\"leaf[1-2]\"\n";
@@ -41,8 +41,8 @@ fn every_form_of_a_slurm_topology_is_one_tree() {
     assert_eq!(logs(&[("x", blocks)]).hosts["a3"].domain.as_deref(), Some("b2"));
 }
 
-/// As written by `lightloom export --to topograph` and `topograph-graph`, and with a list of
-/// switches.
+/// Tests files as written by `lightloom export --to topograph` and `topograph-graph`, and a file
+/// with a list of switches.
 #[test]
 fn topograph_files_give_switches_and_domains() {
     let map = "switches:\n  s0: {switches: [t0, t1]}\n  t0: {}\n  t1: {}\nblocks:\n- switch: t0\n  nodes: [\"n[0-1]\", n2]\n  annotations: {accelerator.topology.test/domain: g0}\n- switch: t1\n  nodes: [\"n[3-5]\"]\n";
@@ -63,7 +63,7 @@ fn topograph_files_give_switches_and_domains() {
     }
 }
 
-/// Typed or plain GPUs with sockets, as in slurm.conf(5) and `scontrol show node`.
+/// Tests typed and plain GPUs with sockets, as in slurm.conf(5) and `scontrol show node`.
 #[test]
 fn slurm_nodes_give_their_gpus() {
     let conf = "NodeName=cpu1 CPUs=8\nNodeName=gpu[1-2] Gres=gpu:h100:8 CPUs=96 State=UNKNOWN\nPartitionName=a Nodes=ALL\n";
@@ -76,7 +76,7 @@ fn slurm_nodes_give_their_gpus() {
     }
 }
 
-/// Labels of GPU feature discovery, Kueue and AWS. A control plane node is not a host.
+/// Tests labels of GPU feature discovery, Kueue and AWS. A control plane node is not a host.
 #[test]
 fn labels_of_every_scheduler_give_the_place_of_a_node() {
     let node = |name: &str, labels: &str, gpus: u32| {
@@ -206,8 +206,8 @@ fn every_form_of_sacct_is_one_job() {
     assert!(problems(&logs(&[("jobs", nameless)]))[0].starts_with(said));
 }
 
-/// Format 4.3 (separate header line), messages, and the numbers that C prints for a division by
-/// zero.
+/// Tests format 4.3 (separate header line), messages, and the numbers that C prints for a division
+/// by zero.
 #[test]
 fn inspector_records_without_bandwidth_or_header_are_no_problem() {
     let header = "\"header\": {\"id\": \"0x1\", \"rank\": 0, \"n_ranks\": 16, \"nnodes\": 2}, \"metadata\": {\"hostname\": \"h\"}";
@@ -274,7 +274,7 @@ fn recorder_and_profile_agree_about_an_all_gather() {
     assert_eq!(super::logs(&[("x", &sent)]).profiles[0].exchanged[&2], 400);
 }
 
-/// A switch with ports and a central component `cpu`, as InfraGraph's package writes it, and
+/// Tests a switch with ports and a central component `cpu`, as InfraGraph's package writes it, and
 /// storage ports next to those of the GPUs.
 #[test]
 fn facts_in_a_known_form_are_neither_absent_nor_guessed() {
@@ -346,7 +346,7 @@ fn totals(graph: &TaskGraph) -> [u64; 2] {
     graph.tasks().iter().map(one).fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
 }
 
-/// Encoded as in `et_def.proto`.
+/// Encodes tasks as in `et_def.proto`.
 fn chakra_stream() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
     let mut stream = vec![0];

@@ -55,7 +55,7 @@ dlc2,u2,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,,2023-05-1
     assert_eq!(logs.outages[0].place.to_string(), "seren.csv:3");
 }
 
-/// Labels of Topograph's docs/reference/node-labels.md.
+/// The labels are from Topograph's docs/reference/node-labels.md.
 #[test]
 fn reads_topograph_labels_of_kubernetes_nodes() {
     let node = |name: &str, leaf: &str| {
@@ -109,7 +109,7 @@ fn node_is_out_from_not_ready_to_ready() {
     assert_eq!(outage.place.to_string(), "events.json:2");
 }
 
-/// Events of health_event.proto as JSON, as exported by the database, and as wrapped by the
+/// Tests events of health_event.proto as JSON, as exported by the database, and as wrapped by the
 /// exporter.
 #[test]
 fn fatal_health_event_ends_with_a_healthy_one_of_its_check() {
@@ -188,7 +188,7 @@ fn reads_the_middle_step_and_exchanges_of_a_profile() {
     assert_eq!(profile.exchanged[&2], 400, "1,200 bytes in three steps");
 }
 
-/// File names do not matter.
+/// The detected kind does not depend on the file name.
 #[test]
 fn detects_the_kind_of_a_file_from_its_content() {
     let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
@@ -200,7 +200,7 @@ fn detects_the_kind_of_a_file_from_its_content() {
     assert!(KINDS.iter().all(|kind| unknown[0].contains(kind.name)));
 }
 
-/// Two racks with two hosts each, as in `infragraph.proto`: slices, and a nested device.
+/// Tests two racks with two hosts each, as in `infragraph.proto`, with slices and a nested device.
 const INFRAGRAPH: &str = "
 name: two racks
 devices:
