@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lightloom from Python: each verb of the program is a function, each result its JSON document.
+"""Python interface of lightloom: one function per verb, which returns the JSON result.
 
     import lightloom
     run = lightloom.emulate("scenario.yaml", seed=7)
     run["metrics"]["availability"]
     run.frame("workloads").to_parquet("workloads.parquet")
 
-Nothing is computed here: what a function returns is what the program printed with ``--format json``. A :class:`Network` is
-the packet engine under a program that sends.
+Functions run the program with ``--format json`` and return its output. A :class:`Network` gives access to the packet
+engine.
 """
 
 import json
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Failed(RuntimeError):
-    """The program refused its input: ``str(error)`` is what it wrote, ``error.status`` its exit status."""
+    """The program rejected its input: ``str(error)`` contains its messages, ``error.status`` its exit status."""
 
     def __init__(self, arguments, status, messages):
         super().__init__(messages.strip() or f"`lightloom {' '.join(arguments)}` ended with status {status}")
@@ -33,39 +33,39 @@ class Failed(RuntimeError):
 
 
 class Result(dict):
-    """One JSON document of the program, with its lists of rows as frames."""
+    """A JSON result of the program, whose tables can be converted to pandas frames."""
 
     @property
     def tables(self):
-        """Names of the lists of rows that :meth:`frame` takes."""
+        """Names of the tables that :meth:`frame` accepts."""
         return [name for name, value in self.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
 
     def frame(self, table):
-        """The rows of a list as a pandas frame; what is nested gets names with dots."""
+        """Returns a table as a pandas frame; nested values get dotted names."""
         try:
             import pandas
         except ImportError as missing:
-            raise ImportError("frames want pandas: pip install pandas pyarrow") from missing
+            raise ImportError("frames require pandas: pip install pandas pyarrow") from missing
         if not isinstance(self.get(table), list):
             raise KeyError(f"no table {table!r}: this result has {', '.join(self.tables) or 'none'}")
         return pandas.json_normalize(self[table])
 
 
 def program():
-    """Path of the program: ``LIGHTLOOM``, else the one installed with this package, else the one on PATH."""
+    """Returns the path of the program: ``LIGHTLOOM``, else the program of this package, else the one on PATH."""
     named = os.environ.get("LIGHTLOOM")
     beside = shutil.which("lightloom", path=str(Path(sys.executable).parent))
     found = named or beside or shutil.which("lightloom")
     if not found:
-        raise FileNotFoundError("no program `lightloom`: install the wheel, or set LIGHTLOOM to its path")
+        raise FileNotFoundError("cannot find the program `lightloom`: install the wheel, or set LIGHTLOOM to its path")
     return found
 
 
 def verb(name, *inputs, **options):
     """Runs ``lightloom NAME INPUTS --option value … --format json`` and returns its result.
 
-    An option is written with underscores (``gpus_per_node=8``); ``True`` gives the flag alone, ``None`` leaves it
-    out, a list is separated by commas. A run whose expectations fail is a result too: look at ``expectations``.
+    Options use underscores (``gpus_per_node=8``). ``True`` sets a flag without a value, ``None`` omits it, and lists are
+    joined with commas. If the expectations of a run fail, its result is still returned: check ``expectations``.
     """
     arguments = [name, *map(str, inputs), "--format", "json"]
     for option, value in options.items():
@@ -90,25 +90,25 @@ def plan(fabric, **options):
 
 
 def replan(before, fabric, **options):
-    """Makes the next plan with the least change: ``replan("plan.json", "fabric.yaml", fault=["n21"])``."""
+    """Makes the next plan with the fewest changes: ``replan("plan.json", "fabric.yaml", fault=["n21"])``."""
     return verb("replan", before, fabric=fabric, **options)
 
 
 def emulate(scenario, **options):
-    """Runs a scenario packet by packet: ``emulate("scenario.yaml", seed="0..99")`` is a sweep."""
+    """Runs a scenario packet by packet: ``emulate("scenario.yaml", seed="0..99")`` runs a sweep."""
     return verb("emulate", scenario, **options)
 
 
 def compare(**options):
-    """Waste of designs under faults: ``compare(gpus=2880, arch=["khop:3", "nvl:72"])``."""
+    """Compares the waste of designs under faults: ``compare(gpus=2880, arch=["khop:3", "nvl:72"])``."""
     return verb("compare", **options)
 
 
 def cost(**options):
-    """Cost and power of designs."""
+    """Computes the cost and power of designs."""
     return verb("cost", **options)
 
 
 def mfu(model, gpus, **options):
-    """Step time and MFU: ``mfu("llama-3.1-70b", 1024, arch="dgx", top=4)``."""
+    """Computes step time and MFU: ``mfu("llama-3.1-70b", 1024, arch="dgx", top=4)``."""
     return verb("mfu", model=model, gpus=gpus, **options)

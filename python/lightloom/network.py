@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that a Python program sends over, packet by packet: ``liblightloom`` by ctypes."""
+"""Packet-level network for Python programs, through ``liblightloom`` and ctypes."""
 
 import ctypes
 import ctypes.util
@@ -28,7 +28,7 @@ _loaded = None
 
 
 class Refused(RuntimeError):
-    """The library refused a call: ``str(error)`` is why, ``error.code`` the code of lightloom.h."""
+    """The library rejected a call: ``str(error)`` is the reason, ``error.code`` the code in lightloom.h."""
 
     def __init__(self, code, words):
         super().__init__(words)
@@ -36,14 +36,14 @@ class Refused(RuntimeError):
 
 
 def library():
-    """Path of the library: ``LIGHTLOOM_LIBRARY``, else the one of this package, else one beside the program, else installed."""
+    """Returns the path: ``LIGHTLOOM_LIBRARY``, else in this package, else next to the program, else the system library."""
     named = os.environ.get("LIGHTLOOM_LIBRARY")
     program = os.environ.get("LIGHTLOOM") or shutil.which("lightloom") or ""
     near = [Path(__file__).parent, Path(program).parent, Path(program).parent.parent / "lib"]
     found = [str(folder / "liblightloom.so") for folder in near if (folder / "liblightloom.so").is_file()]
     found = named or (found[0] if found else ctypes.util.find_library("lightloom"))
     if not found:
-        raise FileNotFoundError("no library `liblightloom.so`: install the wheel for Linux, or set LIGHTLOOM_LIBRARY to its path")
+        raise FileNotFoundError("cannot find `liblightloom.so`: install the wheel for Linux, or set LIGHTLOOM_LIBRARY to its path")
     return found
 
 
@@ -56,22 +56,22 @@ def _load():
         loaded.lightloom_last_error.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         loaded.lightloom_last_error.restype = ctypes.c_size_t
         if loaded.lightloom_abi_version() != _ABI:
-            raise ImportError(f"{library()} has another ABI than {_ABI}")
+            raise ImportError(f"{library()} does not have ABI version {_ABI}")
         _loaded = loaded
     return _loaded
 
 
 class Network:
-    """Hosts of a file, numbered from 0, that messages go between. Times are picoseconds.
+    """Network whose hosts, numbered from 0, exchange messages. Times are in picoseconds.
 
         with lightloom.Network("fabric.yaml", seed=7) as network:
             network.receive(1, 0, 1 << 20, done=lambda: print(network.time))
             network.send(0, 1, 1 << 20)
             network.run()
 
-    ``fabric`` is a fabric or scenario file, or what stands under ``on:`` of one: ``{"ring": {"hosts": 8}}``. Further
-    keys of a scenario (``links``, ``transport``, ``faults`` …) are keywords. What ``done`` and ``schedule`` are given
-    is called by :meth:`run`, and may send, receive and schedule. A network belongs to the thread that made it.
+    ``fabric`` is a fabric or scenario file, or the value of a scenario's ``on:`` key: ``{"ring": {"hosts": 8}}``. Other
+    scenario keys (``links``, ``transport``, ``faults`` …) are keyword arguments. :meth:`run` makes all callbacks, which
+    may send, receive and schedule. A network may be used only by the thread that created it.
     """
 
     def __init__(self, fabric, **settings):
@@ -99,7 +99,7 @@ class Network:
         return value.value
 
     def _order(self, name, arguments, call):
-        """Asks for something after which ``call`` is called."""
+        """Requests an operation and registers ``call`` for its completion."""
         if call is None:
             return self._ask(name, self._handle, *arguments, _CALLBACK(), None)
         number = self._number + 1
@@ -116,7 +116,7 @@ class Network:
 
     @property
     def ranks(self):
-        """How many hosts there are."""
+        """Number of hosts."""
         return self._read("ranks", _U32)
 
     @property
@@ -126,27 +126,27 @@ class Network:
 
     @property
     def packet_hops(self):
-        """Packets put on a wire so far, each once for every link."""
+        """Number of packets sent so far, counted once per link."""
         return self._read("packet_hops", _U64)
 
     def send(self, source, destination, size, tag=0, done=None):
-        """Sends ``size`` bytes now; calls ``done()`` when the last has arrived."""
+        """Sends ``size`` bytes now; calls ``done()`` when the last byte has arrived."""
         self._order("send", (source, destination, size, tag), done)
 
     def receive(self, destination, source, size, tag=0, done=None):
-        """Calls ``done()`` when ``size`` more bytes have come from ``source`` under this tag."""
+        """Calls ``done()`` when ``size`` more bytes with this tag have arrived from ``source``."""
         self._order("receive", (destination, source, size, tag), done)
 
     def schedule(self, after, call):
-        """Calls ``call()`` after so many picoseconds."""
+        """Calls ``call()`` after this number of picoseconds."""
         self._order("schedule", (after,), call)
 
     def run(self):
-        """Runs until no message and no timer is left. Returns the time."""
+        """Runs until all messages and timers have completed. Returns the time."""
         return self._go("run")
 
     def finish(self):
-        """The same, and refuses to end while a receive waits."""
+        """Like :meth:`run`, but raises an error if a receive is pending at the end."""
         return self._go("finish")
 
     def _go(self, name):
@@ -159,7 +159,7 @@ class Network:
         return self.time
 
     def close(self):
-        """Frees the network; more than once does no harm."""
+        """Frees the network. Further calls have no effect."""
         handle, self._handle = self._handle, _HANDLE()
         if handle:
             self._ask("close", handle)
