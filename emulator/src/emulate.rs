@@ -424,7 +424,6 @@ fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateEr
     missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
 }
 
-/// Returns why identical parts cannot be simulated only once, or `None` if they can.
 fn whole_because(
     scenario: &Scenario,
     start: &RunStart,

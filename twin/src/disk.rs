@@ -21,7 +21,6 @@ impl EmulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Discards unflushed data, as when the daemon is killed.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
         let durable = state.durable;

@@ -23,7 +23,6 @@ pub(crate) struct TwinDevice {
     pub(crate) light: Option<Path>,
     /// Last known connections through an optical switch, as pairs of ingress and egress port.
     pub(crate) passes: Vec<(u16, u16)>,
-    /// Time when the device's light must be checked again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 
@@ -50,7 +49,6 @@ impl TwinDevice {
         self.to_free
     }
 
-    /// Returns when the last of these bytes arrives at the daemon if the device sends them at `at`.
     pub(crate) fn answers(&mut self, at: SimTime, bytes: usize, rate: u32) -> SimTime {
         self.bytes += bytes as u64;
         self.from_free = self.from_free.max(at) + takes(bytes, rate);

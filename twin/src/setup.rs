@@ -59,7 +59,6 @@ impl Installed {
         }
     }
 
-    /// Tasks start one after another.
     pub(crate) fn tender(
         self,
         index: usize,

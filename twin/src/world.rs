@@ -61,12 +61,10 @@ pub struct World {
     turn_at: Option<SimTime>,
     happened: Vec<(SimTime, Happened)>,
     answer: Option<Answer>,
-    /// A job's phase request that is not settled yet.
     asked: Option<AskedPhase>,
     phases: PhaseCounts,
     active: Vec<(RackSlot, DeviceFault)>,
     broken: BTreeSet<Part>,
-    /// Whether a fault has started that the daemon has not yet handled.
     is_watched: bool,
     life: u64,
 }

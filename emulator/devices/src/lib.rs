@@ -71,6 +71,5 @@ pub trait EmulatedDevice {
 
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
-    /// Returns when the device must run next without further input, if at all.
     fn next_wakeup(&self) -> Option<SimTime>;
 }

@@ -200,7 +200,7 @@ pub struct DeviceList {
     pub endpoints: Vec<(RackSlot, Endpoint)>,
 }
 
-/// Parses a device list. Returns `None` exactly if a diagnostic is an error.
+/// Parses a device list. Returns `None` if and only if a diagnostic is an error.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
     load_beside(file, bytes, &mut |name| {

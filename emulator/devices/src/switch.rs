@@ -38,9 +38,7 @@ const TL1_CLIENTS_MAX: usize = 8;
 pub struct SwitchSpec {
     /// TL1 source id, and serial number in `*IDN?`. TL1 shows an empty name as `( nil )`.
     pub name: String,
-    /// Number of ingress ports, numbered from 1.
     pub ingress: u16,
-    /// Number of egress ports, numbered after the ingress ports.
     pub egress: u16,
     pub switching: Picoseconds,
     pub command: Picoseconds,

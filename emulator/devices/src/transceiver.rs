@@ -87,7 +87,6 @@ impl Transceiver {
         self.firmware.module().hardware().true_path(self.micros(now), group)
     }
 
-    /// Returns when the light of `group` settles, or `None` if it has settled.
     #[must_use]
     pub fn rests_at(&self, now: SimTime, group: usize) -> Option<SimTime> {
         let at = self.firmware.module().hardware().rests_at(self.micros(now), group)?;

@@ -38,7 +38,6 @@ impl JudgedRun<'_> {
     }
 }
 
-/// Delay that each fault adds to the current step or phase, split into `N` causes.
 #[derive(Default)]
 pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
 

@@ -212,7 +212,6 @@ fn results_of<'a>(
     steps: &'a [StepLog],
     baseline: &'a [StepLog],
 ) -> impl Iterator<Item = WorkloadResult> + 'a {
-    // Training steps are reported separately.
     let collectives = steps
         .iter()
         .filter_map(move |step| Some((step, scenario.collectives.get(step.collective)?)));

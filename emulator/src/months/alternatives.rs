@@ -64,7 +64,6 @@ pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)>
     }
 }
 
-/// Returns the changes that need no new runs. `months` are the unchanged months.
 pub(super) fn of_table(
     prepared: &Prepared,
     table: &LossTable,

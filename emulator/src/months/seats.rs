@@ -47,7 +47,6 @@ impl Seats {
         }
     }
 
-    /// Returns the job of the failed node, and whether further replicas have to be left out.
     pub(super) fn fails(&mut self, node: usize) -> Option<(usize, bool)> {
         self.broken.insert(node);
         let (job, replicas) = self.of_node.get_mut(node)?.take()?;
@@ -90,7 +89,6 @@ impl Seats {
         self.left_out.values().filter_map(|out| out.ready).min()
     }
 
-    /// Adds replicas that are ready by `now`. Returns the affected jobs.
     pub(super) fn take_up(&mut self, now: i128) -> BTreeSet<usize> {
         let is_ready = |out: &LeftOut| out.ready.is_some_and(|ready| ready <= now);
         let ready = self.left_out.iter().filter(|(_, out)| is_ready(out));

@@ -46,7 +46,6 @@ fn is_nothing(time: &i64) -> bool {
 }
 
 impl JobLoss {
-    /// Absorbs negative causes into `contention`.
     pub(crate) fn settle(&mut self) {
         let mut shorter = 0;
         for part in

@@ -111,7 +111,6 @@ impl FaultEvent {
         in_order(self.parts.iter().flat_map(|part| part.interfaces.iter().copied()))
     }
 
-    /// Returns when a flapping part that failed at `at` recovers and fails again.
     pub(crate) fn blinks(
         &self,
         at: SimTime,

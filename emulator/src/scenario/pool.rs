@@ -61,7 +61,6 @@ pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     }
 }
 
-/// Returns the leaves of the trainer's and the pool's GPUs, in rank order.
 fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
     let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(job)).collect();
     own.sort_by_key(|rank| (rank.dp, rank.tp));

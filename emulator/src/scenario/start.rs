@@ -49,7 +49,6 @@ pub struct FirstPlan {
 }
 
 impl FirstPlan {
-    /// Returns the plan if it also applies to `scenario` with these faults.
     fn of(
         &self,
         scenario: &Scenario,

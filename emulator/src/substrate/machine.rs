@@ -18,7 +18,6 @@ pub struct Domains {
     domain_of: Vec<Option<u32>>,
     pub(crate) cables: [Picoseconds; 2],
     pub(crate) are_wired: bool,
-    /// Excess traffic to the first rank of an all-to-all, where 0.2 means 20 %.
     pub(crate) imbalance: f64,
 }
 

@@ -347,7 +347,6 @@ impl Substrate {
         NoSuchPart::NoCable { from: from.to_owned(), to: to.to_owned(), there }
     }
 
-    /// Handles top-of-rack switches and nodes with their GPUs, interfaces, bundles and fibres.
     fn ring_part(&self, rings: &RingCables, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         if let Ok(tor) = text.strip_prefix("rack ").unwrap_or(text).trim().parse::<TorId>() {
             let last = rings.tors.len().checked_sub(1)?;

@@ -75,7 +75,6 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
 
 struct Ended {
     took: Option<u64>,
-    /// Whether affected work still waits for recovery.
     waits: bool,
     why: Option<NotRestored>,
     seed: Seed,

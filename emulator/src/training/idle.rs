@@ -54,7 +54,6 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Returns `None` for tasks that send nothing.
     fn of(work: &TaskWork, pace: TaskPace, domains: &[Option<u32>]) -> Option<Self> {
         let numbered = |ranks: &[u32]| {
             let mut seen = Vec::new();

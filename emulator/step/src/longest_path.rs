@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_is_the_longest_path(
+        fn graph_ends_with_its_longest_path(
             took in prop::collection::vec(0u64..1000, 1..12),
             edges in prop::collection::vec((0usize..12, 0usize..12), 0..30),
         ) {

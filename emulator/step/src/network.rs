@@ -338,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_alone_takes_its_closed_form() {
+    fn single_ring_takes_its_closed_form() {
         let seconds = gather(&dgx(), Group::new(8, 1), 450e9);
         assert!((seconds - 7.0 / 8.0).abs() < 1e-12);
     }
 
     #[test]
-    fn a_group_that_spans_domains_sends_its_share_through_every_card() {
+    fn group_across_domains_sends_through_every_network_card() {
         let group = Group::new(32, 1);
         assert_eq!(dgx().inside(group), 8);
         let expected = 31.0 / 32.0 * (450.0 / 8.0 / 50.0);
@@ -355,7 +355,7 @@ mod tests {
 
     /// 13 GPUs used to be laid out as 13 domains of one GPU.
     #[test]
-    fn ranks_that_do_not_fill_domains_evenly_are_refused_with_the_nearest_that_do() {
+    fn uneven_domains_are_rejected_with_the_nearest_even_size() {
         let domains = |size| dgx().even_domains(Group::new(size, 1));
         let filled = [2, 8, 12, 14, 16, 4096].map(|size| domains(size).ok());
         assert_eq!(filled, [1, 1, 2, 2, 2, 512].map(Some));

@@ -264,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_closed_form_is_the_played_schedule(p in 1u32..9, extra in 0u64..20, slow in 1.0f64..1.5) {
+        fn closed_form_matches_simulated_schedule(p in 1u32..9, extra in 0u64..20, slow in 1.0f64..1.5) {
             let m = u64::from(p) + extra;
             let (typical, slowest) = (stage(1.0), stage(slow));
             let mut stages = vec![typical; p as usize - 1];
@@ -285,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn a_zero_bubble_pipeline_takes_the_closed_form(
+        fn zero_bubble_pipeline_takes_the_closed_form(
             p in 1u32..9, m in 1u64..28, input in 0.3f64..1.6, weight in 0.3f64..1.6,
         ) {
             let time = StageTime {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step as tasks with dependencies, and its machine.
+//! Converts a step to tasks with dependencies, and builds its machine.
 //!
 //! A *lane* is one of the `replicas × CP` TP groups of a stage. Overlap in the layer programs
 //! ([`crate::program`]) becomes dependencies. Each rank of a lane uses one rail, and all rails

@@ -184,13 +184,13 @@ const REPEATED: i64 = 97;
 /// The replica of n2 repeats its work of 300 ms and waits 6 ms. The step does not wait for the
 /// replica of n1.
 #[test]
-fn outage_counts_only_for_the_groups_that_it_stopped() {
+fn outage_is_attributed_only_to_stopped_groups() {
     let (step, losses) = of_replicas(["n1, at: 100ms", "n2, at: 300ms"]);
     assert_eq!((step, losses), ([6, 297], vec![[0, 0], [6, REPEATED + 200]]));
 }
 
 #[test]
-fn faults_of_one_instant_cost_what_one_of_them_costs() {
+fn simultaneous_faults_cost_as_much_as_one() {
     let (step, mut losses) = of_replicas(["n1, at: 100ms", "n2, at: 100ms"]);
     losses.sort_unstable();
     assert_eq!((step, losses), ([6, 97], vec![[0, 0], [6, REPEATED]]));
@@ -199,7 +199,7 @@ fn faults_of_one_instant_cost_what_one_of_them_costs() {
 /// The second fault hits the group that the first one stopped. Until the first one is bypassed, the
 /// time belongs to the first one.
 #[test]
-fn time_under_two_faults_belongs_to_the_earlier() {
+fn time_under_two_faults_is_attributed_to_the_earlier() {
     let (step, losses) = of_replicas(["n1, at: 100ms", "n0, at: 103ms"]);
     assert_eq!(step, [losses.iter().map(|loss| loss[0]).sum::<i64>().cast_unsigned(), 97]);
     assert_eq!((losses[0], losses[1][1]), ([6, REPEATED], 0));
@@ -208,7 +208,7 @@ fn time_under_two_faults_belongs_to_the_earlier() {
 /// A node fails for a second while its replica gathers weights. Its replacement gathers them, and the
 /// step does not wait for the failed node.
 #[test]
-fn fault_during_the_gathering_of_weights_costs_no_more_than_its_bypass() {
+fn fault_while_gathering_weights_costs_only_its_bypass() {
     for at in ["1ms", "2ms"] {
         let fault = format!("n1, at: {at}, lasts: 1s");
         let (step, losses) = of_replicas([&fault, "n7, at: 3s"]);
@@ -219,7 +219,7 @@ fn fault_during_the_gathering_of_weights_costs_no_more_than_its_bypass() {
 
 /// Jobs that share no links each lose as much as in a run with only their own fault.
 #[test]
-fn jobs_that_share_nothing_lose_what_their_own_fault_costs() {
+fn jobs_without_shared_parts_lose_only_to_their_own_faults() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
     let faults =
         ["{part: n1/nic2, at: 340ms, lasts: 20ms}", "{part: n9/b0, at: 100ms, lasts: 3ms}"];
@@ -269,7 +269,7 @@ fn flows(outcome: &Outcome) -> BTreeSet<(String, String, u64, Option<SimTime>)> 
 }
 
 #[test]
-fn attributes_every_flow_that_ends_at_another_time() {
+fn attributes_every_flow_with_a_changed_end_time() {
     let mut draws = Seed(9).stream("traffic", 0);
     let mut affected_by_one = 0;
     for case in 0..12 {

@@ -201,7 +201,7 @@ expect: [group g9 unaffected, restored within 5]
 
 /// Regression: `fat_tree` itself was reported as an unknown key, and `fabric` as missing.
 #[test]
-fn names_an_unknown_network_key_and_not_the_network() {
+fn reports_unknown_network_key_instead_of_the_network() {
     let text = OF_TRAFFIC.replace("hosts_per_leaf", "hosts_per_leave");
     let mistakes = scenario::file::load("t.yaml", text.as_bytes(), &mut read).1;
     let lines = lines(&mistakes);

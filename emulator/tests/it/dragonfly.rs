@@ -30,8 +30,6 @@ traffic: [{{name: a, run: {work}, bytes: 4MiB}}]
 
 const SPRAY: &str = "{spray: {paths: 256}}";
 
-/// Returns the mean throughput of a host that sends 4 MiB until the last host has finished,
-/// relative to its cable's rate.
 fn throughput(outcome: &Outcome) -> f64 {
     let seconds = outcome.workloads[0].end.unwrap().since(Default::default()).as_secs_f64();
     4.0 * 1_048_576.0 * 8.0 * 4_096.0 / 4_032.0 / seconds / 400e9

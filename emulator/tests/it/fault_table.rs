@@ -212,7 +212,7 @@ fn stuck_host_finishes_after_repair_and_mismatched_replay_is_rejected() {
 }
 
 #[test]
-fn wrong_keys_of_a_fault_name_their_place_and_the_fix() {
+fn wrong_fault_keys_report_their_location_and_fix() {
     let wrong = [
         ("{part: h3-s0, towards: s1}", "`h3-s0` has no cable to `s1`", "use one of"),
         ("{part: any cable, towards: s0}", "its ends are unknown", "use a specific cable"),

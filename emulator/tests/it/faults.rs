@@ -98,7 +98,7 @@ fn reported_moves_of_a_fault_are_the_actual_moves() {
 
 /// No ring of the job passes the last node: the judge is that every collective ends as without the fault.
 #[test]
-fn a_fault_without_effect_leaves_nothing_to_restore() {
+fn fault_without_effect_needs_no_restoration() {
     let fabric = include_str!("../../../topologies/ring-32.yaml");
     let text = text("{part: n31/b0.1, at: 5us}", "all_reduce: {name: a, bytes: 1MiB, repeat: 4}");
     let outcome = run_on(fabric, &format!("{text}expect: [restored within 1ns]\n"));

@@ -56,7 +56,7 @@ fn millis(time: Picoseconds) -> f64 {
 }
 
 #[test]
-fn calm_step_matches_its_closed_form_in_every_domain() {
+fn fault_free_step_matches_its_closed_form_in_every_domain() {
     let training = "step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}";
     let alone = "step: {training: {model: llama-3.1-8b, tokens: 8192}}";
     let pipeline =
@@ -167,7 +167,7 @@ fn work_lost_to_two_faults_counts_as_restart_not_contention() {
 
 /// A plan that switches no bundle lets the group continue at once.
 #[test]
-fn loss_of_a_group_in_a_switch_domain_belongs_to_its_fault() {
+fn group_loss_in_a_switch_domain_is_attributed_to_its_fault() {
     let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 500ms}]";
     let train = "train: [{job: first, steps: 3}]";
     let outcome = run(&fabric(SWITCH, JOBS), &scenario(&format!("{train}\n{faults}")));

@@ -28,7 +28,7 @@ expect: [completes within 1s]
 
 /// Regression: each of these expectations held although flows had been abandoned.
 #[test]
-fn abandoned_flows_satisfy_no_expectation() {
+fn expectations_fail_for_abandoned_flows() {
     let sentences = [
         "restored within 2ms",
         "goodput >= 1%",

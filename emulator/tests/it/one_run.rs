@@ -293,7 +293,7 @@ fn phase_losses_on_a_dark_leaf_are_resent_after_repair() {
 
 /// The report names a flow that never ends, with the time of its last progress.
 #[test]
-fn stalled_flow_is_named_with_its_wait_and_start() {
+fn stalled_flow_is_reported_with_its_wait_and_start() {
     let run = |more: &str| {
         let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 1, hosts_per_leaf: 2}}\n";
         let send = "traffic: [{name: a, run: {shift: 2}, hosts: [h0..h3], bytes: 8MiB}]\n";

@@ -73,7 +73,7 @@ fn slowest(pool: &PoolStep) -> usize {
 }
 
 #[test]
-fn calm_step_matches_its_closed_form_in_every_loop() {
+fn fault_free_step_matches_its_closed_form_in_every_loop() {
     for (training_loop, method) in
         [("one_step_off", "broadcast"), ("synchronous", "shards"), ("streaming", "relay")]
     {
@@ -186,7 +186,6 @@ fn node_fault_during_generation_costs_its_replica_one_chunk() {
     let (start, step) = planned(&fabric, &scenario(train, ""));
     let pool = step.pool.as_ref().unwrap();
     let replica = slowest(pool);
-    // Choose a node of the replica, and the middle of its second chunk.
     let [first, second] = [0, 1].map(|at| &pool.chunks[replica][at]);
     let at = first.seconds + second.seconds / 2.0;
     let rank = 32 + 16 * replica as u32;

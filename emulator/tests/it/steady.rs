@@ -359,7 +359,7 @@ fn only_one_of_identical_rings_is_simulated() {
 }
 
 #[test]
-fn ring_with_a_fault_is_simulated_separately_from_then() {
+fn ring_is_simulated_separately_after_a_fault() {
     let mut deeds: Vec<_> = (0..6).map(begin).collect();
     deeds.push((30_000_000, Deed::Change(8, LinkChange::Down)));
     deeds.push((60_000_000, Deed::GiveUp(0)));

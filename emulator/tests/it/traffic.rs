@@ -548,7 +548,6 @@ expect: [restored within 30us, gpus_lost == 0]
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
     let substrate = scenario::plan(&scenario).unwrap().substrate;
     assert_eq!((substrate.hosts.len(), substrate.patched.len()), (16, 4));
-    // Sixteen leaves with eight optical ports each.
     assert_eq!(substrate.patched.iter().map(Vec::len).sum::<usize>(), 64);
     assert_eq!(substrate.network.links().len(), 2 * (16 + 16 + 64));
     let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();

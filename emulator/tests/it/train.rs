@@ -10,7 +10,6 @@ use lightloom_emulator::scenario::{self, On, TrainStep};
 use lightloom_emulator::training::packets::{self, Prove};
 use lightloom_engine::capture::Watch;
 
-/// A job of `gpus` GPUs below one top-of-rack switch, so that flows only meet at interfaces.
 fn one_tor(gpus: u32, tp: u32, training: &str) -> String {
     let nodes = gpus.div_ceil(4).max(8);
     format!(
@@ -55,7 +54,7 @@ const MAPPINGS: [(&str, u32, u32, &str); 9] = [
 ];
 
 #[test]
-fn calm_step_matches_its_closed_form_in_every_dimension() {
+fn fault_free_step_matches_its_closed_form_in_every_dimension() {
     let mut misses = Vec::new();
     for (name, gpus, tp, training) in MAPPINGS {
         let outcome = run(&one_tor(gpus, tp, training), CALM);
@@ -180,7 +179,7 @@ fn restart_reads_the_checkpoint_and_repeats_later_steps() {
 }
 
 #[test]
-fn rings_simulated_separately_take_the_time_they_take_in_place() {
+fn separately_simulated_rings_take_the_same_time_as_in_place() {
     // A fault without effect makes the rings with the broken part run packet by packet.
     let fault = "faults: [{part: n1/b0, effect: {rate: 3.2Tbps}, at: 1us}]";
     let outcome = both("{job: first, steps: 1}", fault);

@@ -226,7 +226,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         changed.into_iter().for_each(|seat| self.plan(seat));
     }
 
-    /// Batches can change only between steps.
     fn finish_step(&mut self, seat: usize) {
         let (now, costs) = (self.now, self.costs);
         let seat = &mut self.seats[seat];

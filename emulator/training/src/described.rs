@@ -27,7 +27,6 @@ pub struct Taken {
     pub tensor: u32,
     /// Ranks without a file, assumed to be ready whenever the others are.
     pub missing: Vec<u32>,
-    /// Number of NCCL kernels without a description of their communication, treated as computing.
     pub unknown: u64,
 }
 

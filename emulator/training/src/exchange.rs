@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_program_are_one_operation() {
+    fn operation_names_of_every_program_are_recognised() {
         for (names, operation) in [
             (["allreduce", "nccl:all_reduce", "ALLREDUCE"], Operation::AllReduce),
             (["_allgather_base", "AllGather", "all_gather_into_tensor"], Operation::AllGather),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn unequal_parts_keep_what_each_rank_sends() {
+    fn unequal_parts_preserve_bytes_sent_by_each_rank() {
         let share =
             |sent, received, parts: &[u64]| Some(Share { sent, received, parts: parts.to_vec() });
         assert_eq!(pairs(&[share(8, 8, &[]), share(8, 8, &[1, 1]), None]), None);

@@ -39,9 +39,7 @@ pub struct Model<'r> {
 #[derive(Clone, Debug)]
 pub struct Explained {
     pub moved: BTreeMap<&'static str, MovedConstant>,
-    /// Constants at a limit although the runs favour a value beyond it.
     pub at_limit: Vec<&'static str>,
-    /// Constants that affect the runs but keep their shipped values.
     pub kept: Vec<&'static str>,
     pub without_effect: Vec<&'static str>,
 }

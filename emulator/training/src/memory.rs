@@ -128,7 +128,6 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-/// The most heavily loaded EP rank receives `expert_imbalance` more than its share of tokens.
 #[must_use]
 pub fn memory(
     model: &Model,

@@ -50,7 +50,6 @@ pub struct ReinforcementJob {
     pub samples: u32,
     pub prompt: u32,
     pub lengths: Lengths,
-    /// Forward passes over all samples before training (reference model, log-probabilities).
     pub forward_passes: u32,
     pub training_loop: TrainingLoop,
     pub batch: u32,

@@ -283,7 +283,6 @@ pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Optio
 pub struct ReplicaDeath {
     pub at_seconds: f64,
     pub samples: usize,
-    /// Tokens with lost caches, which are prefilled again.
     pub tokens: u64,
     pub seconds: f64,
     pub later_seconds: f64,

@@ -52,7 +52,7 @@ pub struct MeasuredRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, row {id}: {why}")]
 pub struct RowError {
-    /// Line in its table; the header is line 1.
+    /// Line number in the table, where the header is line 1.
     pub line: usize,
     pub id: String,
     pub why: String,

@@ -29,7 +29,6 @@ pub struct Search<'a> {
     pub network: &'a Network,
     pub calibration: &'a Calibration,
     pub precision: Precision,
-    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2 means 20 %.
     pub expert_imbalance: f64,
     pub limits: Limits,
 }

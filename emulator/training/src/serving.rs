@@ -33,7 +33,6 @@ pub struct ServingJob {
     pub seconds: f64,
     pub lengths: [Lengths; 2],
     pub batch: u32,
-    /// Software overhead per decode step.
     pub host_seconds: f64,
     pub formats: Formats,
     pub tries_attention_ffn: bool,
@@ -90,7 +89,6 @@ pub struct ServingResult {
     #[serde(flatten)]
     pub layout: Layout,
     pub requests: usize,
-    /// Number of requests that exceed the cache of every replica.
     pub refused: usize,
     pub within: f64,
     pub ttft_p50_seconds: f64,

@@ -48,11 +48,10 @@ pub struct Job<'a> {
     pub network: &'a Network,
     pub calibration: &'a Calibration,
     pub precision: Precision,
-    /// Additional tokens of the most heavily loaded expert rank, relative to an equal share; 0.2 means 20 %.
     pub expert_imbalance: f64,
 }
 
-/// Shared by mappings that differ only in recomputation and virtual stages.
+/// Results shared by mappings that differ only in recomputation and virtual stages.
 #[derive(Clone, Debug)]
 pub(crate) struct PlainStep {
     /// Without and with experts.

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_dark_in_its_middle_is_two() {
+    fn line_with_a_dark_middle_is_split_in_two() {
         let mut group = line(&[0, 1, 2, 3]);
         (group.members[1].next, group.members[2].previous) = (None, None);
         let reached = |at| ways(&group, at).into_keys().collect::<Vec<_>>();

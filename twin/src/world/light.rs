@@ -47,7 +47,6 @@ impl World {
         }
     }
 
-    /// Returns the port pairs that a switch connects in both directions, numbered as in the plan.
     fn passes(&self, index: usize) -> Option<(SimTime, Happened)> {
         let Installed::Switch(ocs, ports) = self.devices[index].installed else { return None };
         let ways: BTreeSet<(u32, u32)> = self.devices[index]

@@ -70,7 +70,6 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Checks whether the request is settled or its circuits are being switched.
     pub(super) fn look_at_phase(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         let answer = match self.daemon.standing(&asked.id) {
@@ -88,7 +87,6 @@ impl World {
         self.settle(answer);
     }
 
-    /// Reports the result to the job once the daemon has completed the change.
     fn settle(&mut self, answer: PhaseAnswer) {
         self.asked = None;
         match &answer {

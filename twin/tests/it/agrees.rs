@@ -51,7 +51,7 @@ fn deaths(nodes: u32, gpus: u32, count: u64, control: &str) -> f64 {
 /// Prints figures to compare with those of `cargo test --test it 10_ms -- --ignored --nocapture`
 /// (see docs/twin.md).
 #[test]
-fn faults_at_32_nodes_are_found_sooner_without_transfer_time() {
+fn faults_at_32_nodes_are_detected_sooner_without_transfer_time() {
     let ptys = deaths(32, 96, 20, PTYS);
     let lines = deaths(32, 96, 20, "lightloomd");
     assert!(ptys < lines, "bytes on a line take their time");

@@ -158,7 +158,7 @@ fn fault_towards_one_end_leaves_the_module_in_service() {
 }
 
 #[test]
-fn bypass_that_failed_at_a_stuck_bundle_is_retried_at_once() {
+fn bypass_that_failed_at_a_stuck_bundle_is_retried_immediately() {
     let fabric = ring(32, 96);
     let mut retried = 0;
     for (node, bundle) in (0..32).filter(|node| *node != 9).flat_map(|node| [(node, 0), (node, 1)])

@@ -24,7 +24,7 @@ fn leaves_initial_faults_alone_and_bypasses_the_next_one() {
 /// failed, so the bundle is not bypassed. The node's other bundle is, because its neighbour loses
 /// light.
 #[test]
-fn silent_bundle_in_loopback_is_not_treated_as_failed() {
+fn unresponsive_bundle_in_loopback_is_not_treated_as_failed() {
     let at = |bundle: &str| scene(1, 40, "lightloomd", &format!("{{part: {bundle}, at: 100us}}"));
     let (start, _) = run_read(&read(&ring(64, 240), &at("n0/b0")).unwrap(), 1);
     let (plan, _) = start.plan.as_deref().unwrap();

@@ -75,7 +75,7 @@ fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
 
 /// A dead line must not cause a bypass while the light is good, however short the heartbeat is.
 #[test]
-fn silence_beyond_any_heartbeat_bypasses_no_healthy_module() {
+fn unresponsive_line_causes_no_bypass_of_a_healthy_module() {
     let of = |heartbeat: &str| {
         let control = format!("{{lightloomd: {{heartbeat: {heartbeat}}}}}");
         false_bypasses(&control, Doubt::SilentLine, 2)

@@ -266,7 +266,6 @@ impl Matrix {
         self.inputs_dbm.insert(port, dbm);
     }
 
-    /// Input power of an ingress port, or output power of an egress port.
     pub(crate) fn power_dbm(&self, now: SimTime, port: u16) -> f64 {
         if self.is_ingress(port) {
             return self.input_dbm(port);

@@ -15,7 +15,6 @@ use lightloom_units::{Picoseconds, SimTime};
 
 const LINE: Line = Line(0);
 
-/// A host that sends one request at a time and waits at most 100 ms for the reply.
 struct Rig {
     device: Faulty<Transceiver>,
     host: Host,
@@ -196,7 +195,7 @@ fn reboot_during_a_commit_restores_the_power_on_path() {
 }
 
 #[test]
-fn half_open_line_is_silent_until_cleared() {
+fn half_open_line_is_unresponsive_until_cleared() {
     let mut rig = Rig::new("half-open");
     assert_eq!(rig.ask(&Request::Status), None);
     rig.device.apply(rig.now, DeviceFault::Clear, &mut Vec::new());
@@ -214,7 +213,7 @@ fn late_line_delays_both_directions() {
 /// The purpose of arm, fire and read-back: with lost, duplicated and corrupted bytes, a host that
 /// retries reaches the requested path, and the light never reaches any other path.
 #[test]
-fn noisy_line_never_makes_a_wrong_circuit() {
+fn noisy_line_never_sets_up_a_wrong_circuit() {
     let mut noisy_replies = 0;
     for fault in ["lose 1%", "duplicate 1%", "garble 1%"] {
         for round in 0..20u32 {
@@ -247,7 +246,7 @@ fn noisy_line_never_makes_a_wrong_circuit() {
 /// Each byte of an arm and a fire is lost, duplicated or corrupted in turn. The light must keep the
 /// old path or reach the new one.
 #[test]
-fn single_damaged_byte_never_makes_a_wrong_circuit() {
+fn single_damaged_byte_never_sets_up_a_wrong_circuit() {
     let mut host = Host::new();
     let mut session = Vec::new();
     let mut paths = [Path::DARK; 8];

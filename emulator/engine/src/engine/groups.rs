@@ -38,7 +38,6 @@ impl VertexGroups {
         Self { of, count, between }
     }
 
-    /// Returns the groups on a path, in order, or a single group if it contains both ends.
     pub(super) fn way(
         &self,
         ends: (VertexId, VertexId),

@@ -68,7 +68,6 @@ pub fn soonest(
     unlike.iter().map(by).min().expect("every flow has a path")
 }
 
-/// The smallest possible share of the busiest interface. `ways` contains one path per interface.
 #[must_use]
 pub fn share_of(
     network: &Network,

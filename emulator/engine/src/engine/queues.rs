@@ -103,7 +103,6 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    /// Returns the next packet and its class. `size` returns a packet's size in bytes.
     #[inline]
     pub(super) fn pop(
         &mut self,
@@ -145,7 +144,6 @@ impl Queues {
         packet
     }
 
-    /// The class that sends next among those in `may`, which must not be empty.
     fn choose_by_weight(
         &mut self,
         may: u16,

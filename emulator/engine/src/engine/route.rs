@@ -308,7 +308,6 @@ impl FlowDraws {
     }
 }
 
-/// Draws `count` paths and returns those with the same first link as the first one.
 fn drawn(
     count: u16,
     mut draw: impl FnMut(u16, &mut Vec<LinkId>) -> Result<(), RouteError>,

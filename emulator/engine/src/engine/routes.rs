@@ -87,7 +87,6 @@ impl Routes {
         self.wide(cursor + 1)
     }
 
-    /// A port of a choice, and the position where the route over it continues.
     #[inline(always)]
     pub(crate) fn option(&self, cursor: u32, number: u32) -> (u32, u32) {
         let at = cursor + 3 + 3 * number;
@@ -121,7 +120,6 @@ impl Routes {
         self.push_wide(salt);
     }
 
-    /// Writes a port of a choice, whether it leads to the destination, and where the remaining path starts.
     pub(crate) fn push_option(&mut self, place: u16, leads_on: bool, rest: u32) {
         self.write(if leads_on { place } else { place | NOWHERE });
         self.push_wide(rest);

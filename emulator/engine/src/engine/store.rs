@@ -148,7 +148,6 @@ impl Store {
         self.lossless.priorities & (1 << priority) != 0
     }
 
-    /// Whether the sender behind the ingress port must be paused.
     pub(super) fn has_to_ask(&self, Room { ingress, priority, .. }: Room) -> bool {
         self.is_lossless(priority)
             && self.came(ingress, priority) > self.lossless.pause_above

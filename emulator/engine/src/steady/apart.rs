@@ -292,7 +292,6 @@ impl<P: LocalProbe> Apart<P> {
         self.now.0 + u64::from(self.through)
     }
 
-    /// Returns the engine of a flow, or `None` if it has yet to run.
     pub(super) fn local(&self, place: FlowPlace) -> Option<&Engine<P>> {
         let class = self.islands[place.island as usize].class;
         (!self.unrun.contains_key(&class)).then(|| &self.classes[class as usize].engine)
@@ -473,7 +472,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Hides the part of a record that is ahead of the present.
     fn present_record(&self, place: FlowPlace, record: FlowRecord) -> FlowRecord {
         if !self.remembers {
             return record;

@@ -99,7 +99,7 @@ fn ends(network: &Network, link: LinkId) -> [VertexId; 2] {
     [ends.from, ends.to]
 }
 
-/// An order close to `links` that agrees with the cable numbers at each vertex.
+/// Returns an order close to `links` that agrees with the cable numbers at each vertex.
 fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
     let mut at: FxHashMap<VertexId, Vec<usize>> = FxHashMap::default();
     for (place, link) in links.iter().enumerate() {

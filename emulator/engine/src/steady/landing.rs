@@ -428,7 +428,6 @@ impl<P: LocalProbe> Apart<P> {
         Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
     }
 
-    /// The links' state at `begin` and their later changes, with local link ids.
     fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
         let mut acts = Vec::new();
         for (index, link) in links.iter().enumerate() {

@@ -185,7 +185,6 @@ impl<P: LocalProbe> Apart<P> {
         self.run_ahead(ready)
     }
 
-    /// Runs the classes whose first flow can end now.
     pub(super) fn run_due(&mut self) -> Result<(), Entangled> {
         let ends = self.unrun.iter().map(|(class, unrun)| {
             (*class, SimTime(self.classes[*class as usize].begin + unrun.wait))
@@ -200,7 +199,6 @@ impl<P: LocalProbe> Apart<P> {
         self.run_ahead(ready)
     }
 
-    /// Runs classes ahead, each from the given time.
     fn run_ahead(
         &mut self,
         mut ready: BTreeMap<u32, (PendingClass, SimTime)>,

@@ -32,7 +32,6 @@ pub struct ExchangeFibres {
 }
 
 impl ExchangeFibres {
-    /// Returns the hosts, and for each step the fibres in order of the lower host of each pair.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Vec<VertexId>, Vec<Vec<LinkId>>) {
         let hosts: Vec<_> =
             (0..1usize << self.steps).map(|_| builder.add(VertexRole::Host)).collect();

@@ -94,7 +94,6 @@ pub(crate) struct Balancer {
     known: Box<[PathHistory]>,
     retired: Vec<RetiredPath>,
     taken: Box<[u16]>,
-    /// The path of the last packet that was acknowledged without a mark.
     working: u16,
 }
 

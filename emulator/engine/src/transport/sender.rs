@@ -278,7 +278,6 @@ impl Sender {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
 
-    /// Whether a wake-up at `at` must be planned because none is planned as early.
     pub(crate) fn plans_wake(&mut self, at: u64) -> bool {
         let earlier = at < self.wakes_at;
         self.wakes_at = self.wakes_at.min(at);

@@ -103,7 +103,6 @@ impl RetransmissionTimer {
         moved == *later
     }
 
-    /// Applies `count` further transmissions and acknowledgements, one per `period`.
     pub(crate) fn leap(&mut self, acked: u32, next: u32, (count, period): (u32, u64)) {
         let (last_sent, last_acked) = (self.last_sent, self.last_acked);
         let mut number = next.next_multiple_of(self.mask + 1);

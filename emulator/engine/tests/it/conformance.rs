@@ -82,7 +82,6 @@ fn first_to_core(network: &Network, hosts: &[VertexId]) -> LinkId {
     up(aggregation)
 }
 
-/// Time, time of the most loaded link on the paths taken, and number of retransmissions.
 fn run(way: &Way, flows: &[(usize, usize)], size: u64, dark: Option<LinkId>) -> (f64, f64, u64) {
     let (network, hosts) = fat_tree();
     let links = network.links().len();

@@ -56,7 +56,6 @@ fn last_end(engine: &Engine) -> u64 {
     engine.records().map(|record| record.end.unwrap().0).max().unwrap()
 }
 
-/// Delay of the last flow because of the dark cable, in microseconds.
 fn cost(how: (CongestionControl, Balance), leaf: VertexId) -> f64 {
     let (mut whole, _) = engine(how, leaf);
     whole.run(SimTime(1_000_000_000_000));

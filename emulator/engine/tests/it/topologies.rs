@@ -51,7 +51,6 @@ fn max_flow(network: &Network, from: &[VertexId], to: &[VertexId]) -> usize {
     }
 }
 
-/// Cables, diameter in links, and maximum flow between the first and the second half of the hosts.
 fn facts(network: &Network, hosts: &[VertexId]) -> (usize, u32, usize) {
     let (one, other) = hosts.split_at(hosts.len() / 2);
     let cables = network.links().len() / 2;

@@ -133,7 +133,6 @@ impl HostCircuits {
         Ok(batch)
     }
 
-    /// Returns the bytes sent per host and step. `size` is the total per host.
     pub(super) fn half(&self, size: Bytes) -> Result<Bytes, CollectiveError> {
         let steps = Exchange::Binary.steps(self.count())?;
         let pieces = steps.first().map_or(0, |step| step.ways.len()) as u64;

@@ -26,7 +26,6 @@ pub(super) struct Sends {
     /// Effective share of the link rate, inside a domain and between domains.
     pub(super) shares: [f64; 2],
     pub(super) domains: Vec<Option<u32>>,
-    /// Excess traffic to the first host of an all-to-all, where 0.2 means 20 %.
     pub(super) imbalance: f64,
     /// Bytes for each pair of hosts in an uneven all-to-all.
     pub(super) pairs: Option<PairBytes>,

@@ -198,7 +198,6 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
 }
 
-/// Rejects unsupported scenarios, and effects that require the daemon.
 pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     if scenario.control.lightloomd.is_none() {
         for (index, fault) in

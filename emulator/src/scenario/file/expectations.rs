@@ -29,7 +29,6 @@ pub(crate) struct Breaks {
 }
 
 impl Breaks {
-    /// `is_restored` specifies whether `restored within` includes the fault.
     pub(crate) fn add(&mut self, probability: f64, is_restored: bool) {
         self.anything |= probability > 0.0;
         self.restorable |= probability > 0.0 && is_restored;
@@ -84,7 +83,6 @@ const ASK_FOR_PAUSES: &str =
     "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave it out";
 
 impl Ground<'_> {
-    /// Returns an error and a fix if the expectation refers to something absent from the scenario.
     fn stranger(&self, expectation: &Expectation) -> Option<Idle> {
         let says = |message: String, help: &str| Some((message, help.to_owned()));
         match expectation {

@@ -263,7 +263,6 @@ pub(super) fn lower(
     })
 }
 
-/// Number and rate of the interfaces over which a flow can leave a host.
 pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
     let (rate, pauses) = (Some(raw.links.rate.0), raw.switches.pause.is_some());
     match &raw.on.on {

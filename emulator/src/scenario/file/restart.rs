@@ -135,7 +135,6 @@ impl From<RestartFile> for Restart {
     }
 }
 
-/// Returns the location of a setting that requires a span, and an alternative.
 pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static str)> {
     let key = |name: &str| format!("/train/{at}/restart/{name}");
     let help = match file {

@@ -172,7 +172,6 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// Rejects keys that a span does not support, and keys whose values it draws.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = ["/faults", "/faults_in", "/replay", "/broken", "/broken_by", "/expect", "/traffic"];
     let steps = (0..raw.train.len()).map(|at| format!("/train/{at}/steps"));

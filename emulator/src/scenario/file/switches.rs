@@ -28,7 +28,7 @@ pub struct SwitchesFile {
     /// marked.
     #[serde(default)]
     pub mark_ramp: Option<RampFile>,
-    /// Scheduling of priorities. By default, the highest priority is first.
+    /// Scheduling of priorities. By default, the highest priority is served first.
     #[serde(default)]
     pub schedule: Option<ScheduleFile>,
     /// One buffer shared by all ports of a switch.

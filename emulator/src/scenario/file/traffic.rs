@@ -207,7 +207,6 @@ pub(super) fn lower_after(
     after
 }
 
-/// Rejects expectations about unknown workloads, or about workloads without flows.
 pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check: &mut Check<'_>) {
     for (index, sentence) in raw.iter().enumerate() {
         let Ok(expectation) = sentence.parse::<Expectation>() else { continue };

@@ -148,7 +148,6 @@ pub enum EntropyPaths {
 }
 
 const VALUES_A_PATH: u64 = 4;
-/// Also used if the number of paths is unknown.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
 /// With this many random paths, sprayed flows rarely collide.

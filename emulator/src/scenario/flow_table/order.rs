@@ -97,7 +97,6 @@ fn awaited(
     Ok(FlowDependency { flow, acknowledged })
 }
 
-/// Returns the flows of a dependency cycle, or `None` if there is none.
 fn circle(flows: &[ListedFlow]) -> Option<Vec<usize>> {
     // 0: unvisited; 1: on the current path; 2: not part of a cycle.
     let mut state = vec![0_u8; flows.len()];

@@ -37,7 +37,6 @@ fn product(
     Stretch::compute("product", seconds).covered(tensor, shown, cover)
 }
 
-/// A layer of two products with the attention core and a CP ring between them.
 fn layer(mapping: &Mapping, scale: f64, tensor: (f64, f64), context: f64) -> LayerProgram {
     let block = exchange(TaskPurpose::Context, None, [mapping.context, mapping.tensor], context);
     let core = Stretch::compute("core", scale * 0.2 / f64::from(mapping.context));

@@ -6,7 +6,6 @@ use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 
-/// Loads a scenario that names this fabric as `fabric.yaml`, and no other file.
 pub(crate) fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
         "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),

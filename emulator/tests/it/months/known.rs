@@ -18,7 +18,6 @@ fn scenario(losses: &str, restart: &str) -> String {
     SCENARIO.replace("LOSSES", losses).replace("RESTART", restart)
 }
 
-/// Returns the scenario or its errors; `known.json` contains `known`.
 fn read(fabric: &str, text: &str, known: &Value) -> Result<scenario::Scenario, String> {
     let read = &mut |name: &str| {
         let text = if name == "f.yaml" { fabric.to_owned() } else { known.to_string() };

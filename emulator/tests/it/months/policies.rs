@@ -86,7 +86,6 @@ fn elastic_job_takes_a_spare_immediately_and_waits_without_replicas() {
     assert_eq!(lost(&month, Cause::CheckpointLoad), 8.0 * 30.0);
 }
 
-/// Returns [`SMALL`] with all GPUs in the job, as two replicas of two nodes or one of four.
 fn full(pp: u32) -> String {
     SMALL.replace("nodes: 8", "nodes: 4").replace("dp: 2", &format!("pp: {pp}"))
 }

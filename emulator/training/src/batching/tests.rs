@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn run_in_two_parts_makes_the_same_tokens(
+    fn run_in_two_parts_generates_the_same_tokens(
         outputs in proptest::collection::vec(2_u32..300, 4..40),
         stop in 0_usize..40,
     ) {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{GoalOperation, GoalVerb};
 
-/// Makes each `calc` and send wait for the previous `calc` on its processor, in order of readiness.
 pub(super) fn wait(operations: &mut [GoalOperation], pairs: &[(usize, usize)]) {
     let mut before: Vec<Vec<usize>> = operations.iter().map(|one| one.after.clone()).collect();
     for (receive, send) in pairs {

@@ -87,7 +87,7 @@ pub(super) enum Category {
     Other,
 }
 
-/// Must stay small, because profiles have millions of events.
+/// Events must stay small, because profiles have millions of them.
 pub(super) struct Event {
     pub(super) place: u32,
     pub(super) category: Category,

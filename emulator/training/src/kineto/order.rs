@@ -46,7 +46,7 @@ struct HostPoint {
     waited_since: Option<f64>,
 }
 
-/// In the order in which simultaneous events are processed.
+/// Variants are in the order in which simultaneous events are processed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NextInOrder {
     WaitEnds(usize),

@@ -68,7 +68,6 @@ const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
     ("TPUv6e", "llama3.1-405B", 1, 1, Recompute::Full),
 ];
 
-/// About twelve days.
 const MOST_SECONDS: f64 = 1e6;
 
 pub(super) struct Row {
@@ -276,7 +275,7 @@ impl Row {
         Ok(Batch { sequences, tokens })
     }
 
-    /// Missing degrees are 1, because tables print the parallelism in use; some numbers are
+    /// Missing degrees are 1, because tables print the parallelism in use. Some other settings are
     /// searched.
     fn limits(
         &self,

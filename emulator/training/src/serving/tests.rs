@@ -113,7 +113,7 @@ fn single_request_matches_its_closed_form_in_both_layouts() {
 
 /// Regression test: the rate was a negative zero.
 #[test]
-fn pool_that_refuses_all_requests_makes_no_tokens() {
+fn pool_that_rejects_all_requests_generates_no_tokens() {
     let long = Lengths { mean: 1e9, sigma: 0.0, most: 1_000_000_000 };
     let job = ServingJob { lengths: [long, job().lengths[1]], ..job() };
     for one in job.report() {

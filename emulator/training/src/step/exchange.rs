@@ -121,7 +121,6 @@ impl Job<'_> {
         Exchange { purpose, kind: None, group, bytes, seconds, pace, cables }.part(1.0)
     }
 
-    /// DeepEP and HybridEP send a token once to each rank or domain that contains its experts.
     fn copied(&self, group: Group) -> f64 {
         let features = self.calibration.software.features;
         let top_k = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.top_k);

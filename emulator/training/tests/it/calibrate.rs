@@ -21,7 +21,6 @@ const MIXTURES: [(&str, u64, u64, u32, u32, u32); 8] = [
     ("gpt-oss-120B", 32, 640, 1, 16, 2),
 ];
 
-/// Replaces the step times in `table` by those computed with `changes` to the constants.
 fn computed(table: &str, changes: &[(&str, f64)]) -> Runs {
     let (mut runs, mistakes) = Runs::read(&[table]);
     assert!(mistakes.is_empty(), "{mistakes:?}");
@@ -114,7 +113,6 @@ fn mixed() -> String {
     MIXED.iter().enumerate().map(row).fold(HEAD.to_owned(), |table, row| table + &row)
 }
 
-/// Logarithms of step times with `changes`.
 fn steps(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> Vec<f64> {
     let (mut chip, mut framework) = shipped(&fitting[0].software, "gb300");
     for (name, value) in changes {

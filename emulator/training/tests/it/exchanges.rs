@@ -85,7 +85,7 @@ fn every_operation_of_a_profile_is_an_exchange() {
 
 /// A mixture of experts without dropped tokens: each rank sends a different number.
 #[test]
-fn uneven_all_to_all_keeps_what_each_rank_sends() {
+fn uneven_all_to_all_preserves_bytes_sent_by_each_rank() {
     let half = |elements, parts: &str| {
         exchange("all_to_allv", elements, "[0, 1]", json!({"Seq": 3, "In split size": parts}))
     };
@@ -100,7 +100,7 @@ fn uneven_all_to_all_keeps_what_each_rank_sends() {
 }
 
 #[test]
-fn ranks_that_disagree_are_refused_with_both_places() {
+fn disagreeing_ranks_are_rejected_with_both_locations() {
     let refused = |a: Value, b: Value| {
         let read = read(&[profile(0, json!([]), vec![a]), profile(1, json!([]), vec![b])]);
         read.unwrap_err().to_string()
@@ -163,7 +163,7 @@ fn seconds(step: &ProfiledStep, scales: Scales) -> f64 {
 
 /// Regression: the whole trace was one step, and a faster chip also halved the host's time.
 #[test]
-fn marks_limit_the_steps_and_parts_scale_apart() {
+fn step_markers_limit_the_steps_and_parts_scale_separately() {
     let step = read(&[json!({"schemaVersion": 1, "traceEvents": marked()})]).unwrap();
     assert_eq!(step.recorded.steps, 3);
     let micros = |kernel, copy, host| 1e6 * seconds(&step, Scales { kernel, copy, host });
@@ -248,7 +248,7 @@ fn chakra_sizes_are_inputs() {
 }
 
 #[test]
-fn chakra_ranks_that_disagree_are_refused_with_both_nodes() {
+fn disagreeing_chakra_ranks_are_rejected_with_both_nodes() {
     let refused = |a: &[Vec<u8>], b: &[Vec<u8>]| import(&[stream(a), stream(b)]).unwrap_err();
     let reduce = |id, size| collective(id, 0, size, "g");
     let message =

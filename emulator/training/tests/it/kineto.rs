@@ -49,7 +49,6 @@ fn profile(rank: u32, events: Vec<Value>) -> Value {
     json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}, "traceEvents": events})
 }
 
-/// 320 MB between two ranks.
 fn all_reduce(seq: u64) -> Value {
     json!({"Collective name": "allreduce", "In msg nelems": 80_000_000, "Out msg nelems": 80_000_000, "dtype": "Float",
            "Process Group Ranks": "[0, 1]", "Seq": seq, "stream": 20, "correlation": 200})

@@ -150,7 +150,6 @@ fn run(calls: &[Call], rank: u32, ends: &[f64]) -> Rank {
     out
 }
 
-/// Collectives take `slower` times as long.
 fn truth(calls: &[Call], slower: f64) -> [Rank; 2] {
     let collectives = calls.iter().filter_map(|call| match call {
         Call::Reduce(micros) => Some(micros * slower),

@@ -12,7 +12,6 @@ use lightloom_training::calibrated::BANDS;
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 
-/// `None` if the data is not available.
 fn published() -> Option<Runs> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let read = |name| std::fs::read_to_string(data.join(name)).ok();
@@ -41,7 +40,6 @@ fn errors_on_test_runs_stay_within_their_class_limits() {
     for one in judged.iter().filter(|one| one.outcome.is_err()) {
         println!("{:?}", one.outcome);
     }
-    // Slightly above the errors reached.
     for (class, most) in [
         ("all", 0.08),
         ("dense", 0.065),

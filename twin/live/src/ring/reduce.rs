@@ -7,7 +7,6 @@ use super::link::{Link, Seat};
 /// Step number of a member that has not computed anything yet.
 pub(super) const NO_STEP: u64 = u64::MAX;
 
-/// Returns the contribution of member `index` to element `at` in `step`.
 pub(super) fn brings(index: usize, step: u64, at: usize) -> u32 {
     (index as u32 + 1).wrapping_mul(1 + (at as u32 % 7)).wrapping_add(step as u32)
 }
@@ -18,7 +17,6 @@ pub(super) fn sum(members: usize, step: u64, at: usize) -> u32 {
     numbers.wrapping_mul(1 + (at as u32 % 7)).wrapping_add((step as u32).wrapping_mul(members))
 }
 
-/// Sends to the next member while receiving from the previous one.
 pub(super) type NeighbourExchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Result<()> + 'a;
 
 /// Sums in place. The length of `data` must be a multiple of the number of members.
@@ -44,7 +42,6 @@ pub(super) fn all_reduce(
     Ok(())
 }
 
-/// Returns the lowest step that a started member has not yet completed.
 pub(super) fn agree(
     own: u64,
     members: usize,

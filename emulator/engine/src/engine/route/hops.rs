@@ -116,7 +116,6 @@ impl HopMap {
         self.out.of(number)
     }
 
-    /// Distances to `root`, which must have been [measured](Self::measure), by vertex number.
     pub(super) fn row(&self, root: VertexId) -> &[Onward] {
         self.rows.get(&root).map_or(&[], |row| row)
     }

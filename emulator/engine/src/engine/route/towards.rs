@@ -146,7 +146,6 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// The first links of paths from `from`: only the direct link, if there is one.
     pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
         let direct = self.links.from(from, |next| next == self.to);
         if direct.is_empty() { self.leading_on(from) } else { direct }

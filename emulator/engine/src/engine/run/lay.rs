@@ -162,7 +162,6 @@ impl<P: Probe> Engine<P> {
         (data, answer.expect("every flow has a path"))
     }
 
-    /// Writes a path that continues with choices, and one for acknowledgements. Returns both starts.
     fn lay_choices(
         &mut self,
         (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),

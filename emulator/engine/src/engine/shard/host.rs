@@ -175,7 +175,6 @@ impl<P: Probe> Shard<P> {
         self.due.of(vertex as usize).no_later_than(time);
     }
 
-    /// Schedules a host whose port has come up, so that waiting packets can leave.
     pub(crate) fn wake(&mut self, vertex: u32, now: u64) {
         let host = &mut self.hosts[vertex as usize];
         host.pull_due = host.pull_due.min(now);
@@ -192,7 +191,6 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Moves flows that wait for a port that went down to the ports on their new routes.
     pub(crate) fn leave_cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         if self.ready[port as usize].is_empty() {
             return;

@@ -55,7 +55,6 @@ impl TailProbe {
         self.0.as_ref().map_or(u64::MAX, |tail| tail.due)
     }
 
-    /// Nothing is in flight, or all of it is treated as lost.
     #[inline(always)]
     pub(super) fn rest(&mut self) {
         if let Some(tail) = &mut self.0 {

@@ -8,7 +8,6 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::{Flow, Packet, Reason, Reference, What};
 
-/// Delay of the first probe of a sprayed path after its loss, and interval of further ones.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
 impl Reference<'_> {
@@ -298,7 +297,6 @@ impl Reference<'_> {
     pub(super) fn send_now(&mut self, number: usize, sequence: u32, choice: Reason) {
         let probe_at = self.now + SPRAY_PROBE.0;
         let flow = &mut self.flows[number];
-        // A retransmission replaces its lost packet in flight.
         flow.in_flight += u32::from(!matches!(choice, Reason::Repair | Reason::Tail));
         if choice != Reason::Next || sequence < flow.sent {
             flow.timed = None;

@@ -12,7 +12,6 @@ use super::{Packet, Reference, What};
 pub(super) struct Queues {
     frames: VecDeque<Packet>,
     waiting: [VecDeque<(Packet, LinkId)>; 8],
-    /// Priority, size and ingress link of the packet in transmission; `None` for a pause frame.
     sending: Option<Option<(u8, u64, LinkId)>>,
     paused: BTreeSet<u8>,
     asked: BTreeSet<u8>,
