@@ -56,7 +56,7 @@ impl TwinDevice {
     }
 }
 
-/// Zero if the rate is 0.
+/// Returns zero if the rate is 0.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
     if bits_per_second == 0 {
         return Picoseconds::ZERO;

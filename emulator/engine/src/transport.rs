@@ -85,8 +85,8 @@ pub struct Transport {
     /// measured round trips (RFC 6298), with a minimum of [`CongestionControl::least_timeout`]. Repeated timeouts
     /// double it up to 64-fold, unless retransmissions may take other paths ([`Balance::spreads_packets`]).
     pub timeout: Option<Picoseconds>,
-    /// Tail loss probe for selective repeat (modelled on RFC 8985). After two round trips, and at least this long,
-    /// without a packet, the sender repeats the last one. Its acknowledgement reveals earlier losses.
+    /// Tail loss probe for selective repeat (modelled on RFC 8985). If nothing is sent for two round trips, and
+    /// for at least this time, the sender repeats the last packet. Its acknowledgement reveals earlier losses.
     pub tail_probe: Option<Picoseconds>,
 }
 

@@ -13,7 +13,7 @@ pub(super) const MOST_LISTED: usize = 10;
 pub struct Waiting {
     /// A workload, one of its flows, a group with its collective, or a phase.
     pub what: String,
-    /// Time of the last progress. `None` while progressing, or without data in flight.
+    /// Time of the last progress. `None` while the work progresses or has no data in flight.
     #[serde(rename = "since_ps")]
     pub since: Option<SimTime>,
     /// What the work waits for.

@@ -119,7 +119,8 @@ impl Effect {
         self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
     }
 
-    /// Returns the change of a link with this rate. `None` if links do not change.
+    /// Returns the change that the effect makes to a link with this rate. `None` if links do not
+    /// change.
     #[must_use]
     pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
         Some(match *self {

@@ -351,7 +351,7 @@ pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Genera
     Some(course.end())
 }
 
-/// Predicts the length of a sample with `done` tokens, spreading samples over longer lengths.
+/// Predicts the length of a sample with `done` tokens. Samples are spread over the longer lengths.
 fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
     let longer = &sorted[sorted.partition_point(|length| *length <= done)..];
     // Multiples of the golden ratio cover the interval evenly for any count.

@@ -215,7 +215,7 @@ impl Search<'_> {
         self.compute.memory_bytes * USABLE_MEMORY
     }
 
-    /// All reasons why `mapping` is not possible, with memory last.
+    /// Returns all reasons why `mapping` is not possible, with memory last.
     #[must_use]
     pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
         let mut refusals = self.cut_refusals(&mapping);
@@ -323,7 +323,7 @@ impl Search<'_> {
         Self { limits: Limits::default(), ..self.clone() }
     }
 
-    /// Distance is in doublings of the degrees; ties go to the faster mapping.
+    /// Distance is measured in doublings of the degrees; ties go to the faster mapping.
     #[must_use]
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
         let free = self.without_limits();

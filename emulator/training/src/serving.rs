@@ -93,7 +93,7 @@ pub struct ServingResult {
     pub within: f64,
     pub ttft_p50_seconds: f64,
     pub ttft_p99_seconds: f64,
-    /// Median including waiting, over requests with more than one token.
+    /// Median over requests with more than one token, including waiting time.
     pub tpot_p50_seconds: Option<f64>,
     pub tpot_p99_seconds: Option<f64>,
     pub tokens: u64,

@@ -41,7 +41,7 @@ pub struct SimaiWorkload {
     pub graph: TaskGraph,
 }
 
-/// More rows over all stages are assumed to be a mistake.
+/// A larger number of rows over all stages is assumed to be a mistake.
 const MOST_TASKS: usize = 10_000_000;
 
 #[derive(Clone, Copy)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Environment variables for all programs in a node that make collective libraries send over light.
+//! Environment variables that make collective libraries in all programs of a node send over light.
 //!
 //! | for | variables |
 //! | --- | --- |

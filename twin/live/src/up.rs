@@ -19,7 +19,7 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply; `None` to compute one.
+    /// Plan to apply. `None` computes a plan.
     pub plan: Option<PathBuf>,
     /// Number of nodes that get a namespace, starting with n0.
     pub nodes: Option<u32>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stub of the gNMI switch for programs that only read device lists, so that they do not compile
-//! HTTP/2. It accepts faults but never responds.
+//! Stub of the gNMI switch for programs that only read device lists, so that they need not compile
+//! an HTTP/2 stack. It accepts faults but never responds.
 
 pub(crate) mod file;
 

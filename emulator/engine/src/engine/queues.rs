@@ -6,7 +6,7 @@ use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
 use super::ring::PacketFifo;
 
-/// Above all priorities, so that pause frames leave first.
+/// This class is above all priorities, so that pause frames leave first.
 pub(crate) const FRAMES: usize = PRIORITIES;
 
 /// Waiting packets store their ingress port instead of their arrival time.

@@ -35,7 +35,7 @@ type PendingClass = Vec<(u64, IslandChange)>;
 #[derive(Debug)]
 pub(super) struct Unrun {
     acts: PendingClass,
-    /// The earliest end of a flow, since the start of the class.
+    /// Earliest end of a flow, relative to the start of the class.
     wait: u64,
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct Sender {
     pub(crate) enlisted: bool,
     /// Used only at the start or end of a message or flow.
     pub(crate) waits: Box<Waits>,
-    /// When everything had been acknowledged, or `u64::MAX` until then.
+    /// When everything was acknowledged, or `u64::MAX` until then.
     finished: u64,
     /// Earliest planned wake-up of a striped flow, or `u64::MAX` if there is none.
     wakes_at: u64,

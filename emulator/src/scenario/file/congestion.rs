@@ -19,7 +19,7 @@ pub enum CongestionFile {
     None,
     /// Window controlled by the fraction of marked packets.
     Dctcp,
-    /// Rate controlled by marks, for lossless networks.
+    /// Rate controlled by ECN marks, for lossless networks.
     Dcqcn,
     /// Window controlled by delay.
     Swift,

@@ -86,7 +86,7 @@ pub enum EffectFile {
     /// Residual bit error rate of the part's links after error correction, below 0.001; a packet
     /// with a bit error is lost.
     BitErrors(f64),
-    /// The part's links lose this share of packets, such as `1e-4`; below 1.
+    /// The part's links lose this share of packets, such as `1e-4`. It must be below 1.
     PacketLoss(f64),
     /// The part's links delay each packet by up to this time, such as `2us`, without reordering; at
     /// most 10 ms.

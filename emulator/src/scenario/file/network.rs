@@ -163,7 +163,7 @@ pub struct DomainFile {
     /// Number of GPUs.
     #[schemars(range(min = 2, max = 4096))]
     pub gpus: u32,
-    /// Number of switches; every GPU has a cable to each.
+    /// Number of switches; every GPU has a cable to each switch.
     #[schemars(range(min = 1, max = 256))]
     pub switches: u32,
 }

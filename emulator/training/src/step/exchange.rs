@@ -29,7 +29,8 @@ impl Job<'_> {
         group
     }
 
-    /// Returns the groups of more than one GPU, except TP groups, with the dimension's name.
+    /// Returns the groups of more than one GPU, except TP groups, with the names of their
+    /// dimensions.
     pub fn other_groups(&self) -> impl Iterator<Item = (&'static str, Group)> {
         let groups = [
             ("CP", self.context_group()),
@@ -219,7 +220,7 @@ impl Job<'_> {
         let layout = self.expert_layout();
         let expert_replicas =
             self.group(layout.replicas, layout.stride * u64::from(mapping.expert));
-        // Each layer has its own collective and pays the latency of every ring step.
+        // Each layer has its own collective and incurs the latency of every ring step.
         let layers = f64::from(self.model.layers) / f64::from(mapping.pipeline);
         let pieces = if software.layer_buckets { layers.ceil() } else { 1.0 };
         let exchange = |kind, bytes: f64| {

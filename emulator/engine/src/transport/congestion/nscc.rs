@@ -10,8 +10,8 @@
 //!
 //! Proportional growth is limited to an eighth of the window per round trip. This limit is an assumption: without it,
 //! many flows with small windows fill and empty the queue in unison (with 32 flows to one host, its link was idle for
-//! 2.4 % of the time). A loss reduces the window to the arrivals of the last round trip. A trimmed packet reduces it by
-//! one packet and is not an arrival, because its header bypassed the queue.
+//! 2.4 % of the time). A loss reduces the window to the arrivals of the last round trip. A trimmed packet reduces the
+//! window by one packet and is not counted as an arrival, because its header bypassed the queue.
 
 use lightloom_units::Picoseconds;
 
