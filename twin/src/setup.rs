@@ -40,8 +40,8 @@ const LATE_WITHIN: Micros = Micros::from_secs(2);
 /// Default in the configuration file.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
-/// Number of commands in a stage, and of their transfers, before the mirrors move. The same number
-/// of commands qualifies the circuits while their links train.
+/// Number of commands and command transfers in a stage before the mirrors move. The same number of
+/// commands qualifies the circuits while their links train.
 const COMMANDS_OF_HALF: u64 = 8;
 const LINES_OF_HALF: u64 = 4;
 

@@ -337,7 +337,7 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Returns whether a device lost power in this run. A transceiver then switched when its power returned.
+    /// Returns whether a device lost power in this run. Such a transceiver switched when its power returned.
     fn was_off(&self, name: &DeviceName) -> bool {
         let Some(index) = self.by_name.get(name) else { return false };
         self.broken.iter().any(|part| match self.devices[*index].installed {

@@ -19,7 +19,8 @@ impl JudgedRun<'_> {
     }
 
     /// Returns the fault that most likely caused a change in `from..to`. Prefers `able` faults, then faults that began
-    /// in the interval, then active ones, then `likely` ones. The earliest fault wins, or the latest if all are over.
+    /// in the interval, then active ones, then `likely` ones. Among equals, chooses the earliest fault, or the latest
+    /// if all of them are over.
     pub(super) fn culprit(
         &self,
         from: SimTime,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of training software that change kernel launches, communicated data and overlap.
 //!
-//! A recipe lists the features of a software version for a model and chip. `features.csv` holds the
-//! recipes with their sources. Features have no model-dependent constants.
+//! A recipe lists the features of a software version for a model and chip. `features.csv` contains
+//! the recipes with their sources. Features have no model-dependent constants.
 
 use std::fmt;
 use std::str::FromStr;

@@ -8,7 +8,7 @@ use lightloom_units::Bytes;
 /// 0 to 6 for data, 7 for acknowledgements and trimmed packets.
 pub const PRIORITIES: usize = 8;
 
-/// For acknowledgements and trimmed packets, which precede all others and are never paused.
+/// Priority of acknowledgements and trimmed packets, which precede all others and are never paused.
 pub const CONTROL_PRIORITY: u8 = 7;
 
 /// IEEE Std 802.3-2022, annex 31D: the shortest frame.

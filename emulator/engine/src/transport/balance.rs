@@ -18,7 +18,7 @@ pub enum Balance {
     /// Draws a path for each packet, and each path once per round, like NDP senders (Handley et al., SIGCOMM 2017). A
     /// path that lost a packet and delivered no later one is not used until a probe (a bare header) is acknowledged.
     Spray {
-        /// Number of paths to draw from. If there are no more than this, all are used.
+        /// Number of paths to draw from. If there are no more paths than this, all are used.
         paths: u16,
     },
     /// Rotates over entropy values. Hashed values have a different order in each round, as in csg-htsim. A value whose

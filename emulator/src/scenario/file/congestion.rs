@@ -23,7 +23,7 @@ pub enum CongestionFile {
     Dcqcn,
     /// Window controlled by delay.
     Swift,
-    /// Window controlled by marks and delay, in the style of NSCC; not conforming to Ultra
+    /// Window controlled by marks and delay, in the style of NSCC but without conformance to Ultra
     /// Ethernet.
     Nscc,
     /// Credits issued by the receiving host at the rate of its interfaces, as in NDP and EQDS; the

@@ -88,8 +88,8 @@ pub enum EffectFile {
     BitErrors(f64),
     /// The part's links lose this share of packets, such as `1e-4`. It must be below 1.
     PacketLoss(f64),
-    /// The part's links delay each packet by up to this time, such as `2us`, without reordering; at
-    /// most 10 ms.
+    /// The part's links delay each packet by up to this time, such as `2us`, without reordering. It
+    /// must be at most 10 ms.
     Jitter(Text<Picoseconds>),
     /// A packet switch restarts and is dark for this time, such as `90s`.
     Reboots(Text<Picoseconds>),
@@ -102,8 +102,8 @@ pub enum EffectFile {
     /// A device's connection delays every byte by this time, such as `20ms`; requires `control:
     /// lightloomd`.
     Late(Text<Picoseconds>),
-    /// An fsync of the daemon's journal takes this long, such as `50ms`; for part `control`,
-    /// requires `control: lightloomd`.
+    /// An fsync of the daemon's journal takes this long, such as `50ms`. Applies to the part
+    /// `control` and requires `control: lightloomd`.
     SlowDisk(Text<Picoseconds>),
 }
 

@@ -132,8 +132,8 @@ pub struct DragonflyFile {
     /// Cables to other groups per router (`h`); there are `a·h + 1` groups.
     #[schemars(range(min = 1, max = 128))]
     pub global_per_router: u32,
-    /// Routes between groups: `shortest` by number of links; `minimal` over the cable between the
-    /// two groups; `valiant` through a third group.
+    /// Routes between groups: `shortest` minimizes the number of links, `minimal` uses the cable
+    /// between the two groups, and `valiant` leads through a third group.
     #[serde(default)]
     pub routes: DragonflyRoutes,
 }

@@ -2,8 +2,8 @@
 //! The binary form of GOAL, as in `txt2bin` and `Parser.hpp` of spcl/LogGOPSim.
 //!
 //! Numbers are little-endian. An 8-byte cookie precedes the header, and offsets count from the
-//! header. The header has the number of ranks, the numbers of processors and interfaces (one byte
-//! each), and the start and end offset of each rank.
+//! header. The header contains the number of ranks, the numbers of processors and interfaces (one
+//! byte each), and the start and end offset of each rank.
 //!
 //! The data of a rank consists of the number of its operations, the number and list of operations
 //! without dependencies, the operations of 39 bytes each, and a list of dependents. An operation

@@ -4,9 +4,9 @@
 //! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and figure 5. A
 //! notification sets the target to the current rate, cuts the current rate by `α/2` and raises `α`. Without
 //! notifications, `α` decays every `alpha_timer`. The timer and the byte counter each count steps since the last cut.
-//! The first `fast_steps` steps of either each close half the gap to the target. Later steps raise the target by
-//! `additive` or, once both counters are past that number, by `hyper`. Notifications are derived from acknowledgements
-//! of marked packets, at most one per `notification_interval` and flow, rather than sent as packets.
+//! The first `fast_steps` steps of either counter each close half the gap to the target. Later steps raise the target
+//! by `additive` or, once both counters are past that number, by `hyper`. Notifications are derived from
+//! acknowledgements of marked packets, at most one per `notification_interval` and flow, rather than sent as packets.
 //!
 //! Real adapters, and simulators modelled on them, behave differently (`decrease_interval`). The
 //! first notification only starts the timers. Then the rate is cut after every `decrease_interval`
@@ -130,7 +130,8 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
-    /// When `α`, the cut and the increase are due. [`u64::MAX`] means not before the next notification.
+    /// Times at which `α`, the cut and the increase are due. [`u64::MAX`] means not before the next
+    /// notification.
     alpha_due: u64,
     cut_due: u64,
     raise_due: u64,
