@@ -3,11 +3,10 @@
 //! on the simulation's clock.
 //!
 //! The emulator forwards a scenario's faults, and the twin applies them to the emulated devices, to
-//! the light at ports of optical switches, to the daemon, or to its disk. The twin also models
-//! serial lines, devices and the disk, and returns the circuits that the daemon sets up. [`World`]
-//! is the twin's side of a run, and [`COST`] is the daemon's assumed CPU time. Times are integer
-//! picoseconds, and equal seeds give equal runs. docs/twin.md distinguishes measured figures from
-//! assumed figures.
+//! the light at ports of optical switches, to the daemon, or to its disk. The twin also models serial
+//! lines, devices and the disk, and returns the circuits that the daemon sets up. [`World`] is the
+//! twin's side of a run, and [`COST`] is the daemon's assumed CPU time. Times are integer picoseconds,
+//! and equal seeds give equal runs. docs/twin.md distinguishes measured figures from assumed figures.
 
 mod cost;
 mod daemon;

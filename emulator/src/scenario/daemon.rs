@@ -33,11 +33,9 @@ pub struct DaemonSetup {
     pub events: bool,
     /// Number of consecutive good power readings required for a path.
     pub power_samples: u32,
-    /// Maximum settling time of the optical power. `None` means the value of the transceiver
-    /// specification.
+    /// Maximum settling time of the optical power. `None` means the value of the transceiver specification.
     pub settle_within: Option<Picoseconds>,
-    /// Maximum response time of a transceiver. `None` means the value of the transceiver
-    /// specification.
+    /// Maximum response time of a transceiver. `None` means the value of the transceiver specification.
     pub reply_within: Option<Picoseconds>,
     /// Duration of an fsync of the journal.
     pub flush: Picoseconds,

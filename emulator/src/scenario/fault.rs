@@ -119,8 +119,7 @@ impl Effect {
         self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
     }
 
-    /// Returns the change that the effect makes to a link with this rate. `None` if links do not
-    /// change.
+    /// Returns the change that the effect makes to a link with this rate. `None` if links do not change.
     #[must_use]
     pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
         Some(match *self {

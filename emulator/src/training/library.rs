@@ -24,9 +24,8 @@ pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) 
         let payload = Transport::default().payload.0;
         f64::from(s.messages) * s.message.0.div_ceil(payload) as f64
     };
-    // The library's buffers limit how far the ranks of a tree run ahead of each other, and the
-    // packet simulation does not model buffers. With more than two domains, both evaluations differ
-    // by up to 14 %.
+    // The library's buffers limit how far the ranks of a tree run ahead of each other, and the packet
+    // simulation does not model buffers. With more than two domains, both evaluations differ by up to 14 %.
     let is_buffered = matches!(plan.joined, Joined::Switch(_)) && site.domains > 2;
     let many = plan.schedule.sendings.iter().map(packets).sum::<f64>() > MOST_PACKETS;
     let is_pair = matches!(plan.joined, Joined::Ring(_)) && site.ranks < 3;

@@ -259,9 +259,8 @@ impl Prepared {
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }
     }
 
-    /// The error band of this class of runs. `None` with fewer than [`BAND_RUNS_LEAST`] test runs,
-    /// and for domains other than the card's own, modified cards, refitted constants and hybrid
-    /// models.
+    /// The error band of this class of runs. `None` with fewer than [`BAND_RUNS_LEAST`] test runs, and
+    /// for domains other than the card's own, modified cards, refitted constants and hybrid models.
     fn band(&self, network: &Network) -> Option<Band> {
         let (name, request) = (self.calibration.name, &self.request);
         let is_mixture = request.model.feed_forward.experts.is_some();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tournament tree (Knuth, TAOCP 3, 5.2.3) that finds the minimum of times that change
-//! individually.
+//! A tournament tree (Knuth, TAOCP 3, 5.2.3) that finds the minimum of times that change individually.
 
 /// [`u64::MAX`] means never.
 #[derive(Clone, Debug)]

@@ -32,8 +32,7 @@ pub trait Probe: Clone + Send {
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Returns whether the probe's counts can be extrapolated without observing each packet, for any order of
-    /// vertices.
+    /// Returns whether the probe's counts can be extrapolated without observing each packet, for any order of vertices.
     fn may_leap(&self) -> bool {
         false
     }

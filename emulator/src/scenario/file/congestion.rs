@@ -23,8 +23,7 @@ pub enum CongestionFile {
     Dcqcn,
     /// Window controlled by delay.
     Swift,
-    /// Window controlled by marks and delay, in the style of NSCC but without conformance to Ultra
-    /// Ethernet.
+    /// Window controlled by marks and delay, in the style of NSCC but without conformance to Ultra Ethernet.
     Nscc,
     /// Credits issued by the receiving host at the rate of its interfaces, as in NDP and EQDS; the
     /// window is a flow's initial credit. Intended for `switches.trim`.

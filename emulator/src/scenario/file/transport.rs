@@ -52,9 +52,8 @@ pub struct TransportFile {
     /// flows and `receiver_credit` default to `selective_repeat` with reordering by half of the
     /// window.
     pub recovery: Option<RecoveryFile>,
-    /// Time without progress after which all data in flight is treated as lost. By default, it is
-    /// derived from measured round trips (RFC 6298), with a minimum of 500 us (100 us for `swift`
-    /// and `nscc`, 5 ms for `receiver_credit`).
+    /// Time without progress after which all data in flight is treated as lost. By default, it is derived from measured
+    /// round trips (RFC 6298), with a minimum of 500 us (100 us for `swift` and `nscc`, 5 ms for `receiver_credit`).
     pub timeout: Option<Text<Picoseconds>>,
     /// Time without acknowledgements after which the last packet in flight is resent, at least two
     /// round trips; once it is acknowledged, all missing packets are treated as lost. Only for
@@ -139,8 +138,7 @@ pub struct EntropyFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntropyPaths {
-    /// Each switch hashes the values, as Ethernet switches do: values can share a path, and paths
-    /// can remain unused.
+    /// Each switch hashes the values, as Ethernet switches do: values can share a path, and paths can remain unused.
     #[default]
     Hashed,
     /// One path per value, as with source routing, if there are enough values.

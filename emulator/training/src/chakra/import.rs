@@ -147,8 +147,7 @@ impl Reader {
         Ok(TaskGraph::new(self.tasks)?)
     }
 
-    /// Returns the ranks of each group, taken from its collectives. Groups without a name contain
-    /// all ranks.
+    /// Returns the ranks of each group, taken from its collectives. Groups without a name contain all ranks.
     fn groups(&self) -> BTreeMap<String, BTreeSet<u32>> {
         let mut groups: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
         for (shared, task) in &self.shared {

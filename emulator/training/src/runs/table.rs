@@ -275,8 +275,7 @@ impl Row {
         Ok(Batch { sequences, tokens })
     }
 
-    /// Missing degrees are 1, because tables print the parallelism in use. Some other settings are
-    /// searched.
+    /// Missing degrees are 1, because tables print the parallelism in use. Some other settings are searched.
     fn limits(
         &self,
         gpus: u64,

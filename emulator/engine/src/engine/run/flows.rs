@@ -144,8 +144,7 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Both flows must start at the same host. Panics if `flow` has started, because it may have sent data
-    /// already.
+    /// Both flows must start at the same host. Panics if `flow` has started, because it may have sent data already.
     pub fn wait_for_acknowledgements(
         &mut self,
         flow: FlowId,

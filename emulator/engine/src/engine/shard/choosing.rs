@@ -13,8 +13,7 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Draws one of the ports whose `backlog` is close to the smallest. Ports that lead nowhere are the last
-/// resort.
+/// Draws one of the ports whose `backlog` is close to the smallest. Ports that lead nowhere are the last resort.
 #[inline]
 pub(super) fn step(
     routes: &Routes,

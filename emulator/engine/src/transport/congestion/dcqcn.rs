@@ -130,8 +130,7 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
-    /// Times at which `α`, the cut and the increase are due. [`u64::MAX`] means not before the next
-    /// notification.
+    /// Times at which `α`, the cut and the increase are due. [`u64::MAX`] means not before the next notification.
     alpha_due: u64,
     cut_due: u64,
     raise_due: u64,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits in a profile. Stream waits come from `cuda_sync` events, and host waits come from these
-//! events or from calls.
+//! Waits in a profile. Stream waits come from `cuda_sync` events, and host waits come from these events or from calls.
 
 use std::collections::BTreeMap;
 
