@@ -43,7 +43,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "export",
-        "Convert a plan for another program, and list what gets lost",
+        "Convert a plan for another program, and list lost information",
         "lightloom export --list",
     ),
     verb(
