@@ -66,7 +66,7 @@ fn served_device_accepts_faults_from_the_command_line() {
 }
 
 #[test]
-fn invalid_device_list_serves_nothing() {
+fn rejects_an_invalid_device_list() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.yaml");
     std::fs::write(&path, "transceivers:\n  - name: n0\n").unwrap();

@@ -448,7 +448,7 @@ const START_HERE: &str =
 
 /// Each rank runs on its planned host and GPU slot, even after a bypass.
 #[test]
-fn open_mpi_starts_every_rank_at_its_planned_place() {
+fn open_mpi_starts_every_rank_on_its_planned_host() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = "kind: fabric\nversion: 2\nname: two\nhbd: {khop: {nodes: 12, gpus_per_node: 2, k: 2}}\n\
                   jobs: [{name: a, gpus: 16, tp: 8}]\n";

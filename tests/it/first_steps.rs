@@ -16,7 +16,7 @@ const SIZES: [(&str, &[u32]); 5] = [
 ];
 
 #[test]
-fn every_preset_makes_a_valid_file_that_plans() {
+fn every_preset_file_is_valid_and_plannable() {
     let folder = tempfile::tempdir().expect("a folder");
     for (preset, sizes) in SIZES {
         for gpus in sizes {
@@ -54,7 +54,7 @@ fn unsupported_preset_size_error_suggests_the_nearest() {
 }
 
 #[test]
-fn init_without_a_terminal_asks_nothing_and_overwrites_nothing() {
+fn init_without_a_terminal_does_not_prompt_or_overwrite() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = lightloom(folder.path(), &["init"]);
     assert_eq!(refused.status.code(), Some(2));

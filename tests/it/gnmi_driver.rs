@@ -143,7 +143,7 @@ fn password_requires_tls_and_a_private_file() {
 }
 
 #[test]
-fn controller_with_a_smaller_election_id_moves_nothing() {
+fn controller_with_a_smaller_election_id_is_denied() {
     let folder = tempfile::tempdir().unwrap();
     let more = "gnmi: {listen: '127.0.0.1:0', arbitration: required}";
     let (_switch, at) = Modules::of_list(&list(more), folder.path());

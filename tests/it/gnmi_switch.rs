@@ -102,7 +102,7 @@ fn unsupported_switch_is_named_and_not_moved() {
 
 /// Either the state is read back correctly, or the operation fails.
 #[test]
-fn read_back_detects_a_lying_switch() {
+fn read_back_detects_false_success() {
     for (fault, stands) in
         [("lie", None), ("misdirect", Some(Position(11))), ("clear", Some(Position(10)))]
     {

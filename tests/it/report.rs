@@ -337,7 +337,7 @@ fn browser_check_detects_broken_pages() {
 }
 
 #[test]
-fn page_fetches_nothing_and_is_reproducible() {
+fn page_is_self_contained_and_reproducible() {
     let html = page_of_ring();
     // The page must be self-contained.
     for fetches in

@@ -68,7 +68,7 @@ fn suspended_leader_sends_nothing_after_resuming() {
 }
 
 #[test]
-fn etcd_outage_keeps_light_and_reads_but_moves_nothing() {
+fn etcd_outage_keeps_light_and_reads_but_blocks_changes() {
     let Some(hall) = Hall::open() else { return };
     assert!(hall.apply(9), "{}", hall.logs());
     let (leads, _) = hall.leader(None);

@@ -31,7 +31,7 @@ fn failed(output: &Output) -> &str {
 }
 
 #[test]
-fn plan_is_made_proven_written_and_replanned() {
+fn plans_proves_writes_and_replans() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     let made = lightloom(
@@ -316,7 +316,7 @@ fn every_shipped_scenario_is_valid_and_passes() {
 /// 4,096 rings send 135 thousand million packet-hops; one node fails halfway, with spare nodes
 /// available.
 #[test]
-fn every_ring_of_131072_gpus_takes_its_closed_form() {
+fn every_ring_of_131072_gpus_matches_its_closed_form() {
     let folder = tempfile::tempdir().unwrap();
     for (name, late) in [("all-rings", None), ("all-rings-fault", Some("g2048"))] {
         let path = shipped(&format!("scenarios/{name}.yaml"));

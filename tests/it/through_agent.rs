@@ -189,7 +189,7 @@ impl Many {
 }
 
 #[test]
-fn agent_without_permission_moves_nothing() {
+fn agent_without_permission_cannot_switch() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -262,7 +262,7 @@ fn hung_bus_delays_no_other_and_a_dead_agent_keeps_light() {
 }
 
 #[test]
-fn agent_of_another_cluster_exchanges_nothing() {
+fn rejects_an_agent_of_another_cluster() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn gap_of_k_minus_one_nodes_is_bypassed_but_k_is_a_break() {
+    fn bypasses_k_minus_one_nodes_in_a_row_but_not_k() {
         let all = |_, _| true;
         for k in 2..=4u64 {
             let with_hole = |dead: u64| -> Vec<u64> { (0..4).chain(4 + dead..8 + dead).collect() };

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_and_json_give_the_same_matrix() {
+    fn csv_and_json_parse_to_the_same_matrix() {
         let csv = Demand::from_csv("# two leaves\n0, 1e9\n5, 0\n").unwrap();
         assert_eq!(csv, Demand::from_json("[[0, 1e9], [5, 0]]").unwrap());
         assert_eq!(csv.bytes(LeafId(0), LeafId(1)), Bytes(1_000_000_000));

@@ -95,7 +95,7 @@ jobs:
 ";
 
 #[test]
-fn replanning_two_jobs_around_any_node_gives_a_valid_plan() {
+fn replans_of_two_jobs_are_valid_around_any_node() {
     for (text, nodes) in [(SMALL.to_owned(), 20), (POD.to_owned() + A + B, 128)] {
         let both = fabric(&text);
         let before = plan(&both, &faults(&both, &[]), Options::default()).expect("a plan");

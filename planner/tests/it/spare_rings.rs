@@ -113,7 +113,7 @@ fn node_fault_in_a_spare_ring_moves_only_neighbouring_modules() {
 
 /// Finds the maximum number of disjoint runs of N + 1 nodes by trying every set of starts.
 #[test]
-fn no_other_placement_makes_more_spare_rings() {
+fn spare_rings_reach_the_maximum_number() {
     for case in 0..200 {
         let mut draws = Seed(12).stream("spare.most", case);
         let nodes = draws.random_range(6..=16_u32);
@@ -188,7 +188,7 @@ fn ring_without_its_spare_is_bypassed_and_regains_it_after_repair() {
 /// The fibres between nodes two places apart are dark until a node fails. The failure of such a
 /// fibre does not move any group, but must be reported.
 #[test]
-fn failed_bypass_fibre_moves_nothing_and_is_reported() {
+fn failed_bypass_fibre_is_reported_without_moves() {
     let fabric = fabric(
         "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 40, gpus_per_node: 4, k: 3, spare_per_ring: 1}}\n\
          jobs: [{name: j, gpus: 128, tp: 16}]\n",

@@ -183,7 +183,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
 
 /// A module that the bypass must switch reports success but does not switch.
 #[test]
-fn bypasses_a_lying_module_next_to_a_failed_node() {
+fn bypasses_a_module_that_falsely_reports_success() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {

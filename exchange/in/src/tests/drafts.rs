@@ -133,7 +133,7 @@ fn reads_the_middle_step_of_the_public_profile() {
 }
 
 #[test]
-fn complete_set_of_profiles_becomes_a_step() {
+fn drafts_a_step_from_a_complete_set_of_profiles() {
     let profile = |rank: u32| {
         format!(
             "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"rank\": {rank}, \"world_size\": 2}}, \"traceEvents\": [{{\"ph\": \"X\", \"cat\": \"kernel\", \

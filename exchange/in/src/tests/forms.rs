@@ -22,7 +22,7 @@ fn hours_out(logs: &Logs, host: &str) -> Vec<f64> {
 
 /// The forms are from Slurm's own parser, `scontrol show topology` and topology.yaml(5).
 #[test]
-fn every_form_of_a_slurm_topology_is_one_tree() {
+fn reads_every_form_of_a_slurm_topology() {
     let spaced = "SwitchName = leaf1  Nodes = \"gpu[001-004]\"\nSwitchName=leaf2 Nodes= gpu[005-008]\nSwitchName =spine Switches=\"leaf[1-2]\"\n";
     let shown = "SwitchName=spine Level=1 LinkSpeed=1 Nodes=gpu[001-008] Switches=leaf[1-2]\nSwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=gpu[001-004]\nSwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=gpu[005-008]\n";
     let yaml = "---\n- topology: other\n  flat: true\n- topology: tree\n  cluster_default: true\n  tree:\n    switches:\n    - switch: spine\n      children: leaf[1-2]\n    - {switch: leaf1, nodes: \"gpu[001-004]\"}\n    - {switch: leaf2, nodes: \"gpu[005-008]\"}\n";
@@ -44,7 +44,7 @@ fn every_form_of_a_slurm_topology_is_one_tree() {
 /// Tests files as written by `lightloom export --to topograph` and `topograph-graph`, and a file
 /// with a list of switches.
 #[test]
-fn topograph_files_give_switches_and_domains() {
+fn reads_switches_and_domains_from_topograph_files() {
     let map = "switches:\n  s0: {switches: [t0, t1]}\n  t0: {}\n  t1: {}\nblocks:\n- switch: t0\n  nodes: [\"n[0-1]\", n2]\n  annotations: {accelerator.topology.test/domain: g0}\n- switch: t1\n  nodes: [\"n[3-5]\"]\n";
     let list = "switches:\n- {name: s0, switches: [t0, t1]}\n- {name: t0, capacity_blocks: [a]}\n- {name: t1, capacity_blocks: [b]}\ncapacity_blocks:\n- {name: a, nvlink: g0, nodes: [\"n[0-2]\"]}\n- {name: b, nodes: [\"n[3-5]\"]}\n";
     let host = |id: u32, leaf: u32, label: &str| {
@@ -65,7 +65,7 @@ fn topograph_files_give_switches_and_domains() {
 
 /// Tests typed and plain GPUs with sockets, as in slurm.conf(5) and `scontrol show node`.
 #[test]
-fn slurm_nodes_give_their_gpus() {
+fn reads_gpus_from_slurm_nodes() {
     let conf = "NodeName=cpu1 CPUs=8\nNodeName=gpu[1-2] Gres=gpu:h100:8 CPUs=96 State=UNKNOWN\nPartitionName=a Nodes=ALL\n";
     let shown = "NodeName=gpu1 Arch=x86_64 \n   Gres=gpu:h100:4(S:0),gpu:h100:4(S:1)\n   CfgTRES=cpu=96,gres/gpu=8\n\nNodeName=gpu2\n   Gres=gpu:8(S:0-1)\n";
     for text in [conf, shown] {
@@ -78,7 +78,7 @@ fn slurm_nodes_give_their_gpus() {
 
 /// Tests labels of GPU feature discovery, Kueue and AWS. A control plane node is not a host.
 #[test]
-fn labels_of_every_scheduler_give_the_place_of_a_node() {
+fn locates_a_node_from_the_labels_of_every_scheduler() {
     let node = |name: &str, labels: &str, gpus: u32| {
         format!(
             "{{\"kind\": \"Node\", \"metadata\": {{\"name\": \"{name}\", \"labels\": {{{labels}}}}}, \"status\": {{\"capacity\": {{\"nvidia.com/gpu\": \"{gpus}\"}}}}}}"
@@ -178,7 +178,7 @@ fn merged_events_are_flaps_and_not_one_outage() {
 
 /// Users put arbitrary characters into job names.
 #[test]
-fn every_form_of_sacct_is_one_job() {
+fn reads_every_form_of_sacct() {
     let shifted = SACCT.replace("Pretrain 70B", "Pretrain|70B");
     let latin = SACCT.replace("Pretrain 70B", "Pr\u{e9}train 70B");
     let latin: Vec<u8> = latin.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
@@ -209,7 +209,7 @@ fn every_form_of_sacct_is_one_job() {
 /// Tests format 4.3 (separate header line), messages, and the numbers that C prints for a division
 /// by zero.
 #[test]
-fn inspector_records_without_bandwidth_or_header_are_no_problem() {
+fn accepts_inspector_records_without_bandwidth_or_header() {
     let header = "\"header\": {\"id\": \"0x1\", \"rank\": 0, \"n_ranks\": 16, \"nnodes\": 2}, \"metadata\": {\"hostname\": \"h\"}";
     let collective = |kind: &str, rate: &str| {
         format!(
@@ -233,7 +233,7 @@ fn inspector_records_without_bandwidth_or_header_are_no_problem() {
 }
 
 #[test]
-fn damaged_line_leaves_the_records_after_it() {
+fn damaged_line_does_not_affect_later_records() {
     let event = |host: &str| {
         format!(
             "{{\"nodeName\": \"{host}\", \"checkName\": \"c\", \"isFatal\": true, \"generatedTimestamp\": 1772323200}}\n"

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_parallelism_moves_nothing() {
+    fn unchanged_parallelism_causes_no_traffic() {
         let pool = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 16 };
         assert_eq!(traffic(8, &dense_card(), &pool.into(), 8, 8).total(), Bytes(0));
     }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn tensor_parallelism_within_a_leaf_sends_nothing() {
+    fn tensor_parallelism_within_a_leaf_adds_no_demand() {
         let job = Training { tp: 8, dp: 4, ep: 1, ..training() };
         let mut demand = Demand::none(8);
         job.add_tensor(&mut demand);

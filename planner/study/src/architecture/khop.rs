@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn run_of_k_failed_nodes_is_a_break_and_k_minus_one_is_not() {
+    fn only_k_failed_nodes_in_a_row_break_the_line() {
         let cluster = Cluster { nodes: 16, gpus_per_node: 4 };
         for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
             let line = Khop { k, shape: Shape::Line, has_spares: false };

@@ -383,7 +383,7 @@ fn every_hop_crosses_with_one_node_per_tor() {
 
 /// Only one of the K hops is lit.
 #[test]
-fn dark_fibre_slows_no_ring() {
+fn dark_fibre_does_not_slow_a_ring() {
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };
     let slower = PartLoss::Slower { share: 0.25, around: Some(1) };
     let lost = |part: &str| parse("khop:4").unwrap().without(part, &site);

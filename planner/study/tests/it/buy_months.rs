@@ -306,7 +306,7 @@ fn backfills_short_jobs_without_delaying_a_large_one() {
 /// The domain's only spare is in use when a second node fails. The job continues elsewhere from its
 /// in-memory copies.
 #[test]
-fn in_memory_copies_need_no_spare_in_the_domain() {
+fn in_memory_copies_work_without_a_spare_in_the_domain() {
     let fault = |node, at| (NodeId(node), TraceTime(at), TraceTime(3 * DAY));
     let faults = [fault(0, DAY), fault(1, DAY + DAY / 2)];
     let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), faults);

@@ -174,7 +174,7 @@ fn waste_of_independent_faults_matches_the_study() {
 }
 
 #[test]
-fn fault_free_waste_is_only_arithmetic() {
+fn fault_free_waste_is_the_remainder_of_groups() {
     let samples = FaultSource::Independent(0.0).samples(R4, 1, Seed(0)).unwrap();
     let rows = rows(R4, &["nvl:36", "nvl:72", "khop:2", "nvl:576", "tpuv4"], &[16, 32], &samples);
     for tp in [16, 32] {
@@ -190,7 +190,7 @@ fn fault_free_waste_is_only_arithmetic() {
 }
 
 #[test]
-fn group_that_never_fits_is_a_row_with_the_reason() {
+fn lists_a_group_that_never_fits_with_the_reason() {
     let samples = FaultSource::Independent(0.01).samples(R4, 2, Seed(0)).unwrap();
     let rows = rows(R4, &["nvl:36", "dgx", "khop:2", "khop:5"], &[64, 6, 10_000], &samples);
     let reason = |arch: &str, tp| {

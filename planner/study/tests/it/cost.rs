@@ -138,7 +138,7 @@ fn data_centre_networks_have_the_derived_bills() {
 }
 
 #[test]
-fn design_without_a_price_is_a_row_with_the_reason() {
+fn lists_a_design_without_a_price_with_the_reason() {
     let site = Site { gpus: 131_072, ..site(8, NicRate::G400) };
     let rows = rows(&["fat-tree:64", "dgx", "khop:9"], &site);
     let reason = |row: &CostRow| match &row.outcome {

@@ -27,7 +27,7 @@ fn row(design: &str, usd: f64) -> Row {
 
 /// Regression test: a lead of 2 % in one draw was reported although four other draws disagreed.
 #[test]
-fn lead_reversed_by_one_draw_is_not_a_lead() {
+fn lead_reversed_by_one_draw_is_not_reported() {
     let said = |draws: &[[f64; 2]]| {
         let rows = |usd: &[f64; 2]| vec![row("b", usd[1]), row("a", usd[0])];
         let mut here = rows(&draws[0]);
