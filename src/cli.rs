@@ -86,7 +86,6 @@ pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     }
 }
 
-/// Includes a stub for each verb of the second program.
 fn command() -> clap::Command {
     grouped(Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command)))
 }

@@ -12,7 +12,6 @@ pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }
 
-/// Prints the errors of a fabric file that has already been read.
 pub fn of_document(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,

@@ -73,7 +73,6 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Reads up to the size limit.
 pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let name = name(path);
     if is_standard_input(path) {
@@ -128,7 +127,6 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     Ok(NamedFile { name, bytes })
 }
 
-/// Like [`beside`], for text.
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     let NamedFile { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))

@@ -310,7 +310,6 @@ pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     format!("{counts}; plan {}", &name[..name.len().min(12)])
 }
 
-/// The result in one line: GPU utilisation and communication time per step.
 fn answer(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let short =
@@ -400,7 +399,6 @@ fn ring_proof(job: &JobPlan) -> Option<String> {
     Some(format!("{}: {} rings of TP-{}, {gap}, by {ended}\n", job.name, proof.rings, job.tp))
 }
 
-/// Shows which dimensions stay below a leaf.
 fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     let mut table = TextTable::new([
         "ranks of",

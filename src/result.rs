@@ -175,7 +175,6 @@ impl Tree {
     }
 }
 
-/// Plain values by column name, and the names of nested tables.
 #[derive(Default)]
 struct Row {
     cells: Vec<(String, String)>,

@@ -49,7 +49,6 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
     Ok(VerbOutcome::Good)
 }
 
-/// Files sorted by name, without hidden files and those in `output`.
 fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     let mut folders = vec![folder.to_owned()];
     let mut paths = Vec::new();

@@ -56,7 +56,6 @@ fn verdict(merged: &Output) {
     assert!(!shown.contains("100 passed") && !shown.contains(" 0 passed"), "{shown}");
 }
 
-/// Every `lightloom` command line in a shipped CI file, without the program's name.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let mut commands = Vec::new();
@@ -101,7 +100,6 @@ fn shipped_ci_files_are_yaml_with_existing_flags_and_files() {
     assert!(checked >= 12, "{checked} flags were found");
 }
 
-/// Replaces every `${{ … }}` of an action.
 fn expanded(template: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("${{");
     let mut text = parts.next().unwrap().to_owned();

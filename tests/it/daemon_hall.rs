@@ -147,7 +147,6 @@ impl Hall {
         (code == 200).then_some(body)
     }
 
-    /// Waits for a leader other than `not`; also returns the waiting time.
     pub(crate) fn leader(&self, not: Option<&str>) -> (&'static str, Duration) {
         let began = Instant::now();
         loop {

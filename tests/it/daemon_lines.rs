@@ -215,7 +215,6 @@ impl<E: EmulatedDevice> Bench<E> {
         self.handle(Event::Request { asked, request, reply_to: ReplyTo(0) });
     }
 
-    /// Reads the device, adopts its circuits, changes them to `goal`, and waits for two polls.
     fn change(mut self, goal: &Positions, damage: Option<(usize, Damage)>) -> End {
         self.wire.damage = damage;
         let within = |bench: &Self, ms| bench.now + Picoseconds::from_millis(ms);

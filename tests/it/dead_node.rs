@@ -88,7 +88,6 @@ fn processor_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Returns two modules per node, and their lines of the daemon file.
 fn modules(nodes: u32, known: Known, links: &std::path::Path) -> (Modules, String) {
     let (protocol, poll) = match known {
         Known::Polled => ("v1.1", "100ms"),

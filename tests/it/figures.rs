@@ -24,7 +24,6 @@ fn numbers(document: &'static str, of: &Value) -> Vec<(String, &'static str, f64
     all.filter_map(|(key, value)| Some((key.clone(), document, value.as_f64()?))).collect()
 }
 
-/// Counts figures that are stated more than once; they must be equal.
 fn agreeing(fabric: &str, stated: &[Vec<(String, &'static str, f64)>]) -> usize {
     let mut by_key: BTreeMap<&str, Vec<(&str, f64)>> = BTreeMap::new();
     for (key, document, value) in stated.iter().flatten() {

@@ -56,7 +56,6 @@ fn file(folder: &Path, name: &str, text: &str, mode: u32) -> String {
     path.display().to_string()
 }
 
-/// A TLS server in front of `behind`; accepts only clients of its own CA.
 async fn secured(folder: &Path, behind: String) -> String {
     let at = |name: &str| folder.join(name);
     let authorities = tls::authorities(&at("switch-ca.pem")).unwrap();

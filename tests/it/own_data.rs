@@ -15,7 +15,6 @@ const JOBS: &str = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,
 2,u2,1,8,128,Eval,FAILED,2026-03-02 00:00:00+00:00,2026-03-02 00:10:00+00:00,2026-03-02 03:10:00+00:00,10800,600,1.0
 ";
 
-/// Two nodes fail and recover, as in `kubectl get events -o json`.
 fn events() -> Value {
     let event = |number: usize, node: &str, reason: &str, time: &str| {
         serde_json::json!({
@@ -38,7 +37,6 @@ fn events() -> Value {
     ]})
 }
 
-/// Two ranks of a job, with a marked step of 1.5 s.
 fn profile(rank: u32) -> String {
     serde_json::json!({
         "schemaVersion": 1,

@@ -38,7 +38,6 @@ pub(crate) fn agent() -> &'static Path {
     })
 }
 
-/// Fails if a program is older than the sources of its package.
 fn is_new(program: &Path, package: &str) {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };
     assert!(

@@ -50,7 +50,6 @@ fn is_slurm_here() -> bool {
 }
 
 impl Cluster {
-    /// The fabric is planned for a job on three quarters of the nodes. `None` without Slurm.
     fn start(nodes: u32) -> Option<Self> {
         is_slurm_here().then(|| Self::started(nodes, &std::env::var("PATH").unwrap()))
     }
@@ -288,7 +287,6 @@ fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
     cluster.shown(&all);
 }
 
-/// Fails and repairs nodes one at a time, and measures when Slurm agrees.
 fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64) -> (Times, Nodes) {
     let mut draws = Seed(49).stream("deaths", 0);
     let (mut broken, mut order) = (Nodes::new(), Vec::new());

@@ -55,7 +55,6 @@ fn printed_mapping_gives_the_same_plan() {
     );
 }
 
-/// The best mapping of `mfu` on the same fabric, among those that a file can express.
 #[test]
 fn searched_mapping_matches_mfu_on_the_fabric() {
     let folder = folder_of(SEARCH);

@@ -314,8 +314,6 @@ fn status_shows_leader_and_standbys_and_names_are_unique() {
     assert!(String::from_utf8_lossy(&shown).contains("NO STANDBY"));
 }
 
-/// Creates a CA and, for each name, a certificate for `localhost`. Returns the SHA-256 of the last
-/// certificate.
 fn certificates(folder: &Path, names: [&str; 2]) -> String {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -27,7 +27,6 @@ fn places<'a>(
     names.iter().map(|name| (name.replace('/', "-"), modules.file(name), profile)).collect()
 }
 
-/// `count` modules `n0/b0`, `n1/b0` …, with an agent and a daemon.
 struct Small {
     modules: Modules,
     agent: Agent,

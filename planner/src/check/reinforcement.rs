@@ -98,8 +98,6 @@ impl Pool<'_> {
         &self.places[first..first + size]
     }
 
-    /// Adds two all-reduces or all-to-alls per layer and token, and the migration to the next
-    /// replica.
     fn generate(&self, sent: &mut Sent) {
         let tokens = (self.tokens() / self.replicas() as f64).floor();
         let residual = self.card.token_bytes().0 as f64 * tokens;

@@ -85,7 +85,6 @@ pub struct MappingError {
     pub got: u64,
 }
 
-/// All orders of the three dimensions, starting with the usual one: context, data, pipeline.
 const ORDERS: [[Dimension; 3]; 6] = {
     use Dimension::{Context, Data, Pipeline};
     [

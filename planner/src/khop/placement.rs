@@ -94,7 +94,6 @@ impl Keeping<'_> {
         kept
     }
 
-    /// `None` if the other chains do not fit along the line.
     fn completed(&self, fabric: &Fabric, keep: usize) -> Option<Vec<Vec<Chain>>> {
         let Kept { mut chains, free } = self.first(keep);
         let missing: Vec<Need> = self

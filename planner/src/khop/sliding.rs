@@ -180,7 +180,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         placed.iter().filter(|placed| usize::from(**placed) >= length).count()
     }
 
-    /// Keeps the best states. Drops states that are two sets behind.
     fn thin(&self, reached: &mut Vec<Reached<P>>, set_price: f32) {
         let best = reached.iter().map(|state| state.0.score).fold(f32::INFINITY, f32::min);
         reached.retain(|state| state.0.score <= best + 2.0 * set_price);
@@ -350,7 +349,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.keep(next, column, wanted, taken, layer);
     }
 
-    /// Closes the oldest open set. Slots without a complete chain in it start over.
     fn close_oldest(&self, state: &mut State<P>, length: usize) {
         let length = u16::try_from(length).expect("a chain is short");
         for slot in 0..self.slots {
@@ -417,7 +415,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         Found { sets: found, cost: state.cost, end, complete }
     }
 
-    /// Returns the `count` adjacent chains of a set that share the most columns.
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
         let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
         let columns = |first: &usize| -> usize {

@@ -193,7 +193,6 @@ impl<'a> Sets<'a> {
         Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
     }
 
-    /// Returns the sets that cost less than `most`, or `None` if there are too many.
     fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
         (self.most, self.looked_at) = (most, 0);
         self.items.clear();
@@ -203,7 +202,6 @@ impl<'a> Sets<'a> {
         Some(std::mem::take(&mut self.items).into_values().collect())
     }
 
-    /// Adds all sets of `size` rings that extend `chosen`. `None` if there are too many.
     fn add(&mut self, kind: usize, size: usize, chosen: &mut Vec<usize>) -> Option<()> {
         if chosen.len() == size {
             self.looked_at += 1;

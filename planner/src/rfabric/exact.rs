@@ -335,7 +335,6 @@ impl Model {
         }
     }
 
-    /// Adds a flow for every source and arc. The core is an additional node.
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;

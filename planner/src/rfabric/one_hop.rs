@@ -104,7 +104,6 @@ fn bisect(
     (best, best_lambda)
 }
 
-/// Assigns the remaining ports of each leaf to the peers with the most bits per circuit.
 fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
     let mut ports = Ports::new(fabric, topology);
     for leaf in 0..fabric.leaves() {

@@ -144,7 +144,6 @@ pub fn seconds_with_change(
     seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
 }
 
-/// Like [`seconds_with_change`], for a phase with the rate `settled` after the change.
 fn seconds_settling(
     phase: &Phase,
     evaluator: &Evaluator,

@@ -229,7 +229,6 @@ pub fn repaired(
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
-/// The shortest step on the circuits of one phase. `None` if none of them serves all phases.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
     (evaluators, bounds): (&[Evaluator], &[RateBound]),

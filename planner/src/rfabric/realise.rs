@@ -306,7 +306,6 @@ const MUST: i64 = -1_000;
 const KEEP: i64 = -2;
 const STEAL: i64 = 1;
 
-/// Performs step 2 for the first switch in `order`.
 fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     let (switch, others) = order.split_first().expect("there is a switch to fill");
     let sides = &switch.sides;

@@ -222,7 +222,6 @@ impl<'a> Progress<'a> {
         self.light(&stage.add);
     }
 
-    /// Chooses the domain with the most changed circuits. Returns indices into `pending`.
     fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;

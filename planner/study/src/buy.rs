@@ -434,7 +434,6 @@ fn row(
 }
 
 impl Candidate {
-    /// The network is included unless it is the default of the file.
     fn name(&self, question: &Question) -> String {
         match &self.network {
             Some(network) if Some(network.name()) != question.usual_network => {

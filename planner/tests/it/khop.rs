@@ -124,7 +124,6 @@ proptest! {
     }
 }
 
-/// The longest run of these nodes on an open line. Neighbours in a run are at most K places apart.
 fn longest_run(fabric: &Fabric, nodes: &BTreeSet<NodeId>) -> usize {
     let mut places: Vec<usize> =
         nodes.iter().map(|node| fabric.hbd.position_of(*node).index()).collect();

@@ -172,7 +172,6 @@ fn finds_all_possible_rings_despite_failed_fibres() {
     assert_eq!(ours, most);
 }
 
-/// Whether all rings fit along a line, longest first, ignoring ToRs.
 fn fits_blindly(fabric: &Fabric, faults: &FaultSet) -> bool {
     let mut runs: Vec<u64> = Vec::new();
     let (mut gap, k) = (u32::from(fabric.hbd.k()), u32::from(fabric.hbd.k()));

@@ -28,8 +28,6 @@ fn with_spares(spec: &FabricSpec, gpus: u64) -> Fabric {
     fabric
 }
 
-/// Plans the fabric, checks the plan, and returns the hops, the crossing hops and their lower
-/// bound.
 fn crossing(fabric: &Fabric, faults: &FaultSet) -> (f64, f64, f64) {
     let layout = plan(fabric, faults, Method::Scan).unwrap();
     let document = to_document(fabric, faults, Seed(0), &layout);

@@ -32,7 +32,6 @@ fn paths(plan: &Plan) -> BTreeMap<BundleId, Path> {
     plan.transceivers.iter().map(|entry| (entry.bundle, entry.path)).collect()
 }
 
-/// Returns the bundles that face `node`, derived only from the lit fibres.
 fn facing(fabric: &Fabric, plan: &Plan, node: NodeId) -> BTreeSet<BundleId> {
     let port = |(bundle, path): (BundleId, Path)| match path {
         Path::Loopback => None,

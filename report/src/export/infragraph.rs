@@ -75,7 +75,6 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("infragraph.yaml", text, lost(plan)))
 }
 
-/// Nodes per switched domain; `None` for other fabrics.
 fn island(hbd: &Hbd) -> Option<u32> {
     match hbd.grouping() {
         Grouping::Island { nodes } => Some(nodes),

@@ -268,7 +268,6 @@ impl Rig {
         }
     }
 
-    /// Prints the mean time of a journal sync on this disk.
     pub(crate) fn show_journal(&self) {
         let journal = &self.shared.metrics.journal_seconds;
         let (count, sum) = (journal.get_sample_count(), journal.get_sample_sum());

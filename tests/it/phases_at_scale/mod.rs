@@ -301,7 +301,6 @@ fn scpi_text(at: &str) -> String {
     }
 }
 
-/// Sends commands as arrays of bulk strings, then `PING`, and returns the lines before its answer.
 fn resp(at: &str, commands: &[&[&str]]) -> Vec<String> {
     let mut socket = TcpStream::connect(at).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

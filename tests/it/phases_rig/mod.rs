@@ -324,7 +324,6 @@ impl Judge {
     }
 }
 
-/// Connected ports of an 8 × 8 gNMI switch, in TL1 notation.
 fn gnmi_pairs(at: &str) -> String {
     let path = "/components/component[name=*]/ocp-ocs-port/state/connection/peer";
     let path = vec![lightloom_gnmi::path::parse(path).unwrap()];
@@ -383,7 +382,6 @@ pub(crate) fn talk(at: &str, words: &[u8]) -> TcpStream {
     socket
 }
 
-/// Quoted strings in the reply with tag 2; `None` if the peer disconnects before.
 pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     let (mut text, mut buffer) = (String::new(), [0; 4096]);
     loop {

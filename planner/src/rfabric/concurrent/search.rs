@@ -156,7 +156,6 @@ impl CircuitSearch<'_> {
         around
     }
 
-    /// Replaces `a–b` (already removed) and `c–d` by `a–c` and `b–d`, or by `a–d` and `b–c`.
     fn exchanged(
         &self,
         without: &Topology,

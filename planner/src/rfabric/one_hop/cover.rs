@@ -74,7 +74,6 @@ impl<'a> Cover<'a> {
         self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
-    /// Value of another circuit for a pair. 0 if the pair has no free port or does not need it.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
         if !self.ports.allow(a, b) {

@@ -168,8 +168,6 @@ impl<'a> Search<'a> {
         starved.into_iter().map(|(_, peer)| peer).collect()
     }
 
-    /// `[None]` with a free port, otherwise the peers whose circuits can be given up, cheapest
-    /// first.
     fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {
         if self.ports.free_within(reach, leaf) > 0 {
             return vec![None];

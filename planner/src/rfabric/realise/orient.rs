@@ -65,7 +65,6 @@ impl Orientation {
         self.agreed.put(tail, head, count);
     }
 
-    /// The tail is the end with more room for tails.
     fn balance(&mut self, a: usize, b: usize, count: u32) {
         let room = |leaf: usize, this: &Self| {
             i64::from(this.tails_max[leaf])
@@ -81,7 +80,6 @@ impl Orientation {
         }
     }
 
-    /// Reverses paths of circuits until no leaf has too many tails or heads (Euler).
     fn repair(&mut self) {
         for leaf in 0..self.tails.len() {
             while self.tails[leaf] > self.tails_max[leaf] && self.turn_path(leaf, Ends::Tails) {}

@@ -67,7 +67,6 @@ impl Generation {
         }
     }
 
-    /// Each GPU of the sending replica sends an equal part of the cache to its peer.
     fn add_migration(&self, demand: &mut Demand, from: &[Seat], to: &[Seat]) {
         let all = self.card.cache_bytes_per_token() * self.migrated_tokens;
         let part = Bytes(all.0 / from.len() as u64);

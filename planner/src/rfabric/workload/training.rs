@@ -108,7 +108,6 @@ impl Training {
         demand
     }
 
-    /// Every `apart`-th data-parallel rank holds the same weights.
     fn add_gradients(&self, demand: &mut Demand, size: Bytes, apart: u32) {
         for stage in 0..self.pp {
             for (tensor, first) in (0..self.tp).flat_map(|t| (0..apart).map(move |r| (t, r))) {

@@ -63,7 +63,6 @@ pub fn traffic(
     demand
 }
 
-/// Returns the bytes of the units from `first` to `end` if `whole` units have `size` bytes.
 fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }

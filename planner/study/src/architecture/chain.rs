@@ -171,7 +171,6 @@ impl Chain {
         if from < to { up_to_to - up_to_from } else { self.healthy_count - up_to_from + up_to_to }
     }
 
-    /// Returns the next healthy node and its distance, or `place` if there is no other.
     fn neighbour(&self, place: u32, step: Step) -> (u32, u32) {
         let places = u32::try_from(self.healthy.len()).expect("made from a u32");
         let mut here = place;

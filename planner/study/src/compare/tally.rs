@@ -124,7 +124,6 @@ impl Tally {
     }
 }
 
-/// Returns the number of GPUs at which the accumulated time reaches `wanted_ms`.
 fn reached<'a>(ms_by_gpus: impl Iterator<Item = (&'a u64, u32)>, wanted_ms: u64) -> u32 {
     let mut so_far = 0;
     let mut last = 0;

@@ -51,7 +51,6 @@ pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     Ok(sections.into_iter().flat_map(|section| section.claims).collect())
 }
 
-/// The comparison on the trace for nodes of four GPUs at TP-32.
 struct Waste(Vec<Row>);
 
 impl Waste {

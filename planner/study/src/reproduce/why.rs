@@ -137,7 +137,6 @@ pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
     Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
 }
 
-/// Returns whether the departures in `less` are a proper subset of those in `more`.
 fn is_part(less: &[usize], more: &[usize]) -> bool {
     less != more && less.iter().zip(more).all(|(less, more)| *less == 0 || less == more)
 }

@@ -133,7 +133,6 @@ fn healthy_at(intervals: &[Interval], nodes: u32, now: u64) -> Vec<bool> {
     (0..nodes).map(|node| !intervals.iter().any(|interval| is_open(node, interval))).collect()
 }
 
-/// Wasted and usable GPUs at each millisecond of the window.
 fn history(
     design: &str,
     cluster: Cluster,

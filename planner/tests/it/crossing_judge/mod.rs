@@ -164,7 +164,6 @@ impl CrossingJudge {
         best
     }
 
-    /// Minimum over all orders, ranks and choices of pass-through nodes.
     fn crossing(&mut self, set: &[u64]) -> u32 {
         if set.len() < 2 {
             return 0;

@@ -70,7 +70,6 @@ pub fn sensitivity(
     Some(rows)
 }
 
-/// RFabric's claims against four baselines at 400G, with mean prices and a 4:1 core.
 pub(super) fn claims(
     base: &ReconfigurableFatTree,
     phases: &[Phase],
