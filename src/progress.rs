@@ -17,7 +17,7 @@ pub struct Progress {
     begun: Instant,
 }
 
-/// Without a terminal, runs shorter than this report no progress.
+/// Without a terminal, the progress of shorter work is not reported.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY_PERCENT: u64 = 10;
 

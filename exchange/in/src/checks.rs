@@ -148,8 +148,8 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// Returns the period that the fault logs cover, and its files. If there are separate periods, the
-/// one with the most faults is selected.
+/// Returns the period that the fault logs cover, and its files. Selects the period with the most
+/// faults if there are several.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {

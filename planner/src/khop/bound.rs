@@ -123,7 +123,7 @@ impl Line {
     }
 
     /// Returns the possible chain ends per start node, with their charges. Each end is cheaper than
-    /// all nearer ones.
+    /// every nearer end.
     fn cheapest_chains(
         &self,
         length: usize,

@@ -67,7 +67,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // All runs that span the whole step cover the same phases.
+        // All runs as long as the step cover the same phases.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();

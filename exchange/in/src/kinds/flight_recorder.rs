@@ -51,7 +51,7 @@ struct RecordedCollective {
     collective_seq_id: u64,
     input_sizes: Vec<Vec<u64>>,
     output_sizes: Vec<Vec<u64>>,
-    /// One type per tensor; older versions write a single string.
+    /// Each tensor has a type; older versions write a single string.
     input_dtypes: Value,
     output_dtypes: Value,
     state: String,

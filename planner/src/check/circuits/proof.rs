@@ -2,8 +2,8 @@
 //! Recomputes the upper bound on a phase's rate from its prices.
 //!
 //! For any circuits and routes, each byte costs at least the price of the cheapest path between its
-//! leaves. In one second, all ports and uplinks can carry traffic worth at most the sum of their
-//! prices. This sum divided by the cost of one phase limits the number of phases per second.
+//! leaves. In one second, all ports and uplinks can carry traffic that costs at most their total
+//! price. This total divided by the cost of one phase limits the number of phases per second.
 
 use std::collections::{BTreeMap, BTreeSet};
 

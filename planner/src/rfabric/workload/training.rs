@@ -268,8 +268,7 @@ mod tests {
             one_hop,
             "each leaf has one outgoing ring edge"
         );
-        // A rank holds a sixteenth of its stage's experts; the rank two leaves later holds the same
-        // ones.
+        // A rank holds a sixteenth of the experts of a stage, like the rank two leaves later.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
         let sharded =
             Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));

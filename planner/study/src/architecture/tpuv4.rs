@@ -27,7 +27,7 @@ const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
 /// A cube has 6 faces of 4·4 links.
 pub(super) const MODULES: f64 = (6 * SIDE * SIDE) as f64 / CUBE as f64;
-/// A cube has 144 internal links, of which 64 are on boards.
+/// A cube has 144 internal links, and 64 of these are on boards.
 pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
     - CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY) as f64
     / CUBE as f64;

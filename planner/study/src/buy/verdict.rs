@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into rows, a Pareto front, a winner, and the conditions under which another
-//! design would win.
+//! Turns the accounts into rows, a Pareto front, a winner, and the price changes that would make
+//! another design win.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -321,8 +321,7 @@ fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-/// `beyond` lists the prices at which a design that the sentence does not recommend is the
-/// cheapest.
+/// `beyond` lists prices that would make a design outside the recommendation the cheapest.
 fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));

@@ -128,7 +128,7 @@ impl PriceList {
     }
 }
 
-/// Reads a price file, named `name` in messages. Returns a list only if there are no errors.
+/// Reads a price file, named `name` in messages. The list is `None` if the file contains errors.
 pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnostic>) {
     document::load(name, bytes, price_list)
 }
