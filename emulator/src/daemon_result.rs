@@ -86,7 +86,7 @@ fn is_zero(count: &usize) -> bool {
 pub struct PhaseCounts {
     /// Number of requested phases.
     pub asked: u64,
-    /// Phases with circuits that were already set or passed qualification.
+    /// Phases whose circuits were already set up or passed qualification.
     pub lit: u64,
     /// Phases that were too short for a change and reused the previous circuits.
     pub kept: u64,

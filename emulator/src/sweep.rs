@@ -41,7 +41,7 @@ pub struct SeedRange {
 #[error("`{0}` is neither a seed nor a range of seeds; help: use `7` or `0..99` (inclusive)")]
 pub struct SeedRangeError(String);
 
-/// At one run per minute, this takes more than a year.
+/// At one run per minute, this many seeds take more than a year.
 const MOST_SEEDS: u64 = 1_000_000;
 
 impl FromStr for SeedRange {

@@ -11,8 +11,8 @@ use lightloom_units::{Picoseconds, SimTime};
 
 const LISTED_MAX: usize = 20;
 
-/// Maximum time between a change's intent and its end. The daemon waits up to 30 s for a device
-/// when it applies a change, and again when it rolls the change back.
+/// Maximum time between the intent and the end of a change. The daemon waits up to 30 s for a
+/// device when it applies a change, and again when it rolls the change back.
 const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 
 #[derive(Default)]

@@ -47,7 +47,7 @@ const EVENTS_PER_WAIT: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Directory for links to the ptys, named after the devices with `-` for `/`.
+    /// Directory for links to the ptys, which are named after the devices with `-` instead of `/`.
     pub links: Option<PathBuf>,
     pub control: Option<PathBuf>,
     pub eeproms: Option<PathBuf>,

@@ -44,7 +44,7 @@ pub struct Case {
     pub part: AnyPart,
     /// Number of nodes that have already failed.
     pub out: usize,
-    /// Index of the run among those for its kind of part.
+    /// Index of the run among all runs for its kind of part.
     pub number: u32,
 }
 

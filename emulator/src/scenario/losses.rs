@@ -65,7 +65,7 @@ pub struct KnownRun {
     pub part: AnyPart,
     /// Number of nodes that had already failed.
     pub out: usize,
-    /// Index of the run among those for its kind of part.
+    /// Index of the run among all runs for its kind of part.
     pub number: u32,
     /// Nodes that failed at 0 s.
     pub failed_at_start: Vec<String>,

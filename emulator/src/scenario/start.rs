@@ -285,8 +285,8 @@ fn circuits_of(
         Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
         None => joint::phases(fabric, &document.ranks)?,
     };
-    // Without optical switches, only GPU-to-GPU phases are sent. With optical switches, phases
-    // without traffic between leaves have no circuits.
+    // Without optical switches, only GPU-to-GPU phases are sent. If there are optical switches,
+    // phases without traffic between leaves have no circuits.
     let is_sent = |phase: &&Phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),

@@ -19,7 +19,7 @@ use super::network::Network;
 use super::request::{Prepared, Request};
 use super::search::Found;
 
-/// Models used for fitting by software and accelerator, from `fitting.csv`.
+/// Models used for fitting, by software and accelerator, from `fitting.csv`.
 static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
     let lines = include_str!("runs/fitting.csv").lines().skip(1);
     let row = |line: &'static str| {

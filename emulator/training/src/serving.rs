@@ -127,7 +127,7 @@ impl ServingJob {
         self.network.scale_out_rate * self.card.calibration().network.scale_out
     }
 
-    /// Replica sizes that hold the weights, with the seconds to send the cache of one token.
+    /// Replica sizes that can hold the weights, with the seconds to send the cache of one token.
     fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
         let of = |gpus: u32| {
             self.with_server(gpus, |server| {

@@ -48,7 +48,7 @@ const MOST_TASKS: usize = 10_000_000;
 struct LayerPass {
     took: Picoseconds,
     exchange: Option<(Operation, Size)>,
-    /// Between experts rather than inside the TP group.
+    /// Whether the exchange is between experts rather than inside the TP group.
     is_expert: bool,
 }
 

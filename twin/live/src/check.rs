@@ -8,7 +8,7 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::{Folder, RECORD, Record};
 use crate::{Error, link};
 
-/// Memory in KiB for a namespace and its interfaces; exceeds the highest measured value.
+/// Memory in KiB for a namespace and its interfaces, above the highest measured value.
 const NODE_KIB: u64 = 1_500;
 const BASE_KIB: u64 = 200_000;
 

@@ -2,8 +2,8 @@
 //! The live twin: real programs in network namespaces, connected wherever the emulated transceivers
 //! have light.
 //!
-//! A namespace per node has one interface per bundle and one to the data-centre network. When a
-//! circuit is switched, the twin rewires links over netlink. [`report`] compares the measured
+//! Each node has a namespace with one interface per bundle and one to the data-centre network. When
+//! a circuit is switched, the twin rewires links over netlink. [`report`] compares the measured
 //! effects of a fault with those that the emulator predicts.
 //!
 //! The first process in a process namespace inside a user namespace holds everything, so when it

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lanes of phases: the hosts below each leaf, and the lit lanes between leaves.
 //!
-//! Phases run from GPU to GPU if the plan places ranks. Otherwise they run between one joint host
-//! per leaf with the total rate of the leaf's GPUs.
+//! Phases run from GPU to GPU if the plan places ranks. Otherwise, they run between hosts that each
+//! represent a leaf with the total rate of its GPUs.
 
 use std::collections::BTreeMap;
 

@@ -45,7 +45,7 @@ impl Default for DctcpFile {
     }
 }
 
-/// DCQCN parameters; omitted ones come from the preset.
+/// DCQCN parameters; omitted parameters come from the preset.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DcqcnFile {
@@ -60,8 +60,8 @@ pub struct DcqcnFile {
     pub timer: Option<Text<Picoseconds>>,
     /// Update interval of the average; equals `timer` in the paper.
     pub alpha_timer: Option<Text<Picoseconds>>,
-    /// Number of increases that halve the distance to the rate before the cut; later ones raise
-    /// that rate.
+    /// Number of increases that halve the distance to the rate before the cut; later increases
+    /// raise that rate.
     #[schemars(range(min = 1, max = 1000))]
     pub fast_steps: Option<u32>,
     /// Number of bytes after which the rate also increases.

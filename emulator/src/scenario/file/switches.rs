@@ -96,8 +96,8 @@ pub struct PauseFile {
     /// Level at which the sender resumes. Defaults to half of `above`.
     #[serde(default)]
     pub resume_at: Option<Text<Bytes>>,
-    /// Space for data that still arrives after a pause request. Defaults to the data on the cable
-    /// until the pause takes effect.
+    /// Space for data that still arrives after a pause request. Defaults to the data that arrives
+    /// before the pause takes effect.
     #[serde(default)]
     pub headroom: Option<Text<Bytes>>,
 }

@@ -190,7 +190,7 @@ impl Job<'_> {
             return shares.parts() * constants.launch_seconds;
         }
         let [waiting, free, overlapped] = constants.expert_launch_seconds;
-        // In hybrid models, expert-only layers include the launch time of their feed-forward part.
+        // In hybrid models, expert-only layers include the launches of the feed-forward part.
         shares.feed_forward
             * if features.has(Feature::OverlappedDispatch) {
                 overlapped
@@ -326,7 +326,8 @@ impl Job<'_> {
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
         let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
         if self.calibration.software.flash_attention {
-            // Forward has two products; backward has five, since scores are recomputed.
+            // The forward pass has two products, and the backward pass has five because scores are
+            // recomputed.
             let forward = full / 2.0 / rate;
             return (forward, 2.5 * forward);
         }
