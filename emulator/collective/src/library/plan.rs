@@ -88,9 +88,8 @@ impl Site {
         let passing = size / CHANNEL_RATE;
         let pieces = self.pieces(bytes, size, rate);
         let piece = bytes / pieces / rate;
-        // Each tree carries half of each piece. In half of the cases, a domain also waits for the
-        // half from its other child. With two domains, no domain waits, because each has at most one
-        // child.
+        // Each tree carries half of each piece. In half of the cases, a domain also waits for the half
+        // from its other child. With two domains, no domain waits, because each has at most one child.
         let on_links = if self.domains == 2 { 0.5 } else { 0.75 } * piece;
         // The first piece's transmission time is spread evenly over the steps.
         let first = sends * piece / (2.0 * self.depth());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training jobs as sequences of steps with a barrier after each step. TP groups communicate over their
-//! rings; all other traffic uses the network. A task is held while its group has no light, has lost its
-//! node, or has no path.
+//! Training jobs as sequences of steps with a barrier after each step. TP groups communicate over their rings; all
+//! other traffic uses the network. A task is held while its group has no light, has lost its node, or has no path.
 
 mod circuits;
 mod restart;

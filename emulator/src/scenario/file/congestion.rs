@@ -60,8 +60,7 @@ pub struct DcqcnFile {
     pub timer: Option<Text<Picoseconds>>,
     /// Update interval of the average; equals `timer` in the paper.
     pub alpha_timer: Option<Text<Picoseconds>>,
-    /// Number of increases that halve the distance to the rate before the cut; later increases
-    /// raise that rate.
+    /// Number of increases that halve the distance to the rate before the cut; later increases raise that rate.
     #[schemars(range(min = 1, max = 1000))]
     pub fast_steps: Option<u32>,
     /// Number of bytes after which the rate also increases.

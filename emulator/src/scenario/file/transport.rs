@@ -48,9 +48,8 @@ pub struct TransportFile {
     /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical
     /// ones (`nics`, `planes`, `switched_domain`), otherwise to `one`.
     pub interfaces: Option<InterfacesFile>,
-    /// How lost packets are retransmitted. Defaults to `go_back_n` for flows on one path. Multipath
-    /// flows and `receiver_credit` default to `selective_repeat` with a reordering tolerance of
-    /// half the window.
+    /// How lost packets are retransmitted. Defaults to `go_back_n` for flows on one path. Multipath flows
+    /// and `receiver_credit` default to `selective_repeat` with a reordering tolerance of half the window.
     pub recovery: Option<RecoveryFile>,
     /// Time without progress after which all data in flight is treated as lost. By default, it is derived from measured
     /// round trips (RFC 6298), with a minimum of 500 us (100 us for `swift` and `nscc`, 5 ms for `receiver_credit`).

@@ -326,8 +326,7 @@ impl Job<'_> {
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
         let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
         if self.calibration.software.flash_attention {
-            // The forward pass has two products, and the backward pass has five because scores are
-            // recomputed.
+            // The forward pass has two products, and the backward pass has five because scores are recomputed.
             let forward = full / 2.0 / rate;
             return (forward, 2.5 * forward);
         }
