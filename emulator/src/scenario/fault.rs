@@ -165,7 +165,8 @@ impl Effect {
 
     /// Checks whether the effect is applicable to this part.
     ///
-    /// # Errors Fails with a description of the parts to which the effect is applicable.
+    /// # Errors
+    /// Fails with a description of the parts to which the effect is applicable.
     pub fn suits(&self, part: &NetworkPart) -> Result<(), &'static str> {
         let is_optical = !part.ports.is_empty();
         match self {

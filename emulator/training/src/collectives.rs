@@ -133,7 +133,8 @@ fn class(domains: u64, bytes: f64) -> String {
 ///
 /// Groups of one source and hardware alternate by name between fitting and testing.
 ///
-/// # Errors Fails if a column is missing or a cell is not a number.
+/// # Errors
+/// Fails if a column is missing or a cell is not a number.
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {

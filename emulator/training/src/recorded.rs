@@ -104,7 +104,8 @@ const MOST_EVENTS: usize = 5_000_000;
 
 /// TP groups consist of `tensor` consecutive ranks.
 ///
-/// # Errors Fails if the text is not a trace or an event lacks required arguments; the error states the position.
+/// # Errors
+/// Fails if the text is not a trace or an event lacks required arguments; the error states the position.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
         if let Some(found) = other_document(text) {

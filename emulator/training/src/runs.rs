@@ -110,7 +110,8 @@ impl Runs {
 }
 
 impl MeasuredRun {
-    /// # Errors Fails if no mapping fits. The error contains the first reason.
+    /// # Errors
+    /// Fails if no mapping fits. The error contains the first reason.
     pub fn compute(&self) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
