@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! File access for the verbs: reads up to the size limit and writes atomically.
+//! Reads the files of verbs up to the size limit, and writes files atomically.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line `lightloom`: one file per verb that parses arguments, calls a library and
+//! The command line `lightloom` has one file per verb that parses arguments, calls a library and
 //! prints. It contains neither document types nor logic.
 //!
 //! `lightloom` plans and emulates. All other verbs need prices, pages, the daemon, devices or

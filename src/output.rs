@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output and exit status: results go to standard output, everything else to standard error.
+//! Writes results to standard output and everything else to standard error, and sets the exit
+//! status.
 //!
 //! Only this module prints. A closed pipe (`| head`) ends the program silently; other write
 //! failures are errors.

@@ -272,8 +272,8 @@ pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     files::write(path, &text)
 }
 
-/// One page: allocations and waste, rank placement, traffic and circuits, the gain of joint
-/// planning, and the verification result.
+/// Returns one page with allocations and waste, rank placement, traffic and circuits, the gain of
+/// joint planning, and the verification result.
 pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let heading =
         format!("{}\n{}\n{}", answer(plan), heading(fabric, plan), proof(plan, verdict, took));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Progress on standard error: a bar on a terminal, otherwise percentages.
+//! Shows progress on standard error, as a bar on a terminal and otherwise as percentages.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};

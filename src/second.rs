@@ -3,8 +3,8 @@
 //! verbs that need prices, pages, the daemon, devices or servers, so that planning and emulation
 //! compile without them.
 //!
-//! The first program knows these verbs by name ([`VERBS`]). It hands over whole commands: these
-//! verbs, and its own commands that turn out to need the second program ([`Needed`]).
+//! The first program knows these verbs by name ([`VERBS`]). It hands over these verbs, and its own
+//! commands that turn out to need the second program ([`Needed`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File};

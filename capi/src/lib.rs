@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `liblightloom`: the packet engine as a network backend for other simulators.
+//! `liblightloom` offers the packet engine as a network backend for other simulators.
 //! `include/lightloom.h` documents its C functions.
 //!
 //! ```text

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An open network: its file, its run and the program's open orders.
+//! An open network with its file, its run and the program's open orders.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

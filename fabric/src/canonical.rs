@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes canonical JSON: equal documents have equal bytes and therefore equal digests.
+//! Writes canonical JSON, so that equal documents have equal bytes and therefore equal digests.
 //!
-//! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, members sorted by name in
-//! UTF-16 code units, minimal escapes, and ECMAScript numbers (`1.0` becomes `1`). The only
+//! The format is RFC 8785 (JSON Canonicalization Scheme), with no white space, members sorted by
+//! name in UTF-16 code units, minimal escapes, and ECMAScript numbers (`1.0` becomes `1`). The only
 //! exception is that integers beyond 2^53 keep all digits, because seeds are 64-bit.
 
 mod number;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data-centre network (DCN): nodes under leaves, and the network between the leaves.
+//! The data-centre network (DCN) connects nodes to leaves, and leaves to each other.
 //!
 //! A leaf is a ToR or a rail switch. [`Dcn`] hides the differences between designs from callers.
 
@@ -303,7 +303,7 @@ impl Default for Dcn {
 /// A fat-tree with two tiers (one aggregation domain) or three tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
-    /// Design name: leaf-spine for a two-tier tree that the file declares as such.
+    /// Design name, which is leaf-spine for a two-tier tree that the file declares as such.
     pub design: &'static str,
     /// Nodes per ToR, at least 1.
     pub nodes_per_tor: u32,

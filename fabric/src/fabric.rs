@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric: the installed hardware, its cabling and the jobs that run on it.
+//! A fabric consists of the installed hardware, its cabling and the jobs that run on it.
 
 use std::collections::BTreeMap;
 
@@ -168,7 +168,7 @@ impl Fabric {
     pub fn neighbour(&self, name: &str) -> Result<String, String> {
         self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
     }
-    /// Returns the interconnect cost per GPU: 8K/R modules with fibre, and 2(R-K)/R cables.
+    /// Returns the interconnect cost per GPU for 8K/R modules with fibre and 2(R-K)/R cables.
     #[must_use]
     pub fn cost_per_gpu(&self) -> Dollars {
         let (modules, cables) = self.parts_per_gpu();

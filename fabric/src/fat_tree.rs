@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree: leaves connected by an always-on electrical core and by banks of
-//! optical circuit switches that are reconfigured for each phase.
+//! The reconfigurable fat-tree consists of leaves connected by an always-on electrical core and by
+//! banks of optical circuit switches that are reconfigured for each phase.
 //!
 //! ```text
 //!   leaf i ── uplinks ─────────────── electrical core (thin, always up)
@@ -102,7 +102,7 @@ pub struct ElectricalCore {
     pub oversubscription: f64,
 }
 
-/// A cross-connect in a switch: two of its ports and the leaves wired to them.
+/// A cross-connect between two ports of a switch, with the leaves wired to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CrossConnect {
     /// The switch.

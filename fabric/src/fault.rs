@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults: failed nodes, bundles, fibres, optical switches, switch ports and leaf uplinks.
+//! Faults of nodes, bundles, fibres, optical switches, switch ports and leaf uplinks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -229,7 +229,7 @@ impl FaultSet {
         u32::try_from(self.uplinks.range(at(0)..=at(u32::MAX)).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the nodes out of service: failed nodes and nodes whose bundles have all failed.
+    /// Returns the nodes out of service, including nodes whose bundles have all failed.
     #[must_use]
     pub fn failed_nodes(&self, hbd: &Hbd) -> BTreeSet<NodeId> {
         let bundles: Vec<BundleId> = self.bundles.iter().copied().collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric file: the user's description of a cluster, and its conversion to a [`Fabric`].
+//! The fabric file, which describes a user's cluster, and its conversion to a [`Fabric`].
 //!
 //! ```text
 //! fabric.yaml ─▶ FabricFile (raw twin, file::raw) ─▶ lowering and its checks (file::lower) ─▶ Fabric

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The high-bandwidth domain (HBD): GPUs with connections beyond the data-centre network.
+//! The high-bandwidth domain (HBD) connects GPUs in addition to the data-centre network.
 //!
 //! [`Hbd`] hides the differences between designs from callers. A design without transceivers has no
 //! bundles (K = 0) and no fibres. A design without a line orders its nodes by number.
@@ -16,7 +16,7 @@ pub enum Hbd {
     Islands(Islands),
 }
 
-/// Islands of equal size: switch domains, torus cubes, or single nodes without any domain.
+/// Islands of equal size, such as switch domains, torus cubes, or single nodes without a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Islands {
     /// Design name in text output.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring: fibres and the transceivers that they connect (InfiniteHBD, arXiv 2502.03885).
+//! The fibres of a k-hop ring and the transceivers that they connect (InfiniteHBD, arXiv
+//! 2502.03885).
 //!
 //! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring
 //! edges are OCSTrx *bundles*, and the others are copper. A bundle is set to exactly one path:
@@ -149,7 +150,7 @@ impl<'de> Deserialize<'de> for Port {
 /// Returns the bundle index and external path (1 or 2) of `hop` in a fabric with reach `k`.
 ///
 /// A ring may need forward and backward links at the same time, so these are on different bundles.
-/// Bundles come in pairs with two hop lengths each: the even bundle faces up the line, and the odd
+/// Bundles come in pairs with two hop lengths each. The even bundle faces up the line, and the odd
 /// one faces down. If K is odd, the remaining bundle has `+K` on path 1 and `-K` on path 2, so a
 /// node cannot use both at the same time. Planners avoid that pair, and the plan check rejects it.
 ///
@@ -195,7 +196,7 @@ pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
 /// A fibre between the node at `from` and the node `hops` places up the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fibre {
-    /// Lower end: in a ring, the end whose upward hop uses the fibre.
+    /// Lower end. In a ring, this is the end whose upward hop uses the fibre.
     pub from: Position,
     /// Length in places, 1 to K.
     pub hops: u8,

@@ -72,7 +72,7 @@ pub enum Attention {
 pub struct FeedForward {
     /// Inner width of the dense layers.
     pub width: u32,
-    /// Activation: `gelu` and `squared-relu` use two matrices, and `swiglu` uses three.
+    /// Activation function. `gelu` and `squared-relu` use two matrices, and `swiglu` uses three.
     pub activation: Activation,
     /// Mixture of experts, if the model has one.
     #[serde(default)]
@@ -148,7 +148,8 @@ impl StateSpace {
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
-    /// Returns the width of the input projection: gate, convolution input and a step size per head.
+    /// Returns the width of the input projection, which produces the gate, the convolution input
+    /// and a step size per head.
     #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)
@@ -311,7 +312,8 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Returns the mean blocks per layer: 1 attention and 1 feed-forward block except in hybrids.
+    /// Returns the mean blocks per layer, which are 1 attention and 1 feed-forward block except in
+    /// hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan document: the path of every transceiver, the ring of every group, the GPU of every
-//! rank, the circuits of every phase, and the transitions between phases. The planner writes it;
-//! the daemon, the emulator and the report read it. Sections that do not apply to a fabric are
+//! The plan document contains the path of every transceiver, the ring of every group, the GPU of
+//! every rank, the circuits of every phase, and the transitions between phases. The planner writes
+//! it; the daemon, the emulator and the report read it. Sections that do not apply to a fabric are
 //! omitted.
 
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct Plan {
     pub faults: Vec<Part>,
     /// Request and allocation of each job, in order of placement.
     pub jobs: Vec<JobPlan>,
-    /// All groups: first those of jobs in rank order, then the spares.
+    /// All groups, starting with the groups of jobs in rank order and ending with the spares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The path of every working bundle of every working node.
@@ -256,12 +256,12 @@ pub struct Rank {
     /// Context-parallel rank.
     #[serde(default)]
     pub cp: u32,
-    /// Expert-parallel rank: the data-parallel rank modulo the expert-parallel size.
+    /// Expert-parallel rank, which is the data-parallel rank modulo the expert-parallel size.
     #[serde(default)]
     pub ep: u32,
 }
 
-/// One phase of the step: its traffic between leaves and the circuits that carry it.
+/// One phase of the step, with its traffic between leaves and the circuits that carry it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhasePlan {
@@ -301,8 +301,9 @@ pub struct PhasePlan {
     /// Duration: 1 / lambda plus the preceding switching time that no slack hides. It is limited by
     /// the slowest of circuits, uplinks, core and GPU interfaces.
     pub duration_ps: Picoseconds,
-    /// Lower bound on the duration: the time that the busiest GPU's network interfaces need for
-    /// traffic outside rings and islands. `None` if the step refers to leaves instead of GPUs.
+    /// Lower bound on the duration, given by the time that the busiest GPU's network interfaces
+    /// need for traffic outside rings and islands. `None` if the step refers to leaves instead of
+    /// GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ps: Option<Picoseconds>,
     /// Result of the solver, if one was used.
@@ -328,7 +329,7 @@ pub struct RoutePlan {
     pub weight: f64,
 }
 
-/// Dual prices that bound the rate of a phase: all pairs' demands, each at the price of the
+/// Dual prices that bound the rate of a phase. The demands of all pairs, each at the price of the
 /// cheapest path, cost no more than all ports and uplinks together (docs/rfabric.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -422,7 +423,7 @@ pub struct TransitionPlan {
     pub floor: f64,
 }
 
-/// One stage: circuits to remove, then circuits to add, all in one failure domain.
+/// One stage, which removes and then adds circuits, all in one failure domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// Circuits to remove.

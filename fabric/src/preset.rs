@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starter fabric files: commented, and ready to be loaded and planned.
+//! Starter fabric files that are commented and ready to be loaded and planned.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The provenance of a result: the program version and the hashes of all input files.
+//! The provenance of a result consists of the program version and the hashes of all input files.
 
 use std::collections::BTreeMap;
 

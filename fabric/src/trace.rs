@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces: records of when each server was out of service.
+//! Fault traces record when each server was out of service.
 //!
 //! [`FaultTrace::on_nodes`] maps an operator's servers to the nodes of a fabric:
 //!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans a whole fabric: rings, ranks, and circuits for the traffic between leaves.
+//! Plans the rings, ranks, and circuits between leaves of a whole fabric.
 //!
 //! ```text
 //!   Fabric + FaultSet ──▶ khop      groups of GPUs, so that equal ranks can share a leaf
@@ -53,7 +53,8 @@ pub struct Options {
     pub exact: Option<Limits>,
     /// Also plan groups and circuits separately, to report the gain of joint planning.
     pub compare: bool,
-    /// Plan groups and circuits separately: groups ignore leaves, and ranks are in the usual order.
+    /// Plan groups and circuits separately. Groups then ignore leaves, and ranks are in the usual
+    /// order.
     pub separately: bool,
     /// The seed recorded in the plan; the planner itself is deterministic.
     pub seed: Seed,

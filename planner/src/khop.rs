@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans k-hop rings: groups GPUs into rings that bypass the faults of a fabric.
+//! Plans k-hop rings by grouping GPUs into rings that bypass the faults of a fabric.
 //!
 //! ```text
 //!   Fabric + FaultSet ──▶ Survey        usable nodes and fibres

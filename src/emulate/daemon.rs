@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text about the daemon in a run: a bar chart of its response to a fault by stage, and the assumed
-//! delays.
+//! Shows the daemon's response to a fault as a bar chart by stage, and the assumed delays.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JUnit XML: one suite per seed, with one case per expectation and per fault. With several seeds
-//! and training jobs, another suite lists the time lost by steps as properties.
+//! Writes JUnit XML with one suite per seed and one case per expectation and per fault. With
+//! several seeds and training jobs, another suite lists the time lost by steps as properties.
 //!
 //! Times are simulated, so a seed always produces the same file. The time of a suite is the
 //! duration of its run, and the time of a fault is the time until all affected traffic has resumed.

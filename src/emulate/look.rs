@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recordings of one run: a timeline for Perfetto, packets for tshark, and tables of links, ports
-//! and flows.
+//! Records one run as a timeline for Perfetto, packets for tshark, and tables of links, ports and
+//! flows.
 
 mod over_time;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The input of a run: a scenario file, or a fabric file whose step runs once, with all referenced
-//! files.
+//! The input of a run is a scenario file, or a fabric file whose step runs once, with all
+//! referenced files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -32,7 +32,7 @@ pub trait Pricing {
     fn text(&self, rows: &Self::Rows) -> String;
 }
 
-/// A placeholder in the first program: every use of prices requires the second program.
+/// A placeholder in the first program, because every use of prices requires the second program.
 pub(crate) struct LabPrices;
 
 impl Pricing for LabPrices {

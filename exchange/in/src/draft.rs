@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drafts lightloom files from logs: fabric, fault trace, scenario, `buy` file and measured steps.
-//! Each value is stated in a log, derived, or assumed; its [`Guess`] is also a comment in the file.
+//! Drafts a fabric, fault trace, scenario, `buy` file and measured steps from logs. Each value is
+//! stated in a log, derived, or assumed; its [`Guess`] is also a comment in the file.
 
 mod buy;
 mod cluster;

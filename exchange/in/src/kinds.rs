@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All log kinds, detected by content: one file and one line in [`KINDS`] for each.
+//! All log kinds, which are detected by content. Each has one file and one line in [`KINDS`].
 
 mod acme;
 mod flight_recorder;

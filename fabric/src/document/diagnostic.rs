@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Self-contained error reports: each [`Diagnostic`] contains its source excerpt, so that it can be
+//! Self-contained error reports. Each [`Diagnostic`] contains its source excerpt, so it can be
 //! shown without the file (for example in a daemon's reply or in a report).
 
 use std::fmt;
@@ -64,7 +64,7 @@ pub enum Severity {
     Warning,
 }
 
-/// An error in a file: location, cause and fix.
+/// An error in a file, with location, cause and fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     /// Identifier of the error kind.
@@ -223,7 +223,8 @@ fn floor_char_boundary(source: &str, index: usize) -> usize {
 
 const LONGEST_QUOTE: usize = 40;
 
-/// Quotes user text for messages: shortened, on one line and without control characters.
+/// Quotes user text for messages. The text is shortened, put on one line and stripped of control
+/// characters.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("`");

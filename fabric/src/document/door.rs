@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first checks of a file: size, encoding and control characters.
+//! Checks the size, encoding and control characters of a file.
 
 use std::io::Read;
 

@@ -41,7 +41,7 @@ pub(crate) struct Node {
 pub(crate) struct Tree<'s> {
     pub(crate) source: &'s str,
     pub(crate) nodes: Vec<Node>,
-    /// Texts that differ from the source: escapes and folded lines.
+    /// Texts that differ from the source because of escapes or folded lines.
     pub(crate) decoded: String,
     pub(crate) repairs: Repairs,
 }

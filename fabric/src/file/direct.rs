@@ -58,7 +58,7 @@ pub struct DragonflyFile {
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{sides: [4, 4, 4]}")]
 pub struct LeafTorusFile {
-    /// Leaves per dimension: one to six dimensions of at least 2.
+    /// Number of leaves in each of one to six dimensions, at least 2.
     pub sides: Vec<u32>,
     /// Cables between neighbours.
     #[serde(default = "one")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the explicit form: nodes in line order, and all fibres with their two ports.
+//! Reads the explicit form, which lists nodes in line order and all fibres with their two ports.
 //!
 //! Each link is checked against the wiring table ([`port_for_hop`]) and must connect two ports that
 //! a complete cabling would connect.

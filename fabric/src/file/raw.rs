@@ -19,7 +19,7 @@ use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Parts, Transceiver};
 use crate::khop::{Port, Shape};
 
-/// A cluster: its hardware, its cabling and the jobs that run on it.
+/// A cluster with its hardware, its cabling and the jobs that run on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FabricFile {
@@ -37,11 +37,11 @@ pub struct FabricFile {
     /// this key, GPUs have only their network cards, and `dcn` determines their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hbd: Option<HbdFile>,
-    /// Explicit form: all nodes in the order of the HBD line. The number in a node's name is its
-    /// position in the racks.
+    /// In the explicit form, all nodes in the order of the HBD line. The number in a node's name is
+    /// its position in the racks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<InOrder<NodeId, Option<NodeFile>>>,
-    /// Explicit form: all fibres. A fibre that is not listed is not installed.
+    /// In the explicit form, all installed fibres.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Vec<LinkFile>>,
     /// The data-centre network, in addition to the HBD.
@@ -122,7 +122,7 @@ pub struct NodesFile {
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{nodes: 720, gpus_per_node: 4, k: 3}")]
 pub struct KhopFile {
-    /// Generator form: number of nodes, 1 to 4,000,000.
+    /// Number of nodes in the generator form, 1 to 4,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
     /// GPUs per node, 2 to 64.
@@ -139,7 +139,7 @@ pub struct KhopFile {
     /// Whether the last nodes are cabled to the first.
     #[serde(default = "ring")]
     pub shape: Shape,
-    /// Rate of one edge of the GPU ring per direction: half of a GPU's bandwidth.
+    /// Rate of one edge of the GPU ring per direction, which is half of a GPU's bandwidth.
     #[serde(default = "edge_rate")]
     pub edge_rate: Text<BitsPerSecond>,
     /// Propagation delay of an edge inside a node, over copper or a loopback bundle.
@@ -250,7 +250,7 @@ impl JsonSchema for Endpoint {
 pub enum DcnFile {
     /// Nodes under ToRs, and ToRs in aggregation domains.
     FatTree(FatTreeFile),
-    /// Nodes under leaves, each leaf connected to all spines: a two-tier fat-tree.
+    /// A two-tier fat-tree of nodes under leaves, with each leaf connected to all spines.
     LeafSpine(LeafSpineFile),
     /// One leaf per GPU of a node (rail-optimised), in one or more planes.
     Rails(RailsFile),
@@ -382,7 +382,7 @@ impl Default for FatTreeFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeploymentFile {
-    /// Generator form: the order of the nodes in the HBD line.
+    /// In the generator form, the order of the nodes in the HBD line.
     pub order: Order,
 }
 

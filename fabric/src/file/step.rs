@@ -22,8 +22,8 @@ pub(super) fn at_once() -> Text<Picoseconds> {
 pub enum StepFile {
     /// A training step of a model, mapped to the job's GPUs.
     Training(MappingFile),
-    /// A training step with a mapping search: of the mappings that the job's groups support, uses
-    /// the one with the shortest step according to `lightloom mfu --fabric`.
+    /// A training step with a mapping search. Of the mappings that the job's groups support, it
+    /// uses the one with the shortest step according to `lightloom mfu --fabric`.
     Search(SearchFile),
     /// A step of disaggregated reinforcement learning.
     Rl(RlFile),
@@ -31,7 +31,7 @@ pub enum StepFile {
     Phases(Vec<PhaseFile>),
 }
 
-/// A step of disaggregated reinforcement learning: the trainer uses the job's first groups (or
+/// A step of disaggregated reinforcement learning. The trainer uses the job's first groups (or
 /// leaves, if the job has no `tp`), and generation uses the following ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,7 +55,7 @@ pub struct RlFile {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub ep: u32,
-    /// Skew of expert popularity: sigma of a log-normal distribution.
+    /// Skew of expert popularity, as the sigma of a log-normal distribution.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 3.0))]
     pub expert_skew: f64,
@@ -191,8 +191,8 @@ pub enum DemandFile {
     Workload(WorkloadFile),
     /// Transfers between leaves.
     Transfers(Vec<TransferFile>),
-    /// An all-reduce with rings chosen by the planner: strides coprime to the number of leaves, as
-    /// many as suit the circuits.
+    /// An all-reduce over rings whose strides are coprime to the number of leaves. The planner
+    /// chooses as many rings as suit the circuits.
     AllReduce(AllReduceFile),
 }
 
@@ -254,7 +254,7 @@ pub struct SeedFile {
     pub seed: u64,
 }
 
-/// A training step: a model and its mapping to the job's groups. The job sets `tp`, the GPUs per
+/// A training step of a model that is mapped to the job's groups. The job sets `tp`, the GPUs per
 /// group. In rank order, tensor parallelism changes fastest, then context, data and pipeline. The
 /// planner assigns groups to ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

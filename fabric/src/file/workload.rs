@@ -85,7 +85,7 @@ pub struct TrainingFile {
     /// Tokens per micro-batch and pipeline.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub tokens: u32,
-    /// Skew of expert popularity: sigma of a log-normal distribution.
+    /// Skew of expert popularity, as the sigma of a log-normal distribution.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 3.0))]
     pub expert_skew: f64,
@@ -109,7 +109,7 @@ pub enum ShardingFile {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrainingPart {
-    /// All micro-batches: tensor, pipeline and expert parallelism.
+    /// All micro-batches, with tensor, pipeline and expert parallelism.
     MicroBatches,
     /// Gradients, and weights if they are sharded.
     DataParallel,

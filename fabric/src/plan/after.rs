@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Incremental plans: the difference between similar plans, and the digest of the next plan from
-//! the cached canonical text of unchanged entries. A bypass changes only a few entries.
+//! Computes the difference between similar plans, and the digest of the next plan from the cached
+//! canonical text of unchanged entries. A bypass changes only a few entries.
 
 use std::collections::BTreeMap;
 

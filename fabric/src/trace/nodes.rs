@@ -48,8 +48,8 @@ pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u3
 }
 
 impl FaultTrace {
-    /// Draws one mapping of the trace to a fabric: the servers, their order, and the part that each
-    /// fault hits. The seed and the sample number determine the mapping.
+    /// Draws one mapping of the trace to a fabric, with the servers, their order, and the part that
+    /// each fault hits. The seed and the sample number determine the mapping.
     ///
     /// # Errors
     /// Fails if the node size does not divide the server size or the trace has too few servers.

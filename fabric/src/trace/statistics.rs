@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Statistics of a trace: number, duration and concurrency of faults.
+//! Computes the number, duration and concurrency of the faults in a trace.
 
 use std::collections::BTreeMap;
 

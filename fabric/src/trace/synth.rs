@@ -64,7 +64,7 @@ pub struct Synthesis {
 }
 
 impl Synthesis {
-    /// Returns the public trace's parameters: number of servers, days and fault rate.
+    /// Returns the public trace's number of servers, days and fault rate.
     #[must_use]
     pub fn published(seed: Seed) -> Self {
         let days = f64::from(PUBLISHED_DAYS);

@@ -15,8 +15,8 @@ struct Event<'a> {
     fault_type: &'a FaultKind,
 }
 
-/// Returns the trace as JSON: the numbers of servers and days, then the events in the public
-/// format, one per line in chronological order. `source` is the origin of the trace.
+/// Returns the trace as JSON. The numbers of servers and days come first, then the events in the
+/// public format, one per line in chronological order. `source` is the origin of the trace.
 #[must_use]
 pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     let mut text = format!(

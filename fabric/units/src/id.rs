@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Typed ids: dense indices with one type per kind of part, written as `n17` for a node, `n17/g2`
-//! for a GPU, `n17/b0` for an OCSTrx bundle, `t3` for a ToR and `g12` for a group.
+//! Typed ids are dense indices with one type per kind of part. They are written as `n17` for a
+//! node, `n17/g2` for a GPU, `n17/b0` for an OCSTrx bundle, `t3` for a ToR and `g12` for a group.
 
 use std::fmt;
 use std::str::FromStr;
@@ -99,7 +99,7 @@ index_id! {
     OcsId, "ocs", "an optical switch", "ocs4"
 }
 index_id! {
-    /// A leaf of a reconfigurable fat-tree: a ToR or a rail switch.
+    /// A leaf of a reconfigurable fat-tree, which is a ToR or a rail switch.
     LeafId, "leaf", "a leaf", "leaf5"
 }
 
@@ -138,7 +138,7 @@ part_id! {
     GpuId { gpu, "g" }, "a GPU", "n17/g2"
 }
 part_id! {
-    /// An OCSTrx bundle of a node: eight modules that switch together.
+    /// An OCSTrx bundle of a node, with eight modules that switch together.
     BundleId { bundle, "b" }, "a bundle", "n17/b0"
 }
 

@@ -324,8 +324,8 @@ impl Step<'_> {
         sent
     }
 
-    /// Each mixture-of-experts layer has four all-to-alls: dispatch and combine, forward and
-    /// backward.
+    /// Each mixture-of-experts layer has four all-to-alls, one for dispatch and one for combine in
+    /// each direction.
     fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
         let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
         let [tensor, context, data, stage] = at;

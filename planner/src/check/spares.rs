@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks N + 1 rings: if any node fails, its two neighbouring bundles must connect over their
+//! Checks N + 1 rings. If any node fails, its two neighbouring bundles must connect over their
 //! other path. If the fibre of that path has failed, the ring is treated as a ring without a spare.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks the progress of a job over a month: useful work, recovery and waiting.
+//! Tracks the useful work, recovery and waiting of a job over a month.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes phases between directly connected leaves over up to four shortest paths per pair.
 //!
-//! The slowest of three parts determines the time of a phase: the busiest cable, the interfaces
-//! below the busiest leaf, and the busiest GPU's interfaces. The bound is valid for all routes,
-//! because every leaf sends all its traffic over its own cables, and each byte crosses at least as
-//! many cables as on a shortest path.
+//! The time of a phase is determined by the slowest of the busiest cable, the interfaces below the
+//! busiest leaf, and the busiest GPU's interfaces. The bound is valid for all routes, because every
+//! leaf sends all its traffic over its own cables, and each byte crosses at least as many cables as
+//! on a shortest path.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Derives the traffic between leaves from the jobs and the locations of their ranks.
 //!
-//! A training step has two phases: micro-batches (tensor, context, expert and pipeline traffic) and
-//! gradients. Traffic within a ring, an island or a leaf is recorded separately from the demand.
+//! A training step has a phase for micro-batches (tensor, context, expert and pipeline traffic) and
+//! a phase for gradients. Traffic within a ring, an island or a leaf is recorded separately from
+//! the demand.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};

@@ -12,7 +12,7 @@ use super::grouping::hop_up;
 use super::metrics::{CrossTor, cross_tor};
 use super::ring;
 
-/// A group within one node: adjacent GPUs in the node's GPU ring.
+/// A group of adjacent GPUs in the GPU ring of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The first GPU.
@@ -31,7 +31,8 @@ pub struct RingGroup {
     pub job: Option<u32>,
     /// Nodes in chain order.
     pub nodes: Vec<NodeId>,
-    /// Hops between consecutive nodes: one fewer than `nodes`, or empty if no fibres connect them.
+    /// Hops between consecutive nodes, one fewer than `nodes`. Empty if no fibres connect the
+    /// nodes.
     pub hops: Vec<Hop>,
     /// Nodes in rank order: rank = index × R + GPU. A replacement node inherits the rank.
     pub ranks: Vec<NodeId>,

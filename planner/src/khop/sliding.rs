@@ -231,9 +231,8 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// If not all slots use the column for a set, its pass-through nodes can be placed in two ways:
-    /// by all slots that still need one, or only by the slots that would otherwise run out of
-    /// nodes.
+    /// If not all slots use the column for a set, its pass-through nodes can be placed either by
+    /// all slots that still need one, or only by the slots that would otherwise run out of nodes.
     fn take_each(
         &self,
         state: &State<P>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact searches for small numbers of nodes: the rings of a job with the fewest hops between ToRs,
-//! and the maximum number of rings.
+//! Searches exactly, for small numbers of nodes, for the rings of a job with the fewest hops
+//! between ToRs, and for the maximum number of rings.
 //!
 //! The search enumerates all rings and the costs of all sets of rings. It then branches on the
-//! nodes in ascending order: each node either stays free or joins one of the rings or sets. The
+//! nodes in ascending order. Each node either stays free or joins one of the rings or sets. The
 //! lowest cost for each set of remaining nodes is memoised. The number of steps is limited, so the
 //! result does not depend on the speed of the machine.
 

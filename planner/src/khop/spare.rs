@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings (`spare_per_ring: 1`): N ranked nodes and one pass-through node.
+//! N + 1 rings (`spare_per_ring: 1`) consist of N ranked nodes and one pass-through node.
 //!
 //! All N + 1 nodes are adjacent. If one fails, each neighbour switches a bundle to the fibre that
 //! bypasses it, and the spare takes over its ranks. At the end of a chain only one bundle switches.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Usable parts by position on the line: nodes, nodes whose bundles all work, and fibres.
+//! Lists the nodes, the nodes whose bundles all work, and the fibres that are usable, by position
+//! on the line.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +55,8 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// Restricts moves: a ring without a fault may move only if it belongs to one of these jobs.
+    /// Restricts moves, so that a ring without a fault may move only if it belongs to one of these
+    /// jobs.
     #[must_use]
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);

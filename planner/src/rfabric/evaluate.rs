@@ -90,7 +90,7 @@ impl Evaluator {
         self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
     }
 
-    /// Returns the number of lines: two per leaf.
+    /// Returns the number of lines, two per leaf.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.lines.len()
@@ -252,8 +252,8 @@ impl LeafView {
         })
     }
 
-    /// The greedy choice is optimal: each further circuit to a peer gains no more than the previous
-    /// one, and each reach serves a subset of the peers of the previous reach.
+    /// The greedy choice is optimal, because each further circuit to a peer gains no more than the
+    /// previous one, and each reach serves a subset of the peers of the previous reach.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
         for (bits, reaches) in &self.open {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Integer programming for the planning problem, with a relaxation as bound, and a binary search
 //! for fabrics without an electrical core. On networks with few leaves, traffic can pass through
-//! other leaves. On larger ones it takes one hop:
+//! other leaves. On larger networks, traffic takes one hop:
 //!
 //! ```text
 //!   maximise lambda

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Minimum-cost flow on small graphs with small integer costs.
 //!
-//! A primal-dual method: each round computes shortest distances by label correction, then augments
-//! along arcs on shortest paths. Few distinct costs mean few rounds. The method is deterministic
-//! because it tries arcs in insertion order.
+//! Each round of the primal-dual method computes shortest distances by label correction, then
+//! augments along arcs on shortest paths. Few distinct costs mean few rounds. The method is
+//! deterministic because it tries arcs in insertion order.
 
 use std::collections::VecDeque;
 

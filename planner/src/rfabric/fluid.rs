@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fluid model of a phase: flows share circuits, interfaces and the electrical core by max-min
-//! fairness, weighted by size.
+//! A fluid model of a phase, where flows share circuits, interfaces and the electrical core by
+//! max-min fairness, weighted by size.
 //!
 //! The closed form assumes optimal sharing of the core. Here, bytes are divided between circuits
 //! and core as in the plan, and each flow gets its fair share, recomputed whenever a flow ends.
@@ -228,8 +228,8 @@ struct Way {
     weight: f64,
 }
 
-/// Progressive filling: all rates rise together until a flow reaches its limit or a link on its
-/// path is full. Deducts the rates from `capacity`.
+/// Applies progressive filling, which raises all rates together until a flow reaches its limit or a
+/// link on its path is full. Deducts the rates from `capacity`.
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();

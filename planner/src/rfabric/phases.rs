@@ -3,9 +3,9 @@
 //!
 //! The candidates are the best topologies for every phase and every run of consecutive phases, the
 //! templates, the uniform mesh, and topologies provided by the caller. Choosing among them is a
-//! shortest-cycle problem: a phase costs its time on the topology, and a change costs the switching
-//! time not hidden by the phase's slack. During a change, traffic uses the remaining circuits and
-//! the electrical core.
+//! shortest-cycle problem, where a phase costs its time on the topology, and a change costs the
+//! switching time not hidden by the phase's slack. During a change, traffic uses the remaining
+//! circuits and the electrical core.
 //!
 //! RFabric keeps a topology if the predicted idle window is shorter than the switching time. This
 //! planner changes circuits only if that saves more time than it exposes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuit templates: mesh, isolated pods and tree.
+//! Circuit templates for a mesh, isolated pods and a tree.
 //!
 //! RFabric is reported to switch between such templates; the text of the paper was not available.
 //! Each template is derived from a phase's demand and becomes a candidate. The planner chooses it

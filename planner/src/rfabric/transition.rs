@@ -8,7 +8,7 @@
 //!   floor. The live demand is the next phase's, because protecting the ending phase would often
 //!   make the last stage impossible.
 //!
-//! The method is greedy first fit: each stage changes as many switches as the floor allows,
+//! The method is greedy first fit. Each stage changes as many switches as the floor allows,
 //! starting with those that lose the fewest circuits. If changing a single switch would violate the
 //! floor, its change is split into independent slices.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The designs that lightloom compares, one file each: high-bandwidth domains (HBD), and
+//! The designs that lightloom compares, one file each. They are high-bandwidth domains (HBD) and
 //! data-centre networks, which are compared only by price.
 //!
 //! A design defines which GPUs remain usable when nodes fail ([`Architecture::usable`]) and a bill
@@ -136,7 +136,7 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
 
 /// Tracks the usable GPUs of a cluster while nodes fail and return.
 ///
-/// Only report changes: a failing node must be healthy, and a repaired one faulty.
+/// Report only changes, so a failing node must be healthy and a repaired node must be faulty.
 pub trait UsableGpus {
     fn fail(&mut self, node: NodeId);
     fn repair(&mut self, node: NodeId);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recommends a design by simulating months of operation: cost per useful PFLOP-year.
+//! Recommends a design by its cost per useful PFLOP-year over simulated months of operation.
 //!
 //! ```text
 //!   buy file ──▶ Question ──┬─▶ faults, arrivals: drawn once, the same for all designs

@@ -34,7 +34,7 @@ pub use on_fabric::{FabricFigures, on_fabric};
 
 /// Few samples per task keep many threads busy even with few designs.
 const SAMPLES_PER_TASK: usize = 8;
-/// Job sizes in 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
+/// Job sizes in 45ths of the cluster, from 2,304 to 2,816 of 2,880 GPUs.
 const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
 const SMALL_WAIT: f64 = 0.01;
 

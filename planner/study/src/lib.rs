@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Evaluates designs by waste under faults and by cost, and checks the claims of papers.
 //!
-//! This crate is pure: it accesses neither files nor a clock, and seeds determine all results.
+//! This crate accesses neither files nor a clock, and seeds determine all results.
 
 pub mod architecture;
 pub mod buy;

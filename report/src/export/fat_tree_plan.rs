@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a reconfigurable fat-tree, prepared for export: leaves, and circuits by phase.
+//! The plan of a reconfigurable fat-tree, prepared for export as leaves and as circuits by phase.
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Plan};

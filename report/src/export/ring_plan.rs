@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a k-hop ring, prepared for export: the location and role of every node.
+//! The plan of a k-hop ring, prepared for export with the location and role of every node.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;

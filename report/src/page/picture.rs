@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pictures of fabrics: the nodes in line order, and the circuits between leaves.
+//! Draws fabrics with the nodes in line order, and the circuits between leaves.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0).
 //!
-//! Source: its README, "Job Trace": `state` is COMPLETED, CANCELLED, FAILED, TIMEOUT or NODE_FAIL;
-//! `duration` is in seconds. Hosts are not listed, so NODE_FAIL becomes a fault of an unnamed host.
+//! According to the section "Job Trace" of its README, `state` is COMPLETED, CANCELLED, FAILED,
+//! TIMEOUT or NODE_FAIL; `duration` is in seconds. Hosts are not listed, so NODE_FAIL becomes a
+//! fault of an unnamed host.
 
 use serde::Deserialize;
 

@@ -6,8 +6,8 @@
 //! Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instances and components form
 //! nested loops. `many2many` connects every pair, and `one2one` connects pairwise. A host contains
 //! an `xpu`, directly or in a nested `device`. A switch contains a `switch`, or ports without `nic`
-//! and `xpu`: in the package's own switches, the central component is a `cpu`. A switch cabled to a
-//! host is a leaf.
+//! and `xpu`, because the central component is a `cpu` in the package's own switches. A switch
+//! cabled to a host is a leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::repeat_n;

@@ -100,7 +100,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     logs.profiles.push(first);
 }
 
-/// Omits messages between two ranks: they are numerous and have no group.
+/// Omits messages between two ranks, because they are numerous and have no group.
 fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
     match work {
         TaskWork::Across { ranks, bytes, .. } => Some((ranks, bytes.0)),
@@ -123,7 +123,7 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
 
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
-    // The profile contains each marked step twice: for the host and for the device.
+    // The profile contains each marked step twice, for the host and for the device.
     let is_step = |event: &&MarkedEvent| {
         event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
     };

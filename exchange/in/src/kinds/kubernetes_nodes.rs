@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Kubernetes nodes with location labels: `kubectl get nodes -o json` or `-o yaml`.
+//! Reads Kubernetes nodes with location labels from `kubectl get nodes -o json` or `-o yaml`.
 //!
 //! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0 (`fabric.topograph.run/tier-0`
 //! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' domain);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Slurm accounting: `sacct -P` (fields separated by `|`), plain `sacct`, and `sacct --json`.
+//! Reads Slurm accounting from `sacct -P` (fields separated by `|`), plain `sacct`, and `sacct
+//! --json`.
 //!
 //! Source: sacct(1) of Slurm 22.05: `State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
 //! `gres/gpu=64`; `--json` of 21.08 and 23.11. `-P` does not quote, so a `|` in a job name shifts

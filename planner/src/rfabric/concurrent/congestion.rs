@@ -106,7 +106,8 @@ impl Congestion {
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// The share of the price for this direction: 1 if much heavier, 0 if much lighter.
+    /// The share of the price for this direction, from 1 if it is much heavier to 0 if it is much
+    /// lighter.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,

@@ -3,8 +3,8 @@
 //!
 //! Uses multiplicative weights (Shahrokhi and Matula, J. ACM 37, 1990; Garg and Könemann, FOCS
 //! 1998). Resource prices grow exponentially with fill, and each flow moves to its cheapest path.
-//! The same prices bound the gap to the optimum: for any choice of paths, the traffic on its
-//! cheapest paths costs at most as much as all resources.
+//! The same prices bound the gap to the optimum, because for any choice of paths, the traffic on
+//! its cheapest paths costs at most as much as all resources.
 
 use super::congestion::Congestion;
 

@@ -6,12 +6,12 @@ use lightloom_units::Bytes;
 
 use super::super::demand::{Demand, Seat};
 
-/// Adds a ring all-reduce of `size` per rank: each rank sends 2(g−1)/g·size to the next.
+/// Adds a ring all-reduce of `size` per rank, where each rank sends 2(g−1)/g·size to the next.
 pub fn all_reduce<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, 2 * (ranks.len() as u64 - 1), ranks.len() as u64));
 }
 
-/// Adds a ring all-gather or reduce-scatter: each rank sends (g−1)/g·size to the next.
+/// Adds a ring all-gather or reduce-scatter, where each rank sends (g−1)/g·size to the next.
 pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }

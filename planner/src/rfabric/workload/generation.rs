@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation by replicas: traffic within each replica, and caches migrating between replicas.
+//! Generation by replicas, with traffic within each replica and caches that migrate between
+//! replicas.
 //!
 //! - tensor parallelism: 2 all-reduces of h·b per layer and token;
 //! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture-of-experts layer and token;
@@ -21,7 +22,8 @@ pub struct Generation {
     pub card: ModelCard,
     /// Seats of the GPUs.
     pub seats: Seats,
-    /// GPUs per replica: expert-parallel ranks if there are experts, else tensor-parallel ranks.
+    /// GPUs per replica, which are expert-parallel ranks if there are experts and tensor-parallel
+    /// ranks otherwise.
     pub replica_gpus: u32,
     /// Tokens that one replica reads or writes in the phase.
     pub tokens: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Disaggregated reinforcement learning: trainer and generation pool use separate leaves.
+//! Disaggregated reinforcement learning, where trainer and generation pool use separate leaves.
 //!
 //! ```text
 //!   trainer     │ micro-batches ……… │ gradients │            │ new weights ─┐
@@ -29,7 +29,7 @@ use lightloom_units::seed::Seed;
 pub struct RlStep {
     /// The model.
     pub card: ModelCard,
-    /// Training GPUs in rank order: tensor fastest, then data, then pipeline.
+    /// Training GPUs in rank order. Tensor ranks change fastest, then data and pipeline ranks.
     pub trainer: Seats,
     /// Generating GPUs, replica by replica.
     pub pool: Seats,
@@ -39,7 +39,8 @@ pub struct RlStep {
     pub pp: u32,
     /// Expert-parallel ranks of the trainer, 1 for a dense model.
     pub ep: u32,
-    /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced experts.
+    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced
+    /// experts.
     pub expert_skew: f64,
     /// Samples per step over all data-parallel ranks.
     pub samples: u32,

@@ -20,7 +20,7 @@ pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)
 }
 
-/// Spread of [`moe`]: standard deviation of the logarithm of a pair's traffic.
+/// Spread of [`moe`], as the standard deviation of the logarithm of a pair's traffic.
 pub const GATE_SPREAD: f64 = 0.6;
 
 /// Returns [`moe`] with the given spread.

@@ -15,7 +15,8 @@
 //!   gradients in the backward pass;
 //! - data: an all-reduce of the non-expert gradients, params·b/(tp·pp), over data and context
 //!   ranks, and an all-reduce of the expert gradients, params·b/(tp·pp·ep), over the ranks with the
-//!   same experts. If sharded (FSDP): two all-gathers and a reduce-scatter of the same size.
+//!   same experts. If sharded (FSDP), there are two all-gathers and a reduce-scatter of the same
+//!   size.
 
 use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;
@@ -50,7 +51,8 @@ pub struct Training {
     pub micro_batches: u32,
     /// Tokens of a micro-batch on one pipeline, over all context-parallel ranks.
     pub tokens: u32,
-    /// Spread of expert popularity: sigma of a log-normal distribution, 0 for balanced experts.
+    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced
+    /// experts.
     pub expert_skew: f64,
     /// Random seed for expert popularity.
     pub seed: Seed,

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Sizes do not divide evenly: tensor parallelism of 4 and 3 with replicas of 6.
+    /// The sizes do not divide evenly, with tensor parallelism of 4 and 3 and replicas of 6.
     #[test]
     fn every_gpu_receives_exactly_its_shard() {
         for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One ideal switch for the whole cluster, `big-switch`: the lower bound on waste.
+//! One ideal switch for the whole cluster, `big-switch`, which is the lower bound on waste.
 //!
 //! Any healthy GPUs can form a group, so only the GPUs that do not fill the last group are wasted.
 

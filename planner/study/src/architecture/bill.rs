@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bills of materials: the number of each part per GPU.
+//! Bills of materials with the number of each part per GPU.
 //!
 //! Counts follow from a design's properties (bandwidth of a GPU, ports of a switch chip, K and R of
 //! a k-hop ring). Prices and watts come from a price file.

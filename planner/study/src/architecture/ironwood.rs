@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ironwood (TPU v7), `ironwood`: superpods of 144 cubes of 64 chips with optical switches.
+//! Ironwood (TPU v7), `ironwood`, with superpods of 144 cubes of 64 chips with optical switches.
 //!
 //! A fault makes its whole cube unusable, because the switches connect whole cubes. Groups larger
 //! than a cube use any healthy cubes of one superpod. Google's documentation of TPU7x states 9,216

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rings with optical circuit switching in transceivers: `khop:K`, `khop:K:line`, `khop:K:spare`.
+//! Rings with optical circuit switching in transceivers, named `khop:K`, `khop:K:line`,
+//! `khop:K:spare`.
 //!
 //! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K
 //! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network like MixNet's, `mixnet`: of eight network cards, two use a three-tier fat-tree and six
+//! A network like MixNet's, `mixnet`. Of eight network cards, two use a three-tier fat-tree and six
 //! connect directly to optical circuit switches.
 //!
 //! Counts are our own derivation. With the prices of table 4 in the MixNet paper, they reproduce

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two-tier Clos networks, `multi-plane:8`: network cards are split over planes.
+//! Two-tier Clos networks, `multi-plane:8`, whose network cards are split over planes.
 //!
 //! At the lower rate of a plane, a switch of 51.2 Tb/s has more ports. A two-tier tree has k²/2 end
 //! points, or 131,072 with 512 ports of 100 Gb/s. The published figures (MRC) are 2/3 of the optics

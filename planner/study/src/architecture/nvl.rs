@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVLink switch domains: `nvl:72`, or `nvl:36x2` for one domain of two racks with 36 GPUs each.
+//! NVLink switch domains, such as `nvl:72`, or `nvl:36x2` for one domain of two racks with 36 GPUs
+//! each.
 //!
 //! Groups use any healthy GPUs of one domain. (The counting rule is recalled for NVL-72 and
 //! reproduces the recalled mean waste.)
 //!
-//! `nvl:144` is Rubin Ultra NVL144 (Kyber): one rack, one tier of switches behind a midplane, no
-//! optical modules. The published values are 3.6 TB/s per GPU over both directions, and 260 TB/s
-//! for the 72 GPUs of the previous generation. The number of switch chips is not published; 7.2
-//! TB/s per chip would mean half a chip per GPU. Chips and midplane lanes are priced like NVL72's
-//! parts.
+//! `nvl:144` is Rubin Ultra NVL144 (Kyber), with one rack, one tier of switches behind a midplane,
+//! and no optical modules. The published values are 3.6 TB/s per GPU over both directions, and 260
+//! TB/s for the 72 GPUs of the previous generation. The number of switch chips is not published;
+//! 7.2 TB/s per chip would mean half a chip per GPU. Chips and midplane lanes are priced like
+//! NVL72's parts.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fat-trees with optical switches in upper tiers: `rfabric`, `rfabric:thin`, `rfabric:core`.
+//! Fat-trees with optical switches in upper tiers, named `rfabric`, `rfabric:thin`, `rfabric:core`.
 //!
 //! Counts are derived from a three-tier tree (5 switch ports and 6 optical modules per end point),
 //! because RFabric's parts list was not available.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TPUv4, `tpuv4` and `tpuv4:strict`: cubes of 64 GPUs connected by optical circuit switches.
+//! TPUv4, `tpuv4` and `tpuv4:strict`, with cubes of 64 GPUs connected by optical circuit switches.
 //!
 //! The effect of a fault depends on the rule:
 //!

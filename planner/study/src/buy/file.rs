@@ -18,7 +18,7 @@ use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, pa
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
-/// A purchase question: workload, size, budget, operating cost, faults and candidate designs.
+/// A purchase question with workload, size, budget, operating cost, faults and candidate designs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuyFile {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Adds the cost of faults to the bill: the price of faulty and wasted GPUs.
+//! Adds the cost of faults to the bill as the price of faulty and wasted GPUs.
 
 use serde::Serialize;
 

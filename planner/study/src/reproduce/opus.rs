@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Photonic rails (Opus, arXiv 2602.12521): rails with optical switches.
+//! Photonic rails (Opus, arXiv 2602.12521) are rails with optical switches.
 //!
 //! The abstract states ratios but no bill of materials. It leaves open the packet network, its rate
 //! and prices, and whether modules and network cards are included, so every combination is

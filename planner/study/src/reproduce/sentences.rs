@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts claims as a reader would: each published sentence once, over all cases it allows.
+//! Counts claims as a reader would, with each published sentence once over all cases that it
+//! allows.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explains deviations from published values: evaluates every combination of unstated assumptions,
-//! and finds the fewest changes to our choices that reach the published range.
+//! Explains deviations from published values. It evaluates every combination of unstated
+//! assumptions, and finds the fewest changes to our choices that reach the published range.
 
 use rayon::prelude::*;
 use serde::Serialize;

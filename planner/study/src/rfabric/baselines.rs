@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Baselines for a reconfigurable fabric: communication time per step, and bill.
+//! The communication time per step and the bill of the baselines for a reconfigurable fabric.
 //!
 //! All baselines have the fabric's GPUs, leaves and demand. Electrical trees are evaluated with a
 //! wider core and no circuits; optical baselines choose circuits differently.
@@ -30,7 +30,7 @@ pub enum Baseline {
     /// The best single topology for the whole step, like TopoOpt with one topology per job.
     OneShot,
     Hedged,
-    /// A greedy choice per phase, like MixNet: the next circuit goes to the pair that would finish
+    /// A greedy choice per phase, like MixNet. The next circuit goes to the pair that would finish
     /// last, ignoring the electrical core. Changes are free and span all leaves, although MixNet's
     /// regions are smaller; both favour the baseline.
     GreedyBlind,

@@ -150,7 +150,7 @@ fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
 
 const ONE_SHOT_LAYERS: u64 = 8;
 
-/// A region as in section 5 of the MixNet paper: servers of 8 GPUs with 2 interfaces on a
+/// A region as in section 5 of the MixNet paper, with servers of 8 GPUs that have 2 interfaces on a
 /// non-blocking packet network and 6 on circuits, switched in 25 ms.
 fn mixnet_region() -> ReconfigurableFatTree {
     let rate = BitsPerSecond::from_gbps(400);

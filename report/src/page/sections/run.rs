@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs of the emulator: verdicts, collectives with their bounds, and the effects of faults.
+//! Shows the verdicts of emulator runs, collectives with their bounds, and the effects of faults.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step times: the training model, and a live demonstration.
+//! Shows step times of the training model and of a live demonstration.
 
 use super::super::document::{
     Bar, FirstScreen, Headline, PageDocument, PageSection, Picture, Tone,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performance per cost relative to other fabrics: the full table, and RFabric's claims derived
+//! The full table of performance per cost relative to other fabrics, and RFabric's claims derived
 //! from it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
