@@ -27,12 +27,12 @@ pub(super) fn describe(result: &Run) -> String {
     let DaemonResult { bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
     let bypasses = if bypasses == 1 { "1 bypass".into() } else { format!("{bypasses} bypasses") };
     let mut text = format!(
-        "\nlightloomd: {} read every {}, {}; {bypasses}, {false_bypasses} of them false; \
+        "\nlightloomd: {} read every {}, loss of light is {}; {bypasses}, {false_bypasses} of them false; \
          {} committed, {not_committed} not; {}; {} bytes on serial lines, {} journal records\n\
          plan in force at the end: {}\n",
         devices(daemon),
         daemon.poll_every,
-        if daemon.events { "loss of light is reported" } else { "loss of light is polled" },
+        if daemon.events { "reported" } else { "detected by polling" },
         count(committed, "change"),
         count(daemon.restarts, "restart"),
         daemon.line_bytes,

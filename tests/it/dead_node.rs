@@ -185,7 +185,7 @@ async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
 #[test]
 fn bypasses_a_node_that_fails_between_polls_from_neighbour_reports() {
     let took = deaths(16, Known::Pushed, 2);
-    took.show("32 modules that report lost light, polls of a second");
+    took.show("32 modules that report loss of light, polls of a second");
     assert_eq!(took.changes, 2, "one for each");
     // The next poll is half a second away on average.
     assert!(took.all.at(0.5) < 500.0);
@@ -203,14 +203,14 @@ fn bypasses_a_failed_node_within_300_ms_at_100_ms_polls() {
 #[ignore = "measures time"]
 fn bypasses_a_failed_node_within_10_ms_of_reported_light_loss() {
     let took = deaths(32, Known::Pushed, kills());
-    took.show("64 modules that report lost light");
+    took.show("64 modules that report loss of light");
     assert!(took.all.at(0.99) <= 10.0);
 }
 
 #[test]
 #[ignore = "measures time"]
 fn bypasses_a_failed_node_among_128_modules() {
-    deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
+    deaths(64, Known::Pushed, kills()).show("128 modules that report loss of light");
 }
 
 #[test]
@@ -238,6 +238,6 @@ fn measures_an_idle_daemon_with_1440_modules() {
 #[ignore = "takes 1,440 ptys and measures time"]
 fn bypasses_a_failed_node_among_1440_modules() {
     let took = deaths(720, Known::Pushed, kills());
-    took.show("1,440 modules that report lost light");
+    took.show("1,440 modules that report loss of light");
     assert!(took.all.at(0.99) <= 10.0);
 }

@@ -87,7 +87,7 @@ fn unresponsive_line_causes_no_bypass_of_a_healthy_module() {
 #[ignore = "prints the table of docs/twin.md"]
 fn measures_losses_and_false_bypasses_of_each_policy() {
     println!(
-        "| lost light | poll | heartbeat | readings | answer within | dead node to group | false: {DOUBTS:?} |"
+        "| loss of light | poll | heartbeat | readings | answer within | dead node to group | false: {DOUBTS:?} |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for (events, poll, heartbeat, samples, within) in [

@@ -186,7 +186,7 @@ impl Controller {
         });
         let target: Fabric = target.collect();
         if target.is_empty() && is_foreign {
-            let why = "no reachable device has lost light that the daemon owns; foreign light is \
+            let why = "no reachable device is missing a circuit that the daemon set; foreign circuits are \
                 not restored";
             return Err(vec![why.into()]);
         }
