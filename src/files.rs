@@ -103,7 +103,7 @@ pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Further inputs with the same role are numbered: `matrix`, `matrix-2`.
+/// Further inputs with the same role are numbered, as in `matrix` and `matrix-2`.
 pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     let input = Input::of(name, bytes);
     let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));

@@ -25,12 +25,12 @@ pub enum VerbOutcome {
     Status(u8),
 }
 
-/// Invalid arguments that the parser cannot detect: exit status 2.
+/// Invalid arguments that the parser cannot detect, with exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// The errors have already been printed: exit status 1.
+/// The errors have already been printed, and the exit status is 1.
 #[derive(Debug, thiserror::Error)]
 #[error("the input was rejected")]
 pub struct InputRefused;

@@ -8,7 +8,8 @@ use lightloom_emulator::called::ProgramOrder;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-/// A callback of the program. If it unwinds, [`lightloom_run`](super::lightloom_run) catches that.
+/// A callback of the program. [`lightloom_run`](super::lightloom_run) catches a panic that unwinds
+/// out of it.
 pub type Callback = unsafe extern "C-unwind" fn(*mut c_void);
 
 #[derive(Clone, Copy, Debug)]

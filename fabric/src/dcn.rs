@@ -309,7 +309,7 @@ pub struct FatTree {
     pub nodes_per_tor: u32,
     /// ToRs per aggregation domain, at least 1.
     pub tors_per_domain: u32,
-    /// Ratio of downlink to uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
+    /// Ratio of downlink to uplink bandwidth of a ToR. 1 is non-blocking, and 3 is 3:1.
     pub oversubscription: u32,
     /// Ratio of downlink to uplink bandwidth of the aggregation switches, between domains.
     pub core_oversubscription: u32,

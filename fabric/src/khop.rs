@@ -237,7 +237,7 @@ impl KhopRing {
     /// nodes; panics if it is not a permutation of `0..N`.
     ///
     /// # Errors
-    /// Fails if R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
+    /// Fails if R is outside 2…64, K is outside 2…R, or N is outside 1…4,000,000.
     pub fn new(
         gpus_per_node: u8,
         k: u8,
@@ -260,7 +260,7 @@ impl KhopRing {
     /// Checks the parameters of a ring.
     ///
     /// # Errors
-    /// Fails if R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
+    /// Fails if R is outside 2…64, K is outside 2…R, or N is outside 1…4,000,000.
     pub fn check(gpus_per_node: u8, k: u8, nodes: u32) -> Result<(), KhopError> {
         if !(2..=MAX_GPUS_PER_NODE).contains(&gpus_per_node) {
             return Err(KhopError::GpusPerNode(gpus_per_node));

@@ -48,7 +48,7 @@ pub const KINDS: &[LogKind] = &[
     inspector::KIND,
 ];
 
-/// Most kinds are identified by the first bytes, others by the whole text.
+/// Most kinds are identified by the first bytes, and others by the whole text.
 const HEAD: usize = 1 << 16;
 
 #[must_use]

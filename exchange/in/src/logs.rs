@@ -198,7 +198,7 @@ pub(crate) fn most_common<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Opt
 pub(crate) struct HostChange {
     pub(crate) host: String,
     pub(crate) at: i64,
-    /// Class of the failed part; its recovery has the same class.
+    /// Class of the failed part, which is also the class of its recovery.
     pub(crate) class: String,
     /// Names of the failed part, such as a GPU's index and UUID. Empty for the whole host, whose
     /// recovery ends the faults of all parts.

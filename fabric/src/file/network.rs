@@ -81,9 +81,9 @@ pub struct TimingFile {
     /// Time from the decision until the switch accepts the command.
     #[serde(default = "at_once")]
     pub control: Text<Picoseconds>,
-    /// Movement of the mirrors, crystals or actuators.
+    /// Time to move the mirrors, crystals or actuators.
     pub switching: Text<Picoseconds>,
-    /// Receiver lock, link training and driver. Measured with an unmodified NIC: 5.7 s.
+    /// Time for receiver lock, link training and the driver. An unmodified NIC took 5.7 s.
     #[serde(default = "at_once")]
     pub bring_up: Text<Picoseconds>,
 }

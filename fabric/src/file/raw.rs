@@ -33,8 +33,8 @@ pub struct FabricFile {
     /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// The high-bandwidth domain: GPUs with connections beyond the data-centre network. Without
-    /// this key, GPUs have only their network cards, and `dcn` determines their number.
+    /// The high-bandwidth domain, which connects GPUs in addition to the data-centre network.
+    /// Without this key, GPUs have only their network cards, and `dcn` determines their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hbd: Option<HbdFile>,
     /// In the explicit form, all nodes in the order of the HBD line. The number in a node's name is
@@ -78,11 +78,11 @@ pub enum KindFile {
 pub enum HbdFile {
     /// A ring or line of nodes, each cabled to the k nearest nodes on either side (InfiniteHBD).
     Khop(KhopFile),
-    /// Switch domains: switches connect all GPUs of a domain (NVLink domains).
+    /// Switch domains, where switches connect all GPUs of a domain (NVLink domains).
     Switch(IslandsFile),
     /// Torus cubes, each used as a whole.
     Torus(IslandsFile),
-    /// None: GPUs have only their network cards.
+    /// No domain, so that GPUs have only their network cards.
     None(NodesFile),
 }
 
@@ -167,7 +167,7 @@ fn fibre_latency() -> Text<Picoseconds> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFile {
-    /// ToR of the node. Checked against the node's number, because racks are filled in order.
+    /// ToR of the node. It is checked against the node's number, because racks are filled in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tor: Option<TorId>,
 }
@@ -425,10 +425,11 @@ pub struct JobFile {
     /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// Requested GPUs: a multiple of `tp`, or `all` for all complete groups.
+    /// Number of requested GPUs, a multiple of `tp`, or `all` for all complete groups.
     #[serde(default)]
     pub gpus: JobSizeFile,
-    /// GPUs per group: whole nodes, or a part of one node. Omitted if the step refers to leaves.
+    /// GPUs per group, which are whole nodes or a part of one node. Omitted if the step refers to
+    /// leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000), example = 32)]
     pub tp: Option<u32>,

@@ -92,8 +92,8 @@ pub struct RlFile {
 pub struct WeightSyncFile {
     /// Distribution method.
     pub method: SyncMethod,
-    /// Fraction of the weights' bytes that is sent, indices included: 1 sends everything, 0.01 to
-    /// 0.03 is a sparse delta.
+    /// Fraction of the weights' bytes that is sent, including indices. 1 sends everything, and 0.01
+    /// to 0.03 is a sparse delta.
     #[schemars(range(min = 0.000_001, max = 1.0))]
     pub delta_share: f64,
 }

@@ -162,7 +162,8 @@ impl BitsPerSecond {
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
-    /// Rounds up to a whole picosecond. Panics if the rate is zero, which fabrics reject.
+    /// Rounds up to a whole picosecond. Panics if the rate is zero, but valid fabrics have no such
+    /// rate.
     #[inline]
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {

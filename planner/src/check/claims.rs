@@ -2,8 +2,8 @@
 //! Checks job names and sizes, rank coordinates, rates, dark times and gains.
 //!
 //! Values that follow from the document must match it. Three values would require another search
-//! and are only compared with a bound: the step time on one topology, the gain of joint planning,
-//! and the minimum change.
+//! and are only compared with a bound. These are the step time on one topology, the gain of joint
+//! planning, and the minimum change.
 
 use std::collections::BTreeMap;
 

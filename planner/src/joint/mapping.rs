@@ -40,7 +40,7 @@ pub struct Mapping {
     pub cp: u32,
     /// Data-parallel ranks.
     pub dp: u32,
-    /// Expert-parallel ranks, a subset of the data-parallel ones.
+    /// Expert-parallel ranks, a subset of the data-parallel ranks.
     pub ep: u32,
     /// The dimensions, fastest-changing first.
     pub order: [Dimension; 3],

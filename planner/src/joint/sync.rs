@@ -135,8 +135,9 @@ fn times(
 }
 
 /// Returns the smallest share of the weights for which a change of circuits pays off. The change
-/// delays traffic by `exposed` seconds; `phase` sends the share `now`. Bytes and switching time
-/// scale together, so share s is tested as `phase` with a change of `exposed · now / s` seconds.
+/// delays traffic by `exposed` seconds, and `phase` describes a transfer of the share `now`. Bytes
+/// and switching time scale together, so share s is tested as `phase` with a change of `exposed ·
+/// now / s` seconds.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,

@@ -34,7 +34,7 @@ pub struct RingGroup {
     /// Hops between consecutive nodes, one fewer than `nodes`. Empty if no fibres connect the
     /// nodes.
     pub hops: Vec<Hop>,
-    /// Nodes in rank order: rank = index × R + GPU. A replacement node inherits the rank.
+    /// Nodes in rank order, where rank = index × R + GPU. A replacement node inherits the rank.
     pub ranks: Vec<NodeId>,
     /// The GPUs of a group smaller than a node. `None` if the group uses its nodes entirely.
     pub segment: Option<Segment>,

@@ -39,7 +39,8 @@ enum Link {
     Receive = 3,
 }
 
-/// Returns the seconds of every phase with its change of circuits. Infinite if bytes never arrive.
+/// Returns the duration of every phase in seconds, including its change of circuits. Infinite if
+/// bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();

@@ -67,7 +67,7 @@ pub fn candidates(
         if all > PHASES_FOR_ALL_MERGES && length > 2 && length < all {
             continue;
         }
-        // All runs as long as the step cover the same phases.
+        // All runs that are as long as the step contain the same phases.
         let starts = if length == all { 1 } else { all };
         for start in 0..starts {
             let run: Vec<&Phase> = (0..length).map(|at| &phases[(start + at) % all]).collect();
@@ -130,9 +130,9 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     Candidate { name: "hedged over all phases".into(), topology }
 }
 
-/// Returns the seconds of `phase` on `to` after a change from `from` that lasts `switching`
-/// seconds. A phase lasts at least as long as its change, so the next one starts on settled
-/// circuits.
+/// Returns the duration in seconds of `phase` on `to` after a change from `from` that lasts
+/// `switching` seconds. A phase lasts at least as long as its change, so the next one starts on
+/// settled circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
@@ -317,7 +317,7 @@ pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evalu
     phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
 }
 
-/// `of[phase][from][to]`: seconds of the phase on `to` after a phase on `from`.
+/// `of[phase][from][to]` is the duration in seconds of the phase on `to` after a phase on `from`.
 struct Costs {
     of: Vec<Vec<Vec<f64>>>,
 }

@@ -44,7 +44,7 @@ pub struct CrossTorResult {
 pub struct CostResult {
     #[serde(flatten)]
     pub made: Provenance,
-    /// Name of the price file. `shipped` for the one shipped with lightloom.
+    /// Name of the price file. `shipped` for the file that is shipped with lightloom.
     pub prices: String,
     pub gpus: u32,
     pub gpus_per_node: u32,

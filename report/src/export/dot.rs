@@ -2,8 +2,8 @@
 //! Exports the plan's lit fibres as a Graphviz picture (DOT), with rings as clusters and phases as
 //! colours.
 //!
-//! Source: "DOT Language" (graphviz.org/doc/info/lang.html). The attributes `a` and `b` contain
-//! ports; Graphviz preserves but does not draw them.
+//! The format is documented in "DOT Language" (graphviz.org/doc/info/lang.html). The attributes `a`
+//! and `b` contain ports; Graphviz preserves but does not draw them.
 
 use std::fmt::Write;
 

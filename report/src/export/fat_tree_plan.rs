@@ -18,7 +18,7 @@ pub struct FatTreePlan<'a> {
 }
 
 impl<'a> FatTreePlan<'a> {
-    /// `phase` limits the export to one phase, and must exist.
+    /// If `phase` is set, only this phase is exported. The phase must exist.
     pub fn new(
         name: &'a str,
         network: &'a ReconfigurableFatTree,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exports cabling and light as InfraGraph devices, instances and edges, for Chakra's tools.
 //!
-//! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service, which builds the graph
-//! that our test reads. An endpoint combines a slice of instances with a slice of components, as
-//! nested loops; `one2one` connects them pairwise. Node `n17` becomes `n.17`.
+//! The format is defined by `infragraph.proto` of Keysight/infragraph 3.1 and its service, which
+//! builds the graph that our test reads. An endpoint combines a slice of instances with a slice of
+//! components, as nested loops; `one2one` connects them pairwise. Node `n17` becomes `n.17`.
 
 use std::fmt::Write;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exports Kueue's `Topology` of rings and a `ResourceFlavor` that uses it.
 //!
-//! Source: `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of Kueue. A
-//! topology is one tree of node labels that ends at the host; a flavour with a topology needs a
-//! node label. The `kubernetes` format sets these labels.
+//! The types are defined in `apis/kueue/v1beta2/topology_types.go` and `resourceflavor_types.go` of
+//! Kueue. A topology is one tree of node labels that ends at the host; a flavour with a topology
+//! needs a node label. The `kubernetes` format sets these labels.
 
 use super::kubernetes::PREFIX;
 use super::topograph::DOMAIN_LABEL;

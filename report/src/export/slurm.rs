@@ -3,9 +3,10 @@
 //! also rings. In `topology.conf`, which every version reads, they are leaf switches.
 //!
 //! A job in Slurm's ring topology cannot span rings, so blocks are always exported and are the
-//! default; a partition selects the rings with `Topology=`. Sources: topology.yaml(5) of Slurm
-//! 25.05 (block) and `src/plugins/topology/ring/ring_record.c` (ring: 26.05). Slurm requires unique
-//! names, blocks of at least the base size, and rings of at most 16 nodes.
+//! default; a partition selects the rings with `Topology=`. Blocks are documented in
+//! topology.yaml(5) of Slurm 25.05, and rings in `src/plugins/topology/ring/ring_record.c` of Slurm
+//! 26.05. Slurm requires unique names, blocks of at least the base size, and rings of at most 16
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

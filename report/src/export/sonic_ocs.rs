@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exports the CONFIG_DB of every optical circuit switch with SONiC for one phase.
 //!
-//! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and SAI's
-//! proposal for optical circuit switches. Light enters at an A side and leaves at a B side, so a
-//! duplex circuit is two cross-connects.
+//! The tables OCS_PORT and OCS_CROSS_CONNECT follow the SONiC OCS high-level design (in review) and
+//! SAI's proposal for optical circuit switches. Light enters at an A side and leaves at a B side,
+//! so a duplex circuit is two cross-connects.
 
 use std::collections::BTreeMap;
 

@@ -12,8 +12,8 @@ pub(super) const NAME: &str = "scenario.yaml";
 /// Simulated duration of a day, short enough to run a month.
 const DAY_TAKES_US: u32 = 50;
 const MOST_DAYS: u32 = 30;
-/// Bytes per microsecond and rank, sent and received in both ring directions together: 3.6 Tb/s per
-/// direction, without headers.
+/// Bytes per microsecond that a rank sends and receives in both ring directions together, at 3.6
+/// Tb/s per direction without headers.
 const BYTES_PER_US: u64 = 829_000;
 const ROUNDS: u64 = 100;
 

@@ -2,10 +2,10 @@
 //! Reads Slurm's `topology.conf`, `scontrol show topology`, and nodes with GPUs as in `slurm.conf`
 //! and `scontrol show node`.
 //!
-//! Source: topology.conf(5) of Slurm 22.05 and 25.05. Lines contain `SwitchName=` with `Switches=`
-//! or `Nodes=`, or `BlockName=` with `Nodes=`. Keys ignore case, blanks may surround `=`, values
-//! may be quoted, `#` begins a comment, and `\` at the end continues a line. `scontrol` also lists
-//! all nodes below a switch of switches.
+//! The format is documented in topology.conf(5) of Slurm 22.05 and 25.05. Lines contain
+//! `SwitchName=` with `Switches=` or `Nodes=`, or `BlockName=` with `Nodes=`. Keys ignore case,
+//! blanks may surround `=`, values may be quoted, `#` begins a comment, and `\` at the end
+//! continues a line. `scontrol` also lists all nodes below a switch of switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 

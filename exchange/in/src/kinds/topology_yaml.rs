@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads Slurm's `topology.yaml` (25.05 and later) with topologies of switches, blocks or rings.
 //!
-//! Source: topology.yaml(5) of Slurm 25.05 (tree, block) and its plugin `ring`. Switches come from
-//! the first tree. Blocks or rings come from the default topology if it contains any, otherwise
-//! from the first topology with blocks or rings.
+//! The format is documented in topology.yaml(5) of Slurm 25.05 (tree, block), and rings are defined
+//! by its plugin `ring`. Switches come from the first tree. Blocks or rings come from the default
+//! topology if it contains any, otherwise from the first topology with blocks or rings.
 
 use serde_json::Value;
 

@@ -43,7 +43,7 @@ pub struct Training {
     pub cp: u32,
     /// Data-parallel ranks.
     pub dp: u32,
-    /// Expert-parallel ranks, a subset of the data-parallel ones.
+    /// Expert-parallel ranks, a subset of the data-parallel ranks.
     pub ep: u32,
     /// Whether weights and gradients are sharded over the data-parallel ranks.
     pub sharding: Sharding,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Servers of 8 GPUs with internal switches, `dgx`. Groups cannot span servers.
+//! Servers of 8 GPUs with internal switches, named `dgx`. Groups cannot span servers.
 
 use super::domains::domains;
 use super::registry::DesignKind;

@@ -3,9 +3,9 @@
 //! `khop:K:spare`.
 //!
 //! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K
-//! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes.
-//! (InfiniteHBD, arXiv 2502.03885. The counting rule is recalled and reproduces the recalled
-//! values.)
+//! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes. The design
+//! is InfiniteHBD (arXiv 2502.03885). The counting rule is recalled and reproduces the recalled
+//! values.
 //!
 //! In `khop:K:spare`, each ring has an additional pass-through node (`spare_per_ring: 1`). Rings
 //! are fixed runs of N + 1 nodes that tolerate one faulty node each.
@@ -48,8 +48,8 @@ pub struct WasteBounds {
     /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. Recalled from the paper's
     /// appendix; reproduces the recalled values.
     pub recalled: f64,
-    /// `2 (N_t/R − 1) P^K`, our own derivation: a break wastes a node only if it is at most N_t/R −
-    /// 1 nodes away on one side.
+    /// `2 (N_t/R − 1) P^K`, which we derived, because a break wastes a node only if it is at most
+    /// N_t/R − 1 nodes away on one side.
     pub derived: f64,
     /// `(N_t/R − 1) / N`, because N nodes may not be a multiple of the group size.
     pub remainder: f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Static three-dimensional tori of X·Y·Z GPUs without switches, `torus:8x8x8`.
+//! Static three-dimensional tori of X·Y·Z GPUs without switches, named like `torus:8x8x8`.
 //!
 //! Groups are boxes of a·b·c GPUs that tile the torus, so a divides X, b divides Y and c divides Z.
 //! A faulty node makes its box unusable. Nodes are numbered box by box. Unlike TPUv4 cubes, tori

@@ -174,7 +174,7 @@ struct Fleet<'a> {
     running: BTreeSet<u32>,
     waiting: BTreeSet<u32>,
     wanted: u64,
-    /// For each slow part: the job that it slows, and that job's `moves` at the fault.
+    /// For each slow part, the job that it slows and the value of `moves` of that job at the fault.
     slowed: Vec<Option<(u32, u32)>>,
     spent: Spent,
 }

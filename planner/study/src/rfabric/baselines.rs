@@ -159,7 +159,7 @@ fn on(fabric: &ReconfigurableFatTree, phases: &[Phase], topology: &Topology) -> 
     phases.iter().map(|phase| 1.0 / Evaluator::new(fabric, &phase.demand).lambda(topology)).sum()
 }
 
-/// MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes per
+/// By MixNet's rule (arXiv 2501.03905), the next circuit goes to the pair with the most bytes per
 /// circuit.
 fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
     let mut topology = Topology::dark(fabric.leaves());
