@@ -15,14 +15,14 @@ crate::document::codes! {
     /// Exceeds [`Limits::anchors`](super::Limits) or [`Limits::alias_nodes`](super::Limits).
     ALIAS_EXPANSION = "LL0008", "too many anchors, or aliases that expand to too many values";
     BAD_ALIAS = "LL0009", "an alias has no finished anchor";
-    TAG = "LL0010", "YAML tags are not used";
+    TAG = "LL0010", "YAML tags are not supported";
     SEVERAL_DOCUMENTS = "LL0011", "the file contains more than one YAML document";
     EMPTY = "LL0012", "the file is empty";
     KEY_NOT_TEXT = "LL0013", "a key is not plain text";
     MORE_ERRORS = "LL0014", "more errors than are shown";
     UNREADABLE = "LL0015", "the file cannot be read";
     UNKNOWN_KIND = "LL0016", "the kind of the file is unknown";
-    NOT_SOUND = "LL0017", "a plan is not sound on its fabric";
+    NOT_SOUND = "LL0017", "a plan is not valid for its fabric";
 
     UNKNOWN_KEY = "LL0101", "unknown key";
     MISSING_KEY = "LL0102", "missing key";
@@ -32,6 +32,6 @@ crate::document::codes! {
     UNKNOWN_WORD = "LL0106", "a word that is not allowed";
     BAD_SPELLING = "LL0107", "text in the wrong format";
     WRONG_LENGTH = "LL0108", "too few or too many items";
-    ONE_CHOICE = "LL0109", "not exactly one alternative is chosen";
-    BAD_VALUE = "LL0110", "a value that is invalid here";
+    ONE_CHOICE = "LL0109", "zero or several alternatives are given instead of one";
+    BAD_VALUE = "LL0110", "an invalid value for this key";
 }

@@ -3,7 +3,7 @@
 
 crate::document::codes! {
     BAD_RING = "LL0201", "a k-hop ring that cannot be built";
-    WHICH_FORM = "LL0202", "neither or both forms of the cabling";
+    WHICH_FORM = "LL0202", "the cabling is given in neither form or in both";
     NODE_NAMES = "LL0203", "nodes are not numbered from n0 without a gap";
     NO_SUCH_END = "LL0204", "a link ends at a part that does not exist";
     PORT_TWICE = "LL0205", "a port is cabled twice";
