@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year, and how robust the
-//! answer is.
+//! `lightloom buy` finds the design with the lowest cost per useful PFLOP-year, and tests how
+//! robust this result is.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom calibrate`: refits constants to the user's own runs.
+//! `lightloom calibrate` refits constants to the user's own runs.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom compare`: wasted GPUs and the largest job for each design.
+//! `lightloom compare` computes wasted GPUs and the largest job for each design.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
-/// Planning is the slow part: each moment plans every job twice.
+/// Planning is slow, and each moment requires two plans per job.
 const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
@@ -189,7 +189,7 @@ fn cross_tor(
     }
     let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
     let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
-    // A smaller group fits in one node and has no ranks to align.
+    // A smaller group fits in one node, so its ranks need no alignment.
     for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
         for &k in &reaches {
             let question = CrossTorQuestion {

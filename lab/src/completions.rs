@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "sip-ring", "big-switch"];
 
-/// Completes known names for option values; clap's own value lists would refuse files.
+/// Completes option values with known names. Value lists of clap would refuse files.
 fn with_names(command: Command) -> Command {
     let [models, accelerators, constants] = cards::all_names();
     let names = [

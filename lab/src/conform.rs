@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom conform`: tests whether a device follows its protocol.
 //!
-//! Unless `--may-move` lists ports, the suite only reads. Otherwise it creates circuits between
-//! those ports only, and removes them at the end.
+//! The suite only reads, unless `--may-move` lists ports. It then creates circuits only between
+//! these ports, and removes them at the end.
 
 pub mod case;
 pub mod gnmi;
@@ -21,7 +21,7 @@ use link::{ExchangeError, Link};
 use report::SuiteReport;
 use target::{Options, Protocol};
 
-/// Problems before the device has identified itself are errors; later ones are findings.
+/// A problem is an error before the device has identified itself, and a finding afterwards.
 pub fn run(
     protocol: Protocol,
     mut link: Box<dyn Link>,

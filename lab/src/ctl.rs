@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl`: the client of `lightloomd`, over its Unix socket or mutual TLS. The exit status
-//! is 0 only if the daemon carried out the request.
+//! is 0 only if the daemon executed the request.
 
 mod address;
 mod client;
@@ -337,7 +337,7 @@ impl CtlSession {
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
-    /// No drift is reported only if every device was read and the journal is intact.
+    /// Reports an absence of drift only if every device has been read and the journal is intact.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show_rows(&response, "slots", show::drift)?;
@@ -359,7 +359,7 @@ impl CtlSession {
         self.show(&response, |diff| preview.page(diff))
     }
 
-    /// Returns `None` if the daemon refuses; the request itself then returns the reason.
+    /// Returns `None` if the daemon refuses; the later request then returns the reason.
     fn previewed(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Option<Diff>> {
         let response = self.client.post(&format!("/v1/{path}"), body)?;
         response.is_good().then(|| response.read()).transpose()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo`: a first plan, fault, bill and report, from the commands that a user would
-//! type.
+//! `lightloom demo` creates a plan, a fault, a bill and a report, with the commands that a user
+//! would type.
 
 mod cluster;
 mod live;

@@ -104,7 +104,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     };
     let mut server = Server::start(list, &options).context("cannot serve the devices")?;
     if arguments.eeproms.is_some() {
-        // A clean stop unmounts the folder.
+        // Stop cleanly on a signal, so that the folder is unmounted.
         let stopper = server.stopper();
         signals::watch(&signals::STOPS, move || stopper.stop())?;
     }

@@ -113,7 +113,8 @@ struct ExportSource<'a> {
     digest: String,
 }
 
-/// Exports rings if both the plan and the format have them, otherwise circuits.
+/// Exports rings if the plan contains rings and the format supports them; otherwise exports
+/// circuits.
 fn export_of(
     arguments: &Arguments,
     of: &mut ExportSource<'_>,
@@ -195,7 +196,7 @@ fn write(
     }
 }
 
-/// The document contains the written paths or, without `-o`, the texts.
+/// The result contains the paths of the written files or, without `-o`, their contents.
 fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSource<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export

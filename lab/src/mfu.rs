@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu`: how fast a model trains on a fabric, and which mapping is fastest.
+//! `lightloom mfu` computes how fast a model trains on a fabric, and finds the fastest mapping.
 
 mod limits;
 mod measured;
@@ -251,7 +251,7 @@ pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     card.ok_or(output::InputRefused.into())
 }
 
-/// Rates that an architecture does not define come from the accelerator.
+/// Uses the accelerator's rates if the architecture does not define them.
 fn networks(
     arguments: &Arguments,
     card: &Accelerator,

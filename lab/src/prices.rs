@@ -46,7 +46,8 @@ impl Pricing for Prices {
     }
 }
 
-/// At mean prices and including the network card; `None` if a part for the GPUs' rate has no price.
+/// Returns the mean cost, including the network card. `None` if the price of a part for the GPUs'
+/// rate is not known.
 pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
     let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
     let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;

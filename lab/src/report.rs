@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom report`: a page about a design, its plan, faults and price.
+//! `lightloom report` writes a page about a design with its plan, faults and price.
 
 pub(crate) mod inputs;
 mod study;
@@ -294,7 +294,7 @@ impl PlannedRing {
     }
 }
 
-/// Verifies the given plan, or plans around the faults and those of the `timeline`.
+/// Verifies the given plan, or creates one around the given faults and those of the `timeline`.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,

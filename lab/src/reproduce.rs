@@ -321,10 +321,10 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-/// Only claims that differ or come from published sentences are shown in full.
+/// Shows only claims in full that differ or that quote published sentences.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // The page must not depend on this machine, so omit the folder.
+    // Omit the folder, because the page must not depend on this machine.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(

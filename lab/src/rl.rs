@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom rl`: how long a reinforcement-learning step takes, and how large the generating
-//! replicas should be.
+//! `lightloom rl` computes the duration of a reinforcement-learning step, and the best size of the
+//! generating replicas.
 
 pub(crate) mod study;
 
@@ -136,7 +136,7 @@ struct RlResult {
     trainer_gpus: u32,
     samples: u32,
     seed: u64,
-    /// Additional seconds of communication per step if a single topology serves all phases.
+    /// Additional communication time per step, in seconds, if all phases use the same topology.
     #[serde(skip_serializing_if = "Option::is_none")]
     one_topology_seconds: Option<f64>,
     #[serde(flatten)]

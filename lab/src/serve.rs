@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve`: request delays when serving a model, and the best layout of GPUs.
+//! `lightloom serve` computes the request delays of a served model, and finds the best layout of
+//! GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;
@@ -88,7 +89,7 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-/// All requests of a run are held in memory.
+/// Limited because all requests of a run are held in memory.
 const MOST_REQUESTS: f64 = 50e6;
 
 #[derive(Serialize)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin`: real programs in network namespaces whose links follow emulated light.
+//! `lightloom twin` runs real programs in network namespaces, whose links follow emulated light.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases, verdicts and the runner that all suites share.
+//! Cases, verdicts and the runner, which all suites share.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum CaseVerdict {
     NotTested(String),
 }
 
-/// An [`ExchangeError`] is also a finding, because a missing answer violates the rule.
+/// An [`ExchangeError`] is also a finding, because a missing reply violates the rule.
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
 pub fn found(what: impl Into<String>) -> CaseResult {
@@ -47,7 +47,7 @@ pub struct SuiteScope<'a> {
 pub struct SuiteResults {
     pub cases: Vec<(Case, CaseVerdict)>,
     pub set_ups: Vec<Duration>,
-    /// Rules that cannot be tested from outside, with the reasons.
+    /// Rules that a client cannot test, with the reasons.
     pub untestable: Vec<(&'static str, &'static str)>,
     pub is_interrupted: bool,
     state: u64,
@@ -65,7 +65,7 @@ impl SuiteResults {
         }
     }
 
-    /// SplitMix64.
+    /// Draws from a SplitMix64 generator.
     pub const fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -104,8 +104,8 @@ impl SuiteResults {
 
 pub type Pairs = Vec<(u32, u32)>;
 
-/// Returns the movable inputs and outputs in random order, or why none can be moved. Outputs are
-/// numbered after inputs; `unread` is the reason for a missing `before`.
+/// Returns the movable inputs and outputs in random order, or why ports cannot be moved. Outputs
+/// are numbered after inputs. `unread` states why `before` is missing.
 pub fn free_ports(
     plan: &SuiteScope<'_>,
     [inputs, outputs]: [u32; 2],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for switches with the OCP model: a raw gNMI client on one connection.
+//! The suite for switches with the OCP model. It uses a raw gNMI client on one connection.
 
 mod arbitration;
 mod moving;
@@ -43,7 +43,7 @@ pub struct GnmiSuite {
     authority: String,
     login: Option<GnmiLogin>,
     next_election: u128,
-    /// Election id of the suite as master; `None` before the first election.
+    /// Election id with which the suite is master; `None` before the first election.
     elected: Option<Extension>,
 }
 
@@ -216,7 +216,7 @@ impl GnmiSuite {
         })
     }
 
-    /// Returns the case and the reason if the model cannot be read, unless other cases report it.
+    /// Returns the case and the reason if the model cannot be read and no other case reports this.
     fn without_model(
         &mut self,
         said: &CapabilityResponse,
@@ -364,7 +364,8 @@ impl GnmiSuite {
             if self.link.now() >= deadline {
                 return Ok((false, switch));
             }
-            // Waiting in proportion to elapsed time bounds the relative error.
+            // A wait in proportion to the elapsed time bounds the relative error of the
+            // measurement.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
         }
@@ -415,7 +416,8 @@ impl GnmiSuite {
         }
     }
 
-    /// Removes all remaining connections (ignoring interrupts) and compares with the initial state.
+    /// Removes all remaining connections, even if interrupted, and compares the switch with its
+    /// initial state.
     fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));

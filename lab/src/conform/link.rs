@@ -58,7 +58,7 @@ pub struct RealDevice {
 pub enum LinkAddress {
     Tcp(String),
     Tls(String, ServerName<'static>, Arc<ClientConfig>),
-    /// Serial device or pty, and its bit rate; 8N1, no flow control.
+    /// Serial device or pty with its bit rate, 8N1, without flow control.
     Serial(String, u32),
 }
 

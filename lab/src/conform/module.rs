@@ -21,12 +21,12 @@ use super::link::{ExchangeError, Link};
 const SILENCE: Duration = Duration::from_millis(50);
 /// Time limit for replies other than those to a fire, excluding transmission.
 const PROMPT: Duration = Duration::from_millis(10);
-/// Transmission of 151 bytes each way at 921,600 bit/s, and a margin for scheduling.
+/// Transmission time of 151 bytes each way at 921,600 bit/s, plus a margin for scheduling.
 const LINE: Duration = Duration::from_millis(15);
 const LOOPBACK: u8 = 15;
 const DARK: u8 = 0;
 const HOT: u8 = 2;
-/// Outcome of a move to a path with too little light.
+/// Outcome code of a move to a path with too little light.
 const POWER_LOW: u8 = 130;
 
 const UNTESTABLE: [(&str, &str); 5] = [
@@ -47,7 +47,7 @@ pub struct ModuleSuite {
     link: Box<dyn Link>,
     reassembler: Reassembler,
     next_sequence: u16,
-    /// Requests without a reply: a late one must not be matched to another request.
+    /// Requests without a reply, so that a late reply is not matched to another request.
     unanswered: BTreeSet<u16>,
     next_transaction: u32,
     external_paths: u8,

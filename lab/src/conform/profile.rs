@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the serial protocol's cases on a module behind an `eeprom` file, driven by its profile as
+//! Runs the cases of the serial protocol on a module behind an `eeprom` file, with its profile as
 //! in an agent, and checks which registers the profile writes.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::case::{Case, SuiteResults, SuiteScope, holds};
 use super::link::{ExchangeError, Link};
 use super::module;
 
-/// Cases for lightloom's own firmware only, with the reason to skip them.
+/// Cases that apply only to lightloom's firmware, with the reason to skip them.
 pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
     ("prompt", "the response time depends on the bus"),
     ("read-only", "an agent does not write registers for clients"),

@@ -113,7 +113,7 @@ impl ScpiSuite {
     }
 
     fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
-        // A late answer to a previous query must not be read as the next answer.
+        // A late reply to a previous query must not be mistaken for the next reply.
         self.received.clear();
         self.send(line)?;
         self.is_waiting = true;
@@ -170,7 +170,7 @@ impl ScpiSuite {
         self.send("*CLS")?;
         self.send(&format!(":pmon:pow? (@{})", wanted.join(",")))?;
         let Some(line) = self.line(ANSWER_WITHIN)? else {
-            // A model without monitors rejects this command.
+            // A model without power monitors rejects this command.
             self.send("*CLS")?;
             return Ok(None);
         };
@@ -215,7 +215,8 @@ impl SuiteSession for ScpiSuite {
             return Ok(());
         }
         let there = self.pairs()?;
-        // Keep to ports in `--may-move`: the suite connected them, or the device did so by mistake.
+        // Remove only circuits at ports in `--may-move`, which the suite or a faulty device has
+        // connected.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in there.into_iter().filter(is_ours) {

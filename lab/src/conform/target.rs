@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device under test. Addresses are written as in the daemon's configuration file.
+//! The device under test. Addresses have the same format as in the daemon's configuration file.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub enum Protocol {
     Scpi,
     Tl1,
     Serial,
-    /// Module memory as a file of the `optoe` driver; needs a profile.
+    /// Module memory as a file of the `optoe` driver, which requires a profile.
     Eeprom,
 }
 
@@ -91,14 +91,14 @@ pub struct Options {
     pub seed: u64,
     pub rounds: u32,
     pub login: Option<(String, String)>,
-    /// Unix time in seconds, so that later runs use larger election ids.
+    /// Start time in Unix seconds, so that later runs use larger election ids.
     pub started: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     pub ca: Option<PathBuf>,
-    /// Name in the device's certificate; `None` for the target's host.
+    /// Expected name in the device's certificate; `None` for the host of the target.
     pub name: Option<String>,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,

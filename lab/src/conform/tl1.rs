@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for Polatis-style switches over TL1. Replies carry their command's tag.
+//! The suite for Polatis-style switches over TL1, whose replies contain the tag of the command.
 
 mod cases;
 
@@ -29,7 +29,7 @@ pub struct Tl1Suite {
     link: Box<dyn Link>,
     received: String,
     next_tag: u32,
-    /// Commands without a reply: a late one must not be matched to another command.
+    /// Commands without a reply, so that a late reply is not matched to another command.
     unanswered: BTreeSet<String>,
     login: (String, String),
     is_let_in: bool,
@@ -244,7 +244,8 @@ impl SuiteSession for Tl1Suite {
         if !self.has_made {
             return Ok(());
         }
-        // Keep to ports in `--may-move`: the suite connected them, or the device did so by mistake.
+        // Remove only circuits at ports in `--may-move`, which the suite or a faulty device has
+        // connected.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {

@@ -116,7 +116,7 @@ impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Unix(stream) => stream.read(buffer),
-            // Some peers end without TLS close_notify.
+            // Some peers close the connection without a TLS close_notify.
             Self::Tls(stream) => match stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,

@@ -17,10 +17,10 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
-/// Doubles with each retry.
+/// Delay before the first retry, which doubles with each further retry.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const TIMES_HUNG_UP_ON: u32 = 4;
-/// A lease expires in 3 s.
+/// Leaves time for a takeover, because a lease expires in 3 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(6);
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
@@ -58,7 +58,7 @@ impl DaemonClient {
         &self.addresses[self.leads.load(Ordering::Relaxed) % self.addresses.len()]
     }
 
-    /// Standbys identify themselves. Without a leader, waits a short time for a takeover.
+    /// Sends the request to the leader, and waits a short time for a takeover if there is none.
     fn talk_to_leader(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
@@ -68,7 +68,7 @@ impl DaemonClient {
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
-                // A standby's answer is more useful than a connection error: it contains the
+                // Prefer a standby's response to a connection error, because it contains the
                 // leader's name.
                 if best.as_ref().is_none_or(anyhow::Result::is_err) {
                     best = Some(answer);
@@ -98,7 +98,7 @@ impl DaemonClient {
         self.talk_to_leader(&[head.as_bytes()])
     }
 
-    /// Safe to retry: the request id makes the change take effect only once.
+    /// Retries are safe, because the request id makes the change take effect only once.
     pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
         let body = serde_json::to_vec(body)?;
         let length = body.len();
@@ -128,7 +128,7 @@ impl DaemonClient {
         }
     }
 
-    /// Retries if the daemon had no free connection and closed this one without an answer.
+    /// Retries if the daemon had no free connection and closed this one without a response.
     fn talk_again(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let (mut wait, mut times) = (AGAIN_AFTER, 0);
         loop {
@@ -156,7 +156,7 @@ impl DaemonClient {
         stream.patience(FIRST_BYTE_WITHIN)?;
         let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
         let sent = sent.and_then(|()| stream.flush());
-        // A daemon that refuses a long body early has already sent the reason.
+        // A daemon that refuses a long body has already sent the reason.
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
             sent => {

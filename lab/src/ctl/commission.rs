@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl commission`: checks modules and cables against the fabric file by lighting ends
 //! that carry no circuit. Each round is a transaction in probe mode, in which the daemon refuses to
-//! move anything that may carry a circuit. Findings are saved after each round, so a later call can
-//! resume.
+//! move slots that may carry a circuit. Findings are saved after each round, so that a later call
+//! can resume.
 
 mod papers;
 mod report;
@@ -38,10 +38,10 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultDocument;
 
 const ROUNDS_MAX: usize = 2_000;
-/// Retries of a round, each without the modules that have failed.
+/// Maximum number of retries of a round, each without the modules that have failed.
 const TRIES_MAX: usize = 16;
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
-/// A lower power is treated as no light.
+/// Lower power than this is treated as no light.
 const LEAST_DBM: f64 = -14.0;
 
 #[derive(Debug, Args)]
@@ -162,7 +162,8 @@ impl CtlSession {
         let (mut known, ends) = commission.progress();
         let progress = Progress::new("ends", ends as u64);
         progress.advance(known as u64);
-        // An earlier call may have left modules on a test path, which must be restored in any case.
+        // Restore modules that an earlier call left on a test path, even if this call tests
+        // nothing.
         let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
         report.save(state)?;
         while let Some(round) = commission.next_round() {
@@ -190,7 +191,7 @@ impl CtlSession {
         Ok(())
     }
 
-    /// Returns each module's reading after the round; modules that fail are excluded.
+    /// Returns the reading of each module after the round, without modules that failed.
     fn probe(
         &self,
         round: Positions,
@@ -231,7 +232,7 @@ impl CtlSession {
         )
     }
 
-    /// Waits for any other open change first.
+    /// Waits until another open change has ended, then starts the round.
     fn begun(&self, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
         let until = Instant::now() + OTHERS_WITHIN;
         loop {
@@ -297,7 +298,8 @@ impl Rack {
         names.into_iter().map(checked).collect()
     }
 
-    /// Lowest power expected at a fibre's ends; `None` if the fabric does not specify its loss.
+    /// Returns the minimum power expected at a fibre's ends. `None` if the fabric does not specify
+    /// the loss.
     fn least_mdbm(&self, fibre: &FibreEnds, margin_db: f64) -> Option<i32> {
         let light = self.fabric.transceiver.light.as_ref()?;
         let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Serves the daemon's live page to browsers, which cannot open a Unix socket. Forwards only GET
-//! requests from this machine, with the rights of the user who runs the command.
+//! Serves the daemon's live page to browsers, which cannot open a Unix socket. Only GET requests
+//! from this machine are forwarded, with the permissions of the user who runs the command.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -60,8 +60,8 @@ fn answer(
     Ok(())
 }
 
-/// Returns the path or the refusal. The `Host` header reveals another site whose name resolves
-/// here.
+/// Returns the path or a refusal. Checks the `Host` header, because the name of another site may
+/// resolve to this address.
 fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
     let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
     let first = lines.next().context("no request")??;

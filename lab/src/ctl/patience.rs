@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for a daemon that is down, for unread devices or for a transaction, and reports why.
+//! Waits for a daemon that is down, for unread devices or for a transaction, and reports the
+//! reason.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -80,7 +81,8 @@ impl CtlSession {
         }
     }
 
-    /// Skips a status that equals `last` unless the terminal is redrawn. Returns the text shown.
+    /// Skips a status that is equal to `last` unless the terminal is redrawn. Returns the displayed
+    /// text.
     fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
         let page = match self.format {
             ResultFormat::Json => {
@@ -116,7 +118,8 @@ impl CtlSession {
         }
     }
 
-    /// A daemon that has just started may not have a socket yet.
+    /// Retries without a socket, because a daemon that has just started may not have created it
+    /// yet.
     pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<VerbOutcome> {
         let mut waiting = WaitNotice::begins();
         loop {
@@ -154,7 +157,8 @@ impl CtlSession {
         }
     }
 
-    /// If the daemon stops, it completes the journalled transaction after its restart.
+    /// Continues to wait if the daemon stops, because it completes the journalled transaction after
+    /// its restart.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} started"));
         let (began, mut away) = (Instant::now(), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Formats the daemon's answers as text: problems first, then what to do.
+//! Formats the daemon's responses as text: problems first, then remedies.
 
 mod drift;
 mod history;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl slurm`: keeps Slurm in agreement with the plan in force and the known faults.
+//! `lightloom ctl slurm` keeps Slurm in agreement with the plan in force and the known faults.
 //!
-//! Each pass computes the difference between desired and observed state and applies it. No state
-//! survives a pass, so a restart is safe. Nothing changes while the daemon is unreachable, does not
-//! know its plan, or sends an answer older than a previous one.
+//! Each pass computes the difference between desired and observed state and applies it. A pass
+//! keeps no state for the next one, so a restart is safe. It changes nothing while the daemon is
+//! unreachable, does not know its plan, or sends a response that is older than a previous one.
 
 pub(crate) mod agree;
 pub(super) mod kubernetes;
@@ -32,12 +32,12 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 use lightloom::{files, plan};
 
-/// Long-poll time of the daemon; shorter than the client's timeout.
+/// Time limit for a long poll of the daemon, shorter than the client's timeout.
 const CHANGE_WITHIN_MS: u64 = 800;
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const TRY_EVERY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// Drain and load, resume, check, and one spare pass.
+/// One pass each to drain and load, to resume, and to check, plus a spare one.
 const ROUNDS_MAX: usize = 4;
 
 #[derive(Debug, Args)]
@@ -74,14 +74,14 @@ struct Follow {
 
 trait Scheduler {
     const NAME: &'static str;
-    /// Message if the loaded rings do not show up in the scheduler.
+    /// Message if the scheduler does not show the loaded rings.
     const UNCHANGED: &'static str;
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
     fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()>;
 }
 
-/// Returns why a difference remains, or `None`.
+/// Returns the reason if a difference remains.
 fn agree<S: Scheduler>(
     scheduler: &mut S,
     desired: &Desired,
@@ -142,7 +142,7 @@ impl Scheduler for Scontrol<'_> {
             SchedulerCommand::Explain { nodes, reason } => {
                 update(nodes, &[&format!("reason={reason}")])?
             }
-            // `undrain` ends only the drain; a node that is also down stays down.
+            // `undrain` ends only the drain, so a node that is also down stays down.
             SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
             SchedulerCommand::Load { .. } => {
                 let file = self.0.topology.as_deref().context("--topology FILE is missing")?;
@@ -216,7 +216,7 @@ impl CtlSession {
                 Err(error) => {
                     say(format!("{} is left unchanged: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
-                    // Others may have changed Slurm while the daemon was down.
+                    // Reread Slurm, which may have been changed while the daemon was down.
                     (ask, last) = ("/v1/status".to_owned(), None);
                     continue;
                 }

@@ -21,7 +21,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 
-/// Above zero and at most a week.
+/// Parses a duration above zero and of at most a week.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
@@ -42,12 +42,12 @@ pub(super) fn clock_now() -> String {
     Local::now().format("%H:%M:%S").to_string()
 }
 
-/// As `2026-11-21 18:32:28`.
+/// Formats a time as `2026-11-21 18:32:28`.
 pub(super) fn moment(unix_ms: u64) -> String {
     at(unix_ms, "%Y-%m-%d %H:%M:%S")
 }
 
-/// As `18:32:28`.
+/// Formats a time as `18:32:28`.
 pub(super) fn clock_at(unix_ms: u64) -> String {
     at(unix_ms, "%H:%M:%S")
 }

@@ -16,7 +16,7 @@ use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
-/// Keeps the exact bytes of the plan file.
+/// Request body with the exact bytes of the plan file.
 pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
 const PLAN_BYTES_MAX: u64 = 64 << 20;
@@ -133,7 +133,8 @@ enum Mode {
 }
 
 impl Wanted {
-    /// Overwrite mode also darkens everything outside the plan, so it needs a typed confirmation.
+    /// Overwrite mode also turns off all circuits outside the plan, so it requires a typed
+    /// confirmation.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle {
             bytes: self.bytes,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm with
-//! one slurmd per node. Its files are in one folder, and its processes end with this one. Slurm
-//! listens on loopback only, and has its own munged and key, so that other users cannot become root
-//! through it.
+//! one slurmd per node. All files are in one folder, and all processes end with this one. Slurm
+//! listens only on loopback and uses a separate munged and key, so that other users cannot become
+//! root through it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ use lightloom_live::up::Programs;
 use super::processes::Processes;
 
 pub(super) const WITHIN: Duration = Duration::from_secs(60);
-/// Per node; also the number of nodes in a ring.
+/// Number of GPUs per node, and number of nodes per ring.
 const GPUS_EACH: u32 = 4;
 const GPUS_RING: u32 = 16;
 pub(super) const RING: u32 = GPUS_RING / GPUS_EACH;
@@ -228,7 +228,7 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // Without `--force`, munged refuses a folder that other users cannot enter, such as a home
+        // Without `--force`, munged refuses folders that other users cannot enter, such as a home
         // folder.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
@@ -289,7 +289,7 @@ impl Cluster {
     }
 }
 
-/// Ports below the ephemeral range, so that no connection takes one before its server binds it.
+/// Returns ports below the ephemeral range, so that other connections do not use them first.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first: u16 =

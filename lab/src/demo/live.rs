@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo --live`: a node fails on a running cluster, and daemon, Slurm and emulated run
-//! must report the same plan digest.
+//! `lightloom demo --live`: a node of a running cluster fails, and the daemon, Slurm and the
+//! emulated run must report the same plan digest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -125,7 +125,7 @@ impl Demonstration {
         Ok((digest(&plan), serde_json::from_value(plan)?))
     }
 
-    /// Waits until a job runs on whole rings. Returns its number, or `None` without Slurm.
+    /// Waits until a job runs on whole rings, and returns the job number. `None` without Slurm.
     fn job(&mut self, name: &str, without: Option<&str>) -> anyhow::Result<Option<String>> {
         if self.cluster.lacks.is_some() {
             return Ok(None);
@@ -258,7 +258,7 @@ fn hosts(nodes: &[impl ToString]) -> Hosts {
     nodes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns `None` if the job uses part of a ring or a node outside rings.
+/// Returns `None` if the job uses only part of a ring or a node outside the rings.
 fn whole_rings(job: &Hosts, plan: &Plan) -> Option<usize> {
     let rings = plan.groups.iter().map(|group| hosts(&group.nodes));
     let met: Vec<Hosts> = rings.filter(|ring| !ring.is_disjoint(job)).collect();

@@ -20,11 +20,11 @@ struct Document {
     made: Provenance,
     runs: Vec<ComparedRun>,
     rows_not_computed: Vec<String>,
-    /// A step is off by more than 10 %, which `lightloom calibrate` can correct.
+    /// Whether the error of a step exceeds 10 %, which `lightloom calibrate` can correct.
     calibrate: bool,
 }
 
-/// The outcome is good if every step could be computed.
+/// The outcome is a success if every step could be computed.
 pub(super) fn run(arguments: &Arguments, path: &Path) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let text = study::read(path, 0, &mut inputs)?;

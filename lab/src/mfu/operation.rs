@@ -16,7 +16,7 @@ use lightloom::table::TextTable;
 
 /// Cluster for computing wasted GPUs.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
-/// Master weight, two moments and the weight.
+/// Size of the master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;
 /// Bandwidth of the checkpoint store (Llama 3: 2 TB/s sustained).
 const STORE_BYTES_PER_SECOND: f64 = 2e12;
@@ -100,7 +100,7 @@ impl OperationArguments {
 }
 
 impl Faults<'_> {
-    /// Returns `None` if the design cannot hold any group of `tp`.
+    /// Returns `None` if groups of `tp` do not fit in the design.
     pub(crate) fn goodput(
         &mut self,
         model: &Model,
@@ -110,7 +110,7 @@ impl Faults<'_> {
         mfu: f64,
     ) -> anyhow::Result<Option<Goodput>> {
         let operation = self.arguments.operation(model, gpus);
-        // A group that exceeds the domain is split into parts that each fit.
+        // Split a group that exceeds the domain into parts that fit.
         let mut part = tp;
         while part > 0 {
             if let Some(waste) = self.waste(arch, part)? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu --packets`: runs the computed steps packet by packet.
+//! `lightloom mfu --packets` runs the computed steps packet by packet.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(crate) struct PacketArguments {
 }
 
 impl PacketArguments {
-    /// Returns `None`, after a note, if the architecture has no packet mode.
+    /// Prints a note and returns `None` if the architecture does not support packets.
     pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<ExcerptRun> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
         let ran = packets::run(job, prove, &mut Live::default());

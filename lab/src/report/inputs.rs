@@ -24,7 +24,7 @@ use serde_json::Value;
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
 
-/// Written by `lightloom demo --live`.
+/// Schema of the files that `lightloom demo --live` writes.
 pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 /// Larger files are refused before they are read.
 const MAX_BYTES: u64 = 1 << 30;
@@ -44,7 +44,7 @@ pub(super) struct Inputs {
     pub(super) sources: Vec<SourceFile>,
 }
 
-/// Keys that distinguish the kinds of result files.
+/// Keys that distinguish the types of result files.
 #[derive(Deserialize)]
 struct Marks {
     schema: Option<String>,
@@ -96,7 +96,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Returns `None` if the plan has rings.
+    /// Returns `None` if the plan contains rings.
     pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
         let (_, fabric) = self.fabric.as_ref()?;
         fabric.circuits_alone().map(|network| (fabric, network))

@@ -117,7 +117,7 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     costs.iter().filter_map(of).collect()
 }
 
-/// Figures about the public trace require that trace.
+/// Figures about the public trace are omitted if that trace is not an input.
 pub(super) fn claims(
     trace: Option<&FaultTrace>,
     prices: &PriceList,

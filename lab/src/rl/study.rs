@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes published figures over the choices that their abstracts leave open.
+//! Recomputes published figures for each combination of choices that the papers' abstracts leave
+//! open.
 //!
 //! - OrchestrRL (arXiv 2601.01209v2): up to 1.42 times the throughput of static baselines on 64
-//!   H800. From a reading note on version 1: Qwen2.5 14B and 32B, one step off, answers of OpenR1.
-//!   Our choices, fixed before the study was run: generating GPUs, samples per step, answer
-//!   lengths, the baseline's distribution and the software's overhead. 8 to 16 answers to each of
-//!   64 to 512 prompts are usual in public RL software (from memory).
-//! - StreamRL (arXiv 2504.15930): up to 2.66 times the throughput of existing systems; from a
-//!   reading note: 128 H800 in 16 nodes. Our choices: model, samples, lengths, and existing systems
-//!   that alternate between generation and training on the same GPUs. Our system uses separate
-//!   GPUs, with the best split and the better of two loops.
+//!   H800. A reading note on version 1 adds Qwen2.5 14B and 32B, one step off, and responses of
+//!   OpenR1. We chose the generating GPUs, samples per step, response lengths, the baseline's
+//!   distribution and the software's overhead before the study was run. Public RL software usually
+//!   generates 8 to 16 responses to each of 64 to 512 prompts (from memory).
+//! - StreamRL (arXiv 2504.15930): up to 2.66 times the throughput of existing systems. A reading
+//!   note adds 128 H800 in 16 nodes. We chose the model, samples and lengths, and assume that
+//!   existing systems alternate between generation and training on the same GPUs. Our system uses
+//!   separate GPUs, with the best split and the better of two loops.
 //! - Step-3 (arXiv 2507.19427): up to 4,039 tokens per second and GPU within 50 ms per token, with
-//!   4K of context, FP8 and no multi-token prediction, on Hopper. From its communication library:
-//!   three micro-batches, two nodes for attention and two for feed-forward parts, 128 tokens of
-//!   each attention GPU per micro-batch. Our choices, fixed before the study was run: number of
-//!   nodes, cache bits, the meaning of 4K, and the software's overhead.
+//!   4K of context, FP8 and no multi-token prediction, on Hopper. Its communication library adds
+//!   three micro-batches, two nodes each for attention and feed-forward parts, and 128 tokens of
+//!   each attention GPU per micro-batch. We chose the number of nodes, cache bits, the meaning of
+//!   4K and the software's overhead before the study was run.
 
 use std::collections::BTreeMap;
 
@@ -39,12 +40,12 @@ const ANSWERS: [((f64, f64), &str); 3] = [
 ];
 const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms per decode step")];
 
-/// For papers that do not say how replicas are sized.
+/// Baselines for papers that do not state how replicas are sized.
 const BASELINES: [(Baseline, &str); 2] = [
     (Baseline::Even, "the best size, dealt out"),
     (Baseline::Shared, "the best size, shared queue"),
 ];
-/// Fixed sizes that were not chosen for these samples; they would explain the figure.
+/// Fixed sizes that were not chosen for these samples, which would explain the published figure.
 const SIZES: [(Baseline, &str); 3] = [
     (Baseline::Size(4), "TP 4 for all samples"),
     (Baseline::Size(2), "TP 2"),
@@ -98,7 +99,7 @@ const LOOPS: [(&[TrainingLoop], &str); 2] = [
     (&[TrainingLoop::Streaming], "streaming only"),
 ];
 
-/// The baseline runs the stages one after another on all GPUs.
+/// The baseline runs generation and training one after the other on all GPUs.
 fn why_streamrl() -> Why {
     let open = vec![
         assumption("the model", &STREAM_MODELS),
@@ -129,7 +130,7 @@ fn why_streamrl() -> Why {
     })
 }
 
-/// Eight-GPU nodes for attention and for feed-forward parts.
+/// Numbers of eight-GPU nodes for attention and for feed-forward parts.
 const NODES: [([u32; 2], &str); 4] = [
     ([2, 2], "two and two"),
     ([3, 2], "three and two"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verbs that the twin itself starts and that no user types.
+//! Internal verbs, which only the twin itself starts.
 
 use std::io::Read;
 
@@ -58,7 +58,7 @@ enum Kept {
     PlanAfter { after: String, change: PlanChange },
 }
 
-/// The journal contains the plan before the first change that refers to it.
+/// Finds a plan in the journal, which contains it before the first change that refers to it.
 fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
     let whole = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
     let digest = format!("\",\"sha256\":\"{sha256}\",\"change\":");

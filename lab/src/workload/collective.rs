@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload collective`: the duration of a collective, and the variant that NCCL
+//! `lightloom workload collective` computes the duration of a collective with the variant that NCCL
 //! chooses.
 
 use lightloom_emulator::training::library;
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Regression: the help omitted khop, tpuv4 and big-switch, which are accepted.
+    /// Regression test: the help omitted the supported values khop, tpuv4 and big-switch.
     #[test]
     fn help_lists_every_accepted_architecture() {
         let command = CollectiveArguments::augment_args(clap::Command::new("collective"));

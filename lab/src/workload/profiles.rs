@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads PyTorch profiles as a stream, because ten million events are gigabytes of JSON.
+//! Reads PyTorch profiles as a stream, because ten million events take gigabytes of JSON.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -58,7 +58,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     Ok(Some(profiles.finish()?))
 }
 
-/// Consecutive ranks are printed as `first-last`.
+/// Formats consecutive ranks as `first-last`.
 pub(super) fn ranges(ranks: &[u32]) -> String {
     let rows = ranks.chunk_by(|a, b| a + 1 == *b);
     let row = |row: &[u32]| match row {

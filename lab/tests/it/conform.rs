@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conformance suite in virtual time, against correct devices and devices that each break one
-//! promise. The list of misbehaviours was written before the cases.
+//! Runs the conformance suite in virtual time against correct devices, and against devices that
+//! each violate one rule. The list of violations was written before the cases.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -19,7 +19,6 @@ use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A virtual second passes when the device is idle.
 struct Emulated<D> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
@@ -128,7 +127,7 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     let link = Emulated {
         device: Rc::clone(&device),
         port,
-        // The light of the operator's circuits is stable by then.
+        // The light of the operator's circuits has settled by then.
         now: SimTime::START + Picoseconds::from_millis(1_000),
         line: Line(0),
         inbox: Vec::new(),
@@ -154,7 +153,7 @@ fn switch() -> OpticalSwitch {
         Seed(1),
         0,
     );
-    // These circuits must survive.
+    // The suite must not cut these circuits.
     switch.connect_by_hand(SimTime::START, 1, 9);
     switch.connect_by_hand(SimTime::START, 5, 13);
     switch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI server that is not an optical switch gets one finding and no further requests.
+//! For a gNMI server that is not an optical switch, the suite must report one finding and stop.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use lightloom_lab::conform::link::{ExchangeError, Link};
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol};
 
-/// Supports these models, but no path of a switch.
+/// A server that supports these models, but none of a switch's paths.
 struct Router(Vec<&'static str>);
 
 impl Target for Router {

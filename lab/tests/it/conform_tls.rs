@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite against an emulated switch behind a TLS server with fresh certificates.
+//! Runs the suite against an emulated switch behind a TLS server with new certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

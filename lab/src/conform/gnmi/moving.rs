@@ -230,7 +230,7 @@ fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-/// An impossible connection may also be accepted and reported as INVALID.
+/// A switch may also accept an impossible connection and report it as INVALID.
 fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let name = gnmi.name("x");
     let part = gnmi.joins(&name, input, output)?;

@@ -12,7 +12,7 @@ use super::tree::flatten;
 use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
 use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
 
-/// The start of 2020 in nanoseconds since 1970. Earlier timestamps mean a wrong clock.
+/// The start of 2020 in nanoseconds since 1970. Earlier timestamps indicate a wrong clock.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
 const METER_ERROR_DB: f64 = 0.5;
 
@@ -377,7 +377,7 @@ fn passive(gnmi: &mut GnmiSuite) -> CaseResult {
     )
 }
 
-/// Returns a pair with more light at the output than at the input; `None` without power readings.
+/// Returns a pair with more power at the output than at the input. `None` without power readings.
 pub(super) fn amplified(switch: &super::tree::ShownSwitch) -> Option<Option<String>> {
     let mut seen = None;
     for connection in switch.connections.values().filter(|c| c.status == "CONNECTED") {

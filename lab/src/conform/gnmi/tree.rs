@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parses the answer to a Get into the state of a switch.
+//! Parses the reply to a Get into the state of a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,7 @@ fn plain(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Some devices give the power in the leaf itself, others in its child `instant`.
+/// Some devices report the power in the leaf itself, others in its child `instant`.
 fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -132,7 +132,8 @@ impl ShownSwitch {
         switch
     }
 
-    /// Uses the group's direction if it has one; otherwise the side with fewer ports is the output.
+    /// Uses the direction of the group if it is set; otherwise the side with fewer ports is the
+    /// output.
     pub(super) fn is_output(&self, port: &Port, inputs: &usize, outputs: &usize) -> bool {
         match self.groups.get(&port.group).map(String::as_str) {
             Some("INPUT-ONLY") => false,

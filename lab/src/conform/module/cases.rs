@@ -247,7 +247,7 @@ fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn read_only(module: &mut ModuleSuite) -> CaseResult {
-    // Write the first byte of the vendor name back unchanged.
+    // Write back the first byte of the vendor name unchanged.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
     refused(module, "a write to 00h:129", reply, 8)
@@ -294,7 +294,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
-    // The group mask is empty, so a module that accepts this fire moves no group.
+    // The group mask is empty, so a module that accepts this fire does not switch.
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;

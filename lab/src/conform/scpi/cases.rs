@@ -130,7 +130,7 @@ fn size(scpi: &mut ScpiSuite) -> CaseResult {
     let Some((inputs, outputs)) = read else { return found(format!("the answer is `{line}`")) };
     (scpi.inputs, scpi.outputs) = (inputs, outputs);
     let last = inputs + outputs;
-    // The last port must exist, and the next one must not.
+    // The last port must exist, and the port after it must not.
     scpi.send("*CLS")?;
     scpi.received.clear();
     scpi.send(&format!(":oxc:swit:conn:port? {last}"))?;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The first cases test the login; all others need one.
+/// Number of cases that test the login, which all other cases need.
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[
@@ -147,7 +147,8 @@ fn power(tl1: &mut Tl1Suite) -> CaseResult {
     holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
 }
 
-/// Finds light that the power meters report and the patch list omits.
+/// Finds circuits that pass light according to the power meters, but are missing from the patch
+/// list.
 fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.patches()?;
     let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);

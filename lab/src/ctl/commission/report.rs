@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Findings of a commissioning: saved in a file, shown as a checklist.
+//! Findings of a commissioning, saved in a file and shown as a checklist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(super) struct CommissionReport {
     pub(super) fibres: Vec<FibreReport>,
     pub(super) exchange: Vec<Swap>,
     pub(super) found: BTreeMap<String, LightSource>,
-    /// Paths of the modules before their test.
+    /// Paths that the modules had before their test.
     pub(super) stood: BTreeMap<String, u32>,
 }
 
@@ -81,7 +81,7 @@ impl CommissionReport {
         }
     }
 
-    /// Readings of ends that now carry circuits replace earlier findings.
+    /// Replaces earlier findings with readings of ends that now have circuits.
     pub(super) fn take_lit(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in
             modules.iter().filter(|(_, module)| module.up && module.probed.is_empty())

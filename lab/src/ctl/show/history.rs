@@ -120,7 +120,7 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     page
 }
 
-/// Older daemons send no kind; they put it into the cause.
+/// Older daemons do not send the kind, but their cause includes it.
 fn is_a(past: &Transaction, kind: Kind) -> bool {
     past.kind == kind || (past.kind == Kind::default() && past.cause == kind.to_string())
 }

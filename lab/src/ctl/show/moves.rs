@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The preview of an apply: a table of moves, then the bytes.
+//! The preview of an apply: a table of moves, followed by the bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

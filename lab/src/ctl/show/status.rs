@@ -13,7 +13,7 @@ use super::{history, is_module, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// With more devices, only those that differ from the desired state are listed.
+/// Above this number, the status lists only devices that differ from the desired state.
 const DEVICES_LISTED: usize = 40;
 const TRANSACTIONS_SHOWN: usize = 5;
 
@@ -80,7 +80,7 @@ fn standing(device: &DeviceStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// Contains a state, a field and a kind that this version does not know, and lacks most fields.
+    /// The status contains an unknown state, field and kind, and lacks most fields.
     #[test]
     fn status_of_another_daemon_version_is_still_shown() {
         let other = serde_json::json!({

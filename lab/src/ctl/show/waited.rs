@@ -9,7 +9,8 @@ fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
     status.devices.iter().filter(|device| device.state == DeviceState::Unseen)
 }
 
-/// Unread devices among those named or, without names, among all that are not bypassed.
+/// Returns the unread devices among the named ones or, without names, among all devices that are
+/// not bypassed.
 pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
     let waited_for = |device: &&DeviceStatus| match named {
         [] => !is_gone_around(device, status),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the changes that make Slurm match the plan, without I/O.
+//! Computes the changes that bring Slurm into agreement with the plan, without I/O.
 //!
 //! ```text
 //! plan + faults ─▶ Desired ─┐
@@ -7,8 +7,8 @@
 //! scontrol show ─▶ Observed ┘
 //! ```
 //!
-//! Drains set by operators or other programs remain, even if they contradict the plan. The reason
-//! of a node shows who drained it.
+//! Drains by operators or other programs remain, even if they contradict the plan. The reason of a
+//! drained node identifies who drained it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ use serde::Serialize;
 use super::read::rings;
 
 pub(super) const OURS: &str = "lightloom: ";
-/// Written by slurmctld for unresponsive nodes.
+/// Reason that slurmctld sets for unresponsive nodes.
 const SLURMS_OWN: &str = "Not responding";
-/// Keeps command lines short.
+/// Limits the length of a command line.
 const NODES_MAX: usize = 1_000;
 const DIGITS: usize = 12;
 
@@ -138,8 +138,8 @@ fn by_reason(
     each.collect()
 }
 
-/// Returns why no job may start on these nodes: one of them is drained, or the job spans several
-/// rings without filling each of them.
+/// Returns why a job may not start on these nodes: a node is drained, or the job spans several
+/// rings without filling them.
 pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<String> {
     if let Some((host, why)) = job.iter().find_map(|host| desired.drained.get_key_value(host)) {
         return Some(format!("{host}: {why}"));
@@ -155,8 +155,8 @@ pub(crate) fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
-/// Each ring becomes a leaf switch. Failed nodes, nodes outside rings, and all nodes of a ring with
-/// a fault that the plan does not bypass yet are drained.
+/// Returns the desired state: each ring is a leaf switch, and failed nodes, nodes outside rings,
+/// and nodes of rings with a fault that is not bypassed yet are drained.
 pub(super) fn desired(
     fabric: &Fabric,
     plan: &Plan,
@@ -172,7 +172,8 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // If all its bundles have failed, so has the node, even if it was not reported itself.
+    // A node has failed if all of its bundles have failed, even if the node itself was not
+    // reported.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to Kubernetes: labels, reason and cordon of nodes, by server-side apply as one
-//! field manager. Conflicts with other managers are shown, not resolved. If another manager has
-//! also cordoned a node, its cordon remains when ours is removed. Nodes are never created, which
-//! the role does not permit anyway.
+//! The interface to Kubernetes. It sets the labels, reason and cordon of nodes by server-side apply
+//! as one field manager. Conflicts with other managers are reported, not resolved. If another
+//! manager has also cordoned a node, that cordon remains when ours is removed. The interface never
+//! creates nodes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -126,7 +126,7 @@ impl KubernetesNode {
 }
 
 impl Kubernetes {
-    /// Server-side apply needs all fields of this manager at once, including the cordon if any.
+    /// Server-side apply requires all fields of this manager in one request, including a cordon.
     fn apply(&self, host: &str, reason: Option<&str>, desired: &Desired) -> anyhow::Result<()> {
         let mut node = json!({
             "apiVersion": "v1",
@@ -205,7 +205,8 @@ impl Scheduler for Kubernetes {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
-                // Nodes are resumed only after all labels match, so reasons do not change here.
+                // Keep the reasons unchanged, because nodes are resumed only after all labels
+                // match.
                 let reason =
                     |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
                         let is_ours = *is_drained && reason.starts_with(OURS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random tests: operators also change Slurm, faults come and go, and the controller dies between
-//! any two commands. Operators' drains must remain, failed rings must not get jobs, and a second
-//! pass must change nothing.
+//! Random tests in which operators also change Slurm, faults appear and are repaired, and the
+//! controller crashes between any two commands. Operators' drains must remain, rings with faults
+//! must not receive jobs, and a second pass must not change anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -153,7 +153,7 @@ fn slurm_agrees_despite_controller_crashes_and_operators() {
     }
 }
 
-/// This includes a plan with a node that Slurm does not know: then no node is resumed.
+/// If the plan contains a node that Slurm does not know, nodes must not be resumed.
 #[test]
 fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));

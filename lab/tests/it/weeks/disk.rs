@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The disk with the journal: keeps synced bytes, fails on demand, and kills the daemon in a sync.
+//! The disk with the journal. It keeps synced bytes, fails on demand, and can kill the daemon
+//! during a sync.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -11,9 +12,9 @@ pub(super) struct Died;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// Before or after the write is durable.
+    /// Kills the daemon before or after the write is durable.
     Dies { after: bool },
-    /// This and later writes fail until the disk is repaired; with `keeps`, the bytes remain
+    /// Makes this and later writes fail until the disk is repaired. With `keeps`, the bytes remain
     /// readable.
     Fails { keeps: bool },
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Weeks in virtual time: 65 to 80 random operator actions, faults and daemon failures against the
-//! shipped daemon logic over an emulated plant. The [`oracle`] compares the plant's light with the
-//! plan, and checks answers and status pages. A failing week is shrunk and printed as a test.
+//! A week in virtual time consists of 65 to 80 random operator actions, faults and daemon failures,
+//! with the shipping control core and an emulated plant. The [`oracle`] compares the plant's light
+//! with the plan, and checks responses and status pages. A failing week is shrunk and printed as a
+//! test.
 
 #![allow(
     clippy::print_stdout,
@@ -59,7 +60,7 @@ fn play(events: &[String]) -> (World, Option<Finding>) {
     (world, found)
 }
 
-/// Leaves out halves, quarters, and finally single events.
+/// Removes halves, quarters, and finally single events.
 fn shrink(events: &[String], kind: &(Property, String)) -> Vec<String> {
     let fails = |events: &[String]| play(events).1.is_some_and(|found| found.kind() == *kind);
     let mut events = events.to_vec();
@@ -118,8 +119,8 @@ fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Proper
     (world, Some(found.kind()))
 }
 
-/// Runs 20 weeks, or 1,000 in a nightly run. `LIGHTLOOM_SEED` plays and shrinks one week;
-/// `LIGHTLOOM_WEEKS` sets their number.
+/// Runs 20 weeks, or 1,000 in a nightly run. `LIGHTLOOM_SEED` selects and shrinks a single week;
+/// `LIGHTLOOM_WEEKS` sets the number of weeks.
 #[test]
 fn weeks_of_operators_faults_and_crashes() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -153,7 +154,8 @@ fn weeks_of_operators_faults_and_crashes() {
     assert!(failed.is_empty(), "each with LIGHTLOOM_SEED: its fewest events as a test");
 }
 
-/// A rollback of the repair used to light the position that n13/b1 had after a manual move.
+/// Regression test: a rollback of the repair used to restore the position of n13/b1 after a manual
+/// move.
 #[test]
 fn rollback_restores_the_position_recorded_in_the_journal() {
     stays_well(&[
@@ -166,7 +168,8 @@ fn rollback_restores_the_position_recorded_in_the_journal() {
     ]);
 }
 
-/// A stuck module was repaired after the first undo, and the second undo left it where it was.
+/// Regression test: a stuck module was repaired after the first undo, and the second undo did not
+/// move it.
 #[test]
 fn second_undo_does_not_return_to_a_position_that_the_first_undo_left() {
     stays_well(&[
@@ -180,7 +183,7 @@ fn second_undo_does_not_return_to_a_position_that_the_first_undo_left() {
     ]);
 }
 
-/// The same with a module that was unresponsive during the undo and stuck afterwards.
+/// Regression test: the module was unresponsive during the undo and stuck afterwards.
 #[test]
 fn second_undo_does_not_return_to_a_position_that_a_deferred_undo_left() {
     stays_well(&[
@@ -197,7 +200,8 @@ fn second_undo_does_not_return_to_a_position_that_a_deferred_undo_left() {
     ]);
 }
 
-/// The daemon retried a restore through a cut fibre every second, and bypassed nothing.
+/// Regression test: the daemon retried a restore through a cut fibre every second and did not
+/// bypass the fibre.
 #[test]
 fn failing_restore_of_a_late_command_ends_after_two_attempts() {
     let events = [
@@ -220,8 +224,8 @@ fn failing_restore_of_a_late_command_ends_after_two_attempts() {
     assert!(late <= 4 && found.is_none(), "{late} restores, {found:?}\n{}", world.log.join("\n"));
 }
 
-/// A bypass omitted an unresponsive module that the journal already had in place; its deferred undo
-/// then moved it away.
+/// Regression test: a bypass skipped an unresponsive module that was already in position according
+/// to the journal, and its deferred undo then moved it away.
 #[test]
 fn deferred_undo_does_not_move_a_module_that_a_later_bypass_needs() {
     stays_well(&[

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares light in the plant with answers and status pages. From the controller, it reads only
-//! the plan in force and the history, which the API serves as well.
+//! Compares the light in the plant with responses and status pages. It uses only the controller's
+//! plan in force and history, which the API also serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,12 +22,12 @@ const TYPED_MAX: usize = 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Property {
     Ends,
-    /// A bypass or repair cut more healthy rings than necessary.
+    /// A bypass or repair cuts more healthy rings than necessary.
     LeastCut,
-    /// The same, considering only rings that were closed.
+    /// A bypass or repair cuts more closed rings than necessary.
     LeastCutOfClosed,
     Acknowledged,
-    /// An acknowledged change was lost in a failed sync.
+    /// A failed sync loses an acknowledged change.
     AcknowledgedOnBadDisk,
     Refused,
     /// Only one end of a circuit is at the plan's position.
@@ -155,8 +155,8 @@ impl World {
         wrong.collect()
     }
 
-    /// Every module of a closed ring matches the plan and receives light. A module without power is
-    /// assumed to keep its loopback.
+    /// Returns the rings whose modules all match the plan and receive light. A module without power
+    /// is assumed to keep its loopback.
     fn closed_rings(&self, plan: &Plan) -> Vec<BTreeSet<NodeId>> {
         let open: BTreeSet<NodeId> = plan
             .transceivers
@@ -239,7 +239,8 @@ impl World {
 
     // ---- light ---------------------------------------------------------------------------------
 
-    /// Exempts circuits whose other end was moved by hand, cannot move, or is listed in the status.
+    /// Ignores circuits whose other end was moved manually, cannot move, or is listed in the
+    /// status.
     fn both_ends(&self) -> Option<Finding> {
         let (plan, status) = (self.plan_in_force()?, self.status()?);
         let drifted = status.devices.iter().filter(|device| !device.drift.is_empty());
@@ -277,7 +278,7 @@ impl World {
         rings: &[BTreeSet<NodeId>],
         property: Property,
     ) -> Option<Finding> {
-        // It is unknown whether a ring was opened before or after the decision.
+        // Consider both cases, because a ring may have been opened before or after the decision.
         let without = |opened| self.least_cut_without(&opened, before, window, rings, property);
         without(opened(window)).and_then(|_| without(BTreeSet::new()))
     }
@@ -298,7 +299,7 @@ impl World {
             return None;
         }
         let now = self.resting();
-        // A fibre that was dark before the change carries no ring.
+        // A fibre that was dark before the change was not part of a ring.
         let carried = |port: Port| {
             let end = end_of_port(port);
             before.lit.iter().any(|(a, b)| *a == end || *b == end)
@@ -327,7 +328,7 @@ impl World {
         };
         let cut = healthy.iter().filter(gone).count();
         let size = rings.first().map_or(0, BTreeSet::len);
-        // The daemon planned all these rings, even those that have failed since.
+        // Count all rings of the daemon's plan, even those that have failed since.
         let served = rings_of(plan).len();
         if cut == 0 || size == 0 {
             return None;
@@ -353,7 +354,7 @@ impl World {
         None
     }
 
-    /// Nodes with a fault, known or not, and nodes in `window`.
+    /// Returns all nodes with a fault, whether known or not, and the nodes in `window`.
     fn unusable(&self, window: &[String]) -> Option<BTreeSet<NodeId>> {
         let unsound = self.plant.modules.iter().filter(|(_, module)| {
             module.is_off || module.is_silent || module.is_stuck || module.lies
@@ -371,7 +372,7 @@ impl World {
         Some(hit)
     }
 
-    /// A chain enters each node by one bundle and leaves it by the other.
+    /// Returns chains of nodes. A chain enters each node by one bundle and leaves it by the other.
     fn chains(&self, hit: &BTreeSet<NodeId>, size: usize) -> Vec<BTreeSet<NodeId>> {
         let mut joined: BTreeMap<(NodeId, u8), Vec<(NodeId, u8)>> = BTreeMap::new();
         for (a, b) in self.installed.hbd.fibres().map(|fibre| self.installed.hbd.ports(fibre)) {
@@ -473,7 +474,7 @@ impl World {
     }
 }
 
-/// A manual move or an exchange in `window` may have opened the rings of these nodes.
+/// Returns the nodes whose rings a manual move or a module exchange in `window` may have opened.
 fn opened(window: &[String]) -> BTreeSet<NodeId> {
     let lines = window
         .iter()
@@ -505,7 +506,7 @@ fn commands(page: &str) -> Vec<String> {
     pieces.map(command).filter(|command| !looks(command)).collect()
 }
 
-/// Subsets are bit masks.
+/// Returns the subsets as bit masks.
 fn subsets(count: usize, size: usize) -> Vec<u32> {
     (0..1_u32 << count).filter(|set| set.count_ones() as usize == size).collect()
 }

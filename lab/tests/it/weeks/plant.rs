@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The emulated plant: positions, power and fibres of all modules, without knowledge of plans and
-//! journal. Reads are always true, and switches succeed unless the module is stuck or lies.
+//! The emulated plant: positions, power and fibres of all modules, independent of plans and
+//! journal. Reads are always correct, and moves succeed unless the module is stuck or reports wrong
+//! outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,19 +20,18 @@ pub(super) struct Module {
     pub(super) generation: u32,
     pub(super) serial: u32,
     pub(super) is_off: bool,
-    /// Management does not answer, but the light stays on.
+    /// Whether management is unresponsive while the light stays on.
     pub(super) is_silent: bool,
     pub(super) is_stuck: bool,
     pub(super) lies: bool,
-    /// Something other than the daemon has moved or blocked the module since the daemon's last
-    /// move.
+    /// Whether the module has been moved or blocked from outside since the daemon's last move.
     pub(super) is_touched: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plant {
     pub(super) modules: BTreeMap<DeviceName, Module>,
-    /// Far ends as in the fabric file; `cables` has them as plugged in.
+    /// Far ends according to the fabric file; `cables` contains the actual ones.
     pub(super) fibres: BTreeMap<FibreEnd, FibreEnd>,
     cables: BTreeMap<FibreEnd, FibreEnd>,
     pub(super) cut: BTreeSet<FibreEnd>,
@@ -68,7 +68,7 @@ impl Plant {
         !self.cut.contains(&end) && !sends.is_off && sends.position == far.2
     }
 
-    /// Both modules use the fibre and receive each other's light.
+    /// Returns whether both modules use the fibre and receive each other's light.
     pub(super) fn stands(&self, a: &FibreEnd, b: &FibreEnd) -> bool {
         let looks = |end: &FibreEnd| self.modules[&end.0].position == end.2;
         let joined = self.cables.get(a) == Some(b);
@@ -80,7 +80,7 @@ impl Plant {
         !module.is_off && !module.is_silent
     }
 
-    /// Returns `None` if the device never answers.
+    /// Returns `None` if the device never replies.
     pub(super) fn execute(&mut self, device: &DeviceName, op: &Op) -> Option<Outcome> {
         if !self.answers(device) {
             return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One daemon in virtual time over an emulated plant and an in-memory disk. Its clients poll
-//! constantly and see every answer.
+//! A daemon in virtual time with an emulated plant and an in-memory disk. Its clients poll
+//! constantly and receive every response.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -320,7 +320,7 @@ impl World {
     fn happen(&mut self, what: Happening) {
         match what {
             Happening::Execute(life, device, ticket, op) => {
-                // Half of the commands of a dead daemon still arrive.
+                // Half of the commands of a killed daemon still arrive.
                 if life != self.life && self.sequence.is_multiple_of(2) {
                     return;
                 }

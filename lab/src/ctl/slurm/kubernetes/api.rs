@@ -24,7 +24,7 @@ pub(super) struct ApiServer {
 }
 
 impl ApiServer {
-    /// `None` selects the value of the pod that runs this program.
+    /// If an argument is `None`, the value of this program's pod is used.
     pub(super) fn new(
         url: Option<&str>,
         token: Option<&Path>,
