@@ -2,8 +2,8 @@
 //! The device side of the serial line.
 //!
 //! Firmware passes bytes from the UART to [`SerialModule::on_bytes`], calls [`SerialModule::poll`] at
-//! [`SerialModule::next_wakeup`], and sends the frames passed to `out`. A booting module does not reply,
-//! and invalid frames are counted but not answered. A main loop with simulated optics:
+//! [`SerialModule::next_wakeup`], and sends the frames passed to `out`. A booting module does not reply.
+//! Invalid frames are counted, but not answered. This example is a main loop with simulated optics:
 //!
 //! ```
 //! use lightloom_firmware_api::device::SerialModule;
@@ -57,13 +57,13 @@ use crate::time::Micros;
 /// Line counters since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounters {
-    /// Requests answered, including refusals.
+    /// Number of requests that were answered, including refused ones.
     pub requests: u32,
-    /// Invalid frames.
+    /// Number of invalid frames.
     pub errors: u32,
     /// The last frame error.
     pub last_error: Option<FrameError>,
-    /// Valid frames other than requests and acknowledgements.
+    /// Number of valid frames other than requests and acknowledgements.
     pub not_requests: u32,
 }
 
@@ -78,7 +78,7 @@ struct PendingFire {
 struct Unacknowledged {
     number: u16,
     event: Event,
-    /// Doubles with each retry.
+    /// Time of the next retry. The interval doubles with each retry.
     again_at: Micros,
     wait: Micros,
 }
@@ -115,7 +115,7 @@ impl<H: Hardware> SerialModule<H> {
         &self.module
     }
 
-    /// Returns the module, for I2C access and the driver of its optics.
+    /// Returns the module, for I2C access and for the driver of its optics.
     pub const fn module_mut(&mut self) -> &mut Module<H> {
         &mut self.module
     }
@@ -168,7 +168,7 @@ impl<H: Hardware> SerialModule<H> {
         self.send_event(now, &mut out);
     }
 
-    /// Returns when to call [`SerialModule::poll`] if no bytes arrive before.
+    /// Returns when [`SerialModule::poll`] must be called if no bytes arrive earlier.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         let again = self.event.map(|event| event.again_at);
@@ -177,7 +177,7 @@ impl<H: Hardware> SerialModule<H> {
         self.module.next_wakeup().into_iter().chain(event).min()
     }
 
-    /// Restarts the firmware: buffered bytes are lost, and a fire in progress gets no reply.
+    /// Restarts the firmware. Buffered bytes are lost, and a fire in progress is not answered.
     pub fn reset(&mut self, now: Micros) {
         self.module.reset(now);
         self.line.reset();

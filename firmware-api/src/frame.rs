@@ -8,8 +8,8 @@
 //! └─────────┴──────┴──────────┴─────────┴────────┴────────┴─────────┴────────┘
 //! ```
 //!
-//! COBS removes all zero bytes, so a receiver resynchronises at the next zero; the leading zero ends any
-//! noise. The CRC is CRC-32/ISO-HDLC (IEEE 802.3) over header and payload. A receiver needs at most
+//! COBS removes all zero bytes, so a receiver resynchronises at the next zero. The leading zero terminates
+//! preceding noise. The CRC is CRC-32/ISO-HDLC (IEEE 802.3) over header and payload. A receiver needs at most
 //! [`ENCODED_BYTES_MAX`] bytes of memory.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
@@ -44,13 +44,13 @@ const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 /// Direction and purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// From host to device.
+    /// A request from host to device.
     Request,
-    /// From device to host, with the sequence number of its request.
+    /// A reply from device to host, with the sequence number of its request.
     Reply,
-    /// From device to host, unsolicited, with a number from the device. Since 1.2.
+    /// An unsolicited event from device to host, with a sequence number from the device. Since 1.2.
     Event,
-    /// From host to device, with the number of the acknowledged event. Since 1.2.
+    /// An acknowledgement from host to device, with the sequence number of the event. Since 1.2.
     Acknowledge,
 }
 
@@ -81,18 +81,19 @@ pub struct Frame<'a> {
     pub version: u8,
     /// Request, reply, event or acknowledgement.
     pub kind: FrameKind,
-    /// Chosen by the sender of a request or event, and repeated in the reply or acknowledgement.
+    /// Sequence number that the sender of a request or event chooses. The reply or acknowledgement repeats
+    /// it.
     pub sequence: u16,
     /// Command code (see [`crate::message::command`]), repeated in the reply.
     pub command: u8,
-    /// Zero, or the refusal code in a reply.
+    /// Zero, or in a reply the refusal code.
     pub status: u8,
-    /// At most [`PAYLOAD_BYTES_MAX`] bytes.
+    /// Payload of at most [`PAYLOAD_BYTES_MAX`] bytes.
     pub payload: &'a [u8],
 }
 
-/// Why a frame is invalid. Invalid frames are never answered, so a corrupted request cannot be mistaken
-/// for another one; its sender times out.
+/// Why a frame is invalid. Invalid frames are never answered, so that the sender of a corrupted request times
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum FrameError {
@@ -158,7 +159,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Assembles frames from received bytes. Noise only increments an error counter.
+/// Assembles frames from received bytes.
 #[derive(Clone, Debug)]
 pub struct Reassembler {
     buffer: [u8; cobs::max_encoding_length(FRAME_BYTES_MAX)],
@@ -208,7 +209,7 @@ impl Reassembler {
         })
     }
 
-    /// Discards a partial frame after a line was reopened.
+    /// Discards a partial frame, for use after the line has been reopened.
     pub fn reset(&mut self) {
         self.length = 0;
         self.overflowed = false;
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn frame_encoding_unchanged() {
-        // The CRC-32 was computed with zlib.
+        // The expected CRC-32 was computed with zlib.
         let expected = [
             0x00, 0x06, 0x01, 0x01, 0x12, 0x34, 0x07, 0x01, 0x03, 0x02, 0xab, 0x05, 0x2a, 0xf3,
             0x21, 0xe8, 0x00,
@@ -294,7 +295,7 @@ mod tests {
             let bit = bit % (line.len() * 8);
             line[bit / 8] ^= 1 << (bit % 8);
             for result in received(&line) {
-                // A bit flip in the leading delimiter can merge noise with the frame, which is then lost.
+                // If a bit flip in the leading delimiter merges noise with the frame, the frame is lost.
                 prop_assert!(result.is_err() || result == Ok((9, 7, payload.clone())));
             }
         }

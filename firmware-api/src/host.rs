@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host side of the serial line: encodes requests and decodes replies.
 //!
-//! [`Host`] numbers requests and matches replies; the caller handles timeouts and retries. These rules
-//! keep an unknown outcome from causing a wrong circuit:
+//! [`Host`] numbers requests and matches replies. The caller handles timeouts and retries. The following
+//! rules prevent an unknown outcome from causing a wrong circuit:
 //!
-//! 1. Keep one request in flight per line, and drop replies with other numbers, which are late.
-//! 2. After a timeout, assume neither outcome: send [`Request::Status`] and compare. Repeating the same
-//!    fire is safe, but do not arm a new transaction before the state of the old one is known.
-//! 3. Success means that *the generation advanced and the active path equals the wanted one*, not merely
-//!    that no error occurred.
+//! 1. Keep one request in flight per line. Drop replies with other sequence numbers, which are late.
+//! 2. After a timeout, do not assume an outcome: send [`Request::Status`] and compare. It is safe to repeat
+//!    the same fire request, but do not arm a new transaction before the state of the old one is known.
+//! 3. Success means that *the generation has advanced and the active path is the target path*. The absence of
+//!    an error is not enough.
 //!
 //! ```
 //! use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
@@ -33,11 +33,11 @@ use crate::frame::{
 };
 use crate::message::{Epoch, Event, Reply, Request, command};
 
-/// Number of a request and its reply.
+/// Sequence number of a request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sequence(pub u16);
 
-/// A reply with its number.
+/// A reply with its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
     /// Number of the request.
@@ -51,18 +51,18 @@ pub struct Answer<'a> {
 pub enum Received<'a> {
     /// A reply to a request.
     Answer(Answer<'a>),
-    /// An event. The host must [acknowledge] its number, even if it is a duplicate.
+    /// An event. The host must [acknowledge] it, even if it is a duplicate.
     Event(Sequence, Event),
 }
 
 /// Why received bytes were rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveError {
-    /// Invalid frame.
+    /// The frame is invalid.
     Frame(FrameError),
-    /// Frame of another protocol version.
+    /// The frame has another protocol version.
     Version(u8),
-    /// A valid frame that is not a known reply, such as an echo of our own request.
+    /// The frame is valid but not a known reply, such as an echo of the request.
     NotAReply,
 }
 
@@ -86,13 +86,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Numbers requests from 1.
+    /// Creates a host that numbers its requests from 1.
     #[must_use]
     pub const fn new() -> Self {
         Self { last_sequence: 0, reassembler: Reassembler::new() }
     }
 
-    /// Numbers requests after `last`, so that a restarted host does not reuse numbers of late replies.
+    /// Creates a host that numbers its requests after `last`. A restarted host thus does not reuse numbers of
+    /// late replies.
     #[must_use]
     pub const fn continuing_after(last: Sequence) -> Self {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }
@@ -106,7 +107,7 @@ impl Host {
         (sequence, encode_request(sequence, request, out))
     }
 
-    /// Passes each answer or error to `on`; events are reported as errors.
+    /// Decodes received bytes and passes each answer or error to `on`. Events are reported as errors.
     pub fn receive(&mut self, input: &[u8], mut on: impl FnMut(Result<Answer<'_>, ReceiveError>)) {
         self.receive_all(input, |received| match received {
             Ok(Received::Answer(answer)) => on(Ok(answer)),
@@ -115,7 +116,7 @@ impl Host {
         });
     }
 
-    /// Passes each answer, event or error to `on`.
+    /// Decodes received bytes and passes each answer, event or error to `on`.
     pub fn receive_all(
         &mut self,
         input: &[u8],
@@ -128,22 +129,22 @@ impl Host {
         }
     }
 
-    /// Discards a partial frame after the line was reopened.
+    /// Discards a partial frame, for use after the line has been reopened.
     pub fn reset(&mut self) {
         self.reassembler.reset();
     }
 }
 
-/// Encodes a request with a given number. A retry keeps its number, so that either reply is accepted.
-/// Panics if a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
+/// Encodes a request with a given number. A retry keeps its number, so that the reply to either transmission
+/// is accepted. Panics if a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
 pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut EncodedBuffer) -> usize {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = request.encode(&mut payload);
     encode_payload(sequence, request.command(), &payload[..length], out)
 }
 
-/// Encodes a request with an epoch, for modules since 1.4. A device refuses it after a request from a
-/// later epoch. Panics for register writes and module names, which leave no space for an epoch.
+/// Encodes a request with an epoch, for modules since 1.4. A device refuses it after a request from a later
+/// epoch. Panics for register writes and module names, because their payloads have no space for an epoch.
 pub fn encode_in_epoch(
     sequence: Sequence,
     epoch: Epoch,

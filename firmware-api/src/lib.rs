@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Both ends of the protocol between a host and an optical transceiver with an integrated switch.
 //!
-//! Firmware links [`device`] (serial line) and [`module`] (behaviour), and implements the trait
-//! `Hardware` for its optics. A daemon links [`host`], and handles serial ports, retries and policy
-//! itself. [`cmis`] is the register map of CMIS 5.x with the vendor page B0h.
+//! Firmware uses [`device`] for the serial line and [`module`] for the behaviour, and implements the trait
+//! `Hardware` for its optics. A daemon uses [`host`], and handles serial ports, retries and policy itself.
+//! [`cmis`] is the register map of CMIS 5.x with the vendor page B0h.
 //!
-//! The crate is `no_std`, does not allocate and contains no `unsafe`. Times are microseconds since
-//! power-on on the caller's clock. The specification is `docs/firmware-api.md`.
+//! The crate is `no_std`, does not allocate and contains no `unsafe`. Times are in microseconds since
+//! power-on, measured by the caller's clock. The specification is `docs/firmware-api.md`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages inside frames.
 //!
-//! Any request may be retried if its reply was lost: reads change nothing, writes and arms set the same
-//! values again, and a fire acts only once per transaction. Multi-byte fields are big-endian, as in CMIS.
-//! docs/firmware-api.md lists the offsets.
+//! All requests may be retried if a reply was lost: reads have no side effects, writes and arms set the same
+//! values again, and a fire takes effect only once per transaction. Multi-byte fields are big-endian, as in
+//! CMIS. docs/firmware-api.md lists the offsets.
 //!
 //! ```text
 //!   host ── Request ──▶ module        Hello, Read, Write, Arm, Fire, Disarm, Status, Links, …
@@ -30,7 +30,7 @@ pub use report::{
 };
 pub use request::{Arm, Request};
 
-/// Maximum registers per read or write: half of the 256-byte window.
+/// Maximum number of registers per read or write, which is half of the 256-byte window.
 pub const REGISTER_BYTES_MAX: usize = 128;
 
 /// Maximum length of a module name at an agent.
@@ -39,24 +39,24 @@ pub const MODULE_NAME_BYTES_MAX: usize = 64;
 /// Buffer for any payload.
 pub type PayloadBuffer = [u8; PAYLOAD_BYTES_MAX];
 
-/// Number of a change of paths, such as a counter or a hash of plan and step. The host must not reuse it
-/// on a module while the earlier change could still arrive.
+/// Id of a change of paths, such as a counter or a hash of plan and step. The host must not reuse it on a
+/// module while requests of the earlier change could still arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId(pub u32);
 
 impl TransactionId {
-    /// No change.
+    /// Represents no change.
     pub const NONE: Self = Self(0);
 }
 
-/// Term of the leading host; each successor uses a larger number. Since 1.4.
+/// Epoch of the leading host. Each successor uses a larger number. Since 1.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
 /// Command codes in frames.
 #[expect(missing_docs, reason = "each code belongs to the request of the same name")]
 pub mod command {
-    /// Flag: the payload begins with the host's [`super::Epoch`]. Since 1.4.
+    /// Flag that indicates that the payload begins with the host's [`super::Epoch`]. Since 1.4.
     pub const IN_EPOCH: u8 = 0x80;
     pub const HELLO: u8 = 0x01;
     pub const READ: u8 = 0x02;
@@ -70,7 +70,7 @@ pub mod command {
     pub const LINKS: u8 = 0x16;
     pub const EVENTS: u8 = 0x17;
     pub const GO: u8 = 0x18;
-    /// [`super::Event`] and its acknowledgement.
+    /// Command code of an [`super::Event`] and its acknowledgement.
     pub const EVENT: u8 = 0x20;
     pub const MODULE: u8 = 0x30;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The module behind the serial line and the I2C bus.
 //!
-//! [`Module`] is a state machine without clock, interrupts and heap; it reaches its optics only through
+//! [`Module`] is a state machine without a clock, interrupts or a heap. It accesses its optics only through
 //! [`Hardware`]. Call [`Module::poll`] with the current time at [`Module::next_wakeup`] or more often, and
-//! before any other method.
+//! before each call of another method.
 //!
 //! ```text
 //!   bus_read / bus_write (256-byte window, page select, hold-offs)      arm / fire / status
@@ -39,7 +39,7 @@ pub use events::REPEAT;
 use memory::{Access, Memory};
 use switch::{Permission, SwitchGroups};
 
-/// The module is booting or processing a write; the host retries after the hold-off.
+/// The module is booting or processing a write. The host should retry after the hold-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAcknowledged;
 
@@ -66,7 +66,7 @@ pub struct Module<H> {
 }
 
 impl<H: Hardware> Module<H> {
-    /// Powers the module on at `now`.
+    /// Creates a module that is powered on at `now`.
     pub fn new(profile: Profile, mut hardware: H, now: Micros) -> Self {
         let switch = SwitchGroups::power_on(&profile, &mut hardware, now);
         let boots = hardware.count_boot();
@@ -96,7 +96,7 @@ impl<H: Hardware> Module<H> {
         module
     }
 
-    /// Restarts the firmware: volatile state is lost, and groups switch to their power-on paths.
+    /// Restarts the firmware. Volatile state is lost, and groups switch to their power-on paths.
     pub fn reset(&mut self, now: Micros) {
         self.switch = SwitchGroups::power_on(&self.profile, &mut self.hardware, now);
         self.boots = self.hardware.count_boot();
@@ -141,7 +141,7 @@ impl<H: Hardware> Module<H> {
         &self.hardware
     }
 
-    /// Returns the optics, for their driver.
+    /// Returns a mutable reference to the optics, for their driver.
     pub const fn hardware_mut(&mut self) -> &mut H {
         &mut self.hardware
     }
@@ -152,14 +152,14 @@ impl<H: Hardware> Module<H> {
         &self.profile
     }
 
-    /// Sets the low-power pin, which is effective while lower memory bit 26.6 is set.
+    /// Sets the low-power pin, which has an effect only while lower memory bit 26.6 is set.
     pub fn set_low_power_pin(&mut self, now: Micros, low_power: bool) {
         self.poll(now);
         self.low_power_pin = low_power;
         self.poll(now);
     }
 
-    /// Advances to `now`, and executes everything due since the last call at its own time.
+    /// Advances to `now`, and executes everything due since the last call, each at its due time.
     pub fn poll(&mut self, now: Micros) {
         while let Some(at) = self.next_wakeup().filter(|&at| at <= now) {
             self.step(at.max(self.now));
@@ -306,8 +306,9 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes registers, like the serial request: fails with [`RequestRefusal::NoSuchRegister`] if a byte is
-    /// not writable and [`RequestRefusal::Locked`] without the password, and then writes nothing.
+    /// Writes registers, like the serial request. Fails without any write, with
+    /// [`RequestRefusal::NoSuchRegister`] if a byte is not writable or [`RequestRefusal::Locked`] without the
+    /// password.
     pub fn write(
         &mut self,
         now: Micros,
@@ -334,16 +335,16 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Processes the epoch of a request: a larger one disarms the previous host's change. Fails with
-    /// [`RequestRefusal::EarlierEpoch`] if a later epoch was seen.
+    /// Processes the epoch of a request. A larger epoch disarms the previous host's change. Fails with
+    /// [`RequestRefusal::EarlierEpoch`] after a request with a larger epoch.
     pub fn enter(&mut self, now: Micros, epoch: Epoch) -> Result<(), RequestRefusal> {
         if epoch < self.epoch {
             return Err(RequestRefusal::EarlierEpoch);
         }
         if epoch > self.epoch {
             self.epoch = epoch;
-            // A change that is already switching completes and stays armed, but its host cannot
-            // send more requests.
+            // A change that is already switching completes and stays armed, but its host can no longer send
+            // requests.
             let armed = self.switch.armed();
             let _still_moving = self.disarm(now, armed);
         }
@@ -363,8 +364,8 @@ impl<H: Hardware> Module<H> {
         Ok(report)
     }
 
-    /// Starts the armed change; [`Module::moving`] returns false once it has ended. Fails with
-    /// [`RequestRefusal::NotArmed`]. A group that cannot be switched now is not an error: its outcome is in
+    /// Starts the armed change; [`Module::moving`] returns false when it has ended. Fails with
+    /// [`RequestRefusal::NotArmed`]. If a group cannot be switched now, this is not an error but is shown in
     /// the report.
     pub fn fire(
         &mut self,
@@ -393,22 +394,22 @@ impl<H: Hardware> Module<H> {
         fired
     }
 
-    /// Arms and starts a change; [`Module::moving`] returns false once it has ended. Fails with
-    /// [`RequestRefusal::UnknownCommand`] without this capability, and [`RequestRefusal::Busy`] during another
-    /// change. Groups that cannot be switched are in the report.
+    /// Arms and starts a change; [`Module::moving`] returns false when it has ended. Fails with
+    /// [`RequestRefusal::UnknownCommand`] without this capability, and [`RequestRefusal::Busy`] during
+    /// another change. The report lists groups that cannot be switched.
     pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), RequestRefusal> {
         self.poll(now);
         if !self.profile.capabilities.has(Capabilities::GO) {
             return Err(RequestRefusal::UnknownCommand);
         }
-        // A retry during the switch waits for the same outcome.
+        // A retry during the switching waits for the same outcome.
         if self.switch.armed() != arm.transaction {
             self.arm_now(arm)?;
         }
         self.fire_now(now, arm.transaction, groups)
     }
 
-    /// Enables or disables events, without reporting the current state. Fails with
+    /// Enables or disables events. Does not report the current state. Fails with
     /// [`RequestRefusal::UnknownCommand`] if events are not supported.
     pub fn set_events(
         &mut self,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths of a switch group and outcomes of switching.
+//! Paths of switch groups, and outcomes of switching operations.
 //!
-//! A *group* is the set of lanes that one switch element switches together; an OCSTrx has one group. A
-//! *path* is where its light goes: nowhere, to an external fibre, or back into the module. Codes are those
-//! of page B0h (docs/firmware-api.md).
+//! A *group* is the set of lanes that one switch element switches together; an OCSTrx has one group. A *path*
+//! determines the destination of a group's light: dark, an external fibre, or loopback into the module. Codes
+//! match page B0h (docs/firmware-api.md).
 
 use core::fmt;
 
@@ -25,9 +25,9 @@ pub const EXTERNAL_PATHS_MAX: u8 = 8;
 pub struct Path(u8);
 
 impl Path {
-    /// No light leaves the module.
+    /// The dark path: light does not leave the module.
     pub const DARK: Self = Self(0);
-    /// The light returns to the same module.
+    /// The loopback path: light returns to the same module.
     pub const LOOPBACK: Self = Self(15);
 
     /// Path to external fibre `number`, 1 to [`EXTERNAL_PATHS_MAX`].
@@ -119,12 +119,12 @@ impl Groups {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataPathPolicy {
     /// Every data path must be Deactivated, so that hosts without support for paths see a normal
-    /// re-initialisation. This is the default.
+    /// re-initialisation. This policy is the default.
     #[default]
     RequireDeactivated,
-    /// The module mutes its transmitters during the switch.
+    /// The module mutes its transmitters while it switches.
     MuteTransmit,
-    /// The transmitters stay on during the switch.
+    /// The transmitters stay on while the module switches.
     Hot,
 }
 
@@ -151,29 +151,29 @@ impl DataPathPolicy {
     }
 }
 
-/// Outcome for a group. Codes 0 to 6 are those of CMIS page 6Dh; codes from 128 are our own.
+/// Outcome for a group. Codes 0 to 6 match CMIS page 6Dh; codes from 128 are defined by this project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupOutcome {
     /// The group was not part of the request.
     #[default]
     None,
-    /// Armed, or on the wanted path.
+    /// The group is armed, or on the target path.
     Success,
     /// The group is switching.
     InProgress,
-    /// Refused now: the dwell time has not passed, or the module is not ready.
+    /// The request was rejected for now: the dwell time has not passed, or the module is not ready.
     Rejected,
-    /// The wanted path does not exist.
+    /// The target path does not exist.
     Invalid,
     /// The policy forbids switching while a data path is active.
     InconsistentWithDataPath,
     /// The required order of switches is not supported.
     OrderingUnsupported,
-    /// The light is not on the wanted path.
+    /// The light is not on the target path.
     HardwareFault,
     /// The light did not settle within the maximum commit time.
     SettleTimeout,
-    /// The light is on the wanted path, but below the power threshold.
+    /// The light is on the target path, but its power is below the threshold.
     PowerLow,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time in microseconds. The caller passes the current time with each call, from a firmware timer, a
+//! Time in microseconds. The caller passes the current time with each call, such as a firmware timer, a
 //! daemon's clock or an emulator's virtual time.
 
 use core::ops::Add;
@@ -18,7 +18,7 @@ impl Micros {
         Self(millis * 1_000)
     }
 
-    /// Time since `earlier`, or zero if `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

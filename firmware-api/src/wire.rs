@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The caller guarantees that the buffer is large enough.
+/// Writes to a buffer, which must be large enough.
 pub(crate) struct Writer<'a> {
     buffer: &'a mut [u8],
     length: usize,

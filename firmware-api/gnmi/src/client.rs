@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI client without a socket: converts calls to bytes, and received bytes to answers.
+//! A gNMI client without a socket, which converts calls to bytes and received bytes to answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::message::{
 use crate::wire::{Pipe, Spawner, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Flow control window; large enough for a whole answer.
+/// Flow control window, large enough for a whole answer.
 const WINDOW_BYTES: u32 = 4 << 20;
 
 /// A call to a device.
@@ -135,9 +135,9 @@ impl GnmiClient {
         Ok(Self { pipe, tasks, calls, answers, ended })
     }
 
-    /// Starts a call; its answers have the same `number`.
+    /// Starts a call. Its answers have the same `number`.
     pub fn call(&mut self, number: u32, call: GnmiCall) {
-        // Sending fails only on a closed connection, which `ended` reports.
+        // Ignore errors: sending fails only on a closed connection, which `ended` reports.
         let _ = self.calls.send((number, call));
         self.tasks.run();
     }
@@ -159,7 +159,7 @@ impl GnmiClient {
         locked(&self.answers).pop_front()
     }
 
-    /// Returns why the connection ended; `None` while it works.
+    /// Returns the reason why the connection ended. `None` while it is open.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         locked(&self.ended).clone()
@@ -201,7 +201,7 @@ fn asked<T>(metadata: MetadataMap, message: T) -> Request<T> {
     Request::from_parts(metadata, tonic::Extensions::default(), message)
 }
 
-/// Some devices echo the password in messages, which are logged.
+/// Removes the password, because messages are logged and some devices echo it.
 fn without_password(status: Status, sent: &MetadataMap) -> Status {
     let password = sent.get("password").and_then(|password| password.to_str().ok());
     match password {
@@ -256,7 +256,7 @@ async fn subscribe(
 ) -> Result<Answer, Status> {
     use tokio_stream::StreamExt;
     let ask = SubscribeRequest { request: Some(SubscribeAsk::Subscribe(list)) };
-    // Some devices end the subscription with the request stream, so keep it open.
+    // Keep the request stream open, because some devices end the subscription with it.
     let asks = tokio_stream::once(ask).chain(tokio_stream::pending());
     let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
     let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");

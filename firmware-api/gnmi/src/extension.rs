@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration (public `gnmi_ext.proto`), the only supported extension: of all clients with the
-//! same role, the one with the largest election id may change a device.
+//! Master arbitration (public `gnmi_ext.proto`), the only supported extension. Among clients with the same
+//! role, only the one with the largest election id may change a device.
 
 use std::fmt;
 
 use prost::Message;
 
-/// An extension of a request; other extensions are skipped.
+/// An extension of a request. Unknown extensions are skipped.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Extension {
-    /// Arbitrates which client may change the device.
+    /// Determines which client may change the device.
     #[prost(message, optional, tag = "2")]
     pub master_arbitration: Option<MasterArbitration>,
 }
@@ -64,7 +64,7 @@ impl From<u128> for Uint128 {
 pub struct Candidacy {
     /// `None` is the default role.
     pub role: Option<String>,
-    /// Larger for each successive master.
+    /// Election id. Each new master needs a larger id.
     pub election_id: u128,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The messages of gNMI 0.10 that a switch needs.
 //!
-//! Field numbers are those of `gnmi.proto`. The types are written by hand with prost's derive macros, so
-//! that the build does not need `protoc`. Deprecated fields are not sent, and ignored when received.
+//! Field numbers match `gnmi.proto`. The types use prost's derive macros, so that the build does not need
+//! `protoc`. Deprecated fields are never sent, and are ignored when received.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ pub struct Path {
     /// Schema of the tree; empty for the device's default.
     #[prost(string, tag = "2")]
     pub origin: String,
-    /// From the root down.
+    /// Elements of the path, from the root down.
     #[prost(message, repeated, tag = "3")]
     pub elem: Vec<PathElem>,
-    /// The device behind a collector.
+    /// The target device, if a collector forwards the request.
     #[prost(string, tag = "4")]
     pub target: String,
 }
@@ -63,7 +63,7 @@ pub enum Value {
     /// JSON as defined by RFC 7951.
     #[prost(bytes = "vec", tag = "11")]
     JsonIetf(Vec<u8>),
-    /// In the device's own format.
+    /// Text in the device's own format.
     #[prost(string, tag = "12")]
     Ascii(String),
     #[prost(double, tag = "14")]
@@ -87,7 +87,7 @@ pub struct Update {
     pub path: Option<Path>,
     #[prost(message, optional, tag = "3")]
     pub val: Option<TypedValue>,
-    /// Earlier updates that were merged into this one.
+    /// Number of earlier updates that were merged into this one.
     #[prost(uint32, tag = "4")]
     pub duplicates: u32,
 }
@@ -104,7 +104,7 @@ pub struct Notification {
     pub update: Vec<Update>,
     #[prost(message, repeated, tag = "5")]
     pub delete: Vec<Path>,
-    /// The updates form an atomic unit.
+    /// Whether the updates form an atomic unit.
     #[prost(bool, tag = "6")]
     pub atomic: bool,
 }
@@ -114,7 +114,7 @@ pub struct Notification {
 pub enum Encoding {
     /// JSON without namespaces.
     Json = 0,
-    /// In the device's own format.
+    /// Bytes in the device's own format.
     Bytes = 1,
     /// Leaves as protobuf scalars.
     Proto = 2,
@@ -168,19 +168,19 @@ pub struct GetRequest {
     pub r#type: i32,
     #[prost(enumeration = "Encoding", tag = "5")]
     pub encoding: i32,
-    /// Limits the answer to these models.
+    /// Limits the reply to these models.
     #[prost(message, repeated, tag = "6")]
     pub use_models: Vec<ModelData>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
-    /// One per requested path.
+    /// One notification per requested path.
     #[prost(message, repeated, tag = "1")]
     pub notification: Vec<Notification>,
 }
 
-/// Atomic: deletes, then replaces, then updates.
+/// An atomic change, which deletes, then replaces, then updates.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetRequest {
     #[prost(message, optional, tag = "1")]
@@ -193,7 +193,7 @@ pub struct SetRequest {
     pub update: Vec<Update>,
     #[prost(message, repeated, tag = "5")]
     pub extension: Vec<Extension>,
-    /// A whole configuration from several origins.
+    /// A complete configuration from several origins.
     #[prost(message, repeated, tag = "6")]
     pub union_replace: Vec<Update>,
 }
@@ -219,7 +219,7 @@ pub struct UpdateResult {
 pub struct SetResponse {
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// One per operation.
+    /// One result per operation.
     #[prost(message, repeated, tag = "2")]
     pub response: Vec<UpdateResult>,
     /// Nanoseconds since 1970.
@@ -238,7 +238,7 @@ pub enum ListMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum SubscriptionMode {
-    /// The device decides.
+    /// The device selects the mode.
     TargetDefined = 0,
     OnChange = 1,
     Sample = 2,
@@ -250,7 +250,7 @@ pub struct Subscription {
     pub path: Option<Path>,
     #[prost(enumeration = "SubscriptionMode", tag = "2")]
     pub mode: i32,
-    /// Nanoseconds.
+    /// Interval between samples in nanoseconds.
     #[prost(uint64, tag = "3")]
     pub sample_interval: u64,
     /// Omits samples that equal the previous one.
@@ -287,10 +287,10 @@ pub struct SubscribeRequest {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub enum SubscribeAsk {
-    /// Sent first.
+    /// The first message of the stream.
     #[prost(message, tag = "1")]
     Subscribe(SubscriptionList),
-    /// Sent later.
+    /// A later message of the stream.
     #[prost(message, tag = "3")]
     Poll(Poll),
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OCP model for optical circuit switches, a strawman of 2026-08-28.
+//! The OCP model for optical circuit switches, as proposed in the strawman of 2026-08-28.
 //!
-//! As published, its connections module does not compile: the key leaf `name` of the configuration list
-//! `port-connection` is `config false`, but RFC 6020, 7.8.2 requires the `config` of its list. As in other
-//! OpenConfig lists, this crate treats it as a reference to `config/name`. docs/hardware.md contains a
-//! report for the authors.
+//! The published connections module does not compile: the key leaf `name` of the configuration list
+//! `port-connection` is `config false`, but RFC 6020, 7.8.2 requires the same `config` value as for the list.
+//! As in other OpenConfig lists, this crate treats the key as a reference to `config/name`. docs/hardware.md
+//! contains a report for the authors.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Supported version of the model.
 pub const VERSION: &str = "0.8.0";
-/// Modules for the switch, its connections and its ports.
+/// YANG modules for the switch, its connections and its ports.
 pub const MODULES: [&str; 3] =
     ["ocp-ocs-optical-switch", "ocp-ocs-optical-switch-connections", "ocp-ocs-optical-switch-port"];
-/// Module for the components of ports.
+/// YANG module for the components of ports.
 pub const PLATFORM: &str = "openconfig-platform";
 /// Publisher of the model.
 pub const ORGANIZATION: &str = "Open Compute Project";
@@ -22,15 +22,15 @@ pub const ORGANIZATION: &str = "Open Compute Project";
 /// Status of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConnectionStatus {
-    /// Established.
+    /// The connection is established.
     Connected,
-    /// Being established.
+    /// The connection is being established.
     PendingConnection,
-    /// Being removed.
+    /// The connection is being removed.
     PendingDeletion,
-    /// Valid but failed.
+    /// The connection is valid, but has failed.
     Failed,
-    /// Conflicts with another connection.
+    /// The connection conflicts with another one.
     Invalid,
 }
 
@@ -71,15 +71,15 @@ impl FromStr for ConnectionStatus {
     }
 }
 
-/// What happens to connections in a cold start, least harmful last.
+/// Effect of a cold start on connections, from the most to the least disruptive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColdStartRecovery {
-    /// Removed.
+    /// Connections are removed.
     #[default]
     Remove,
-    /// Interrupted, then restored.
+    /// Connections are interrupted and then restored.
     Restore,
-    /// Kept with their light.
+    /// Connections keep passing light.
     Maintain,
 }
 

@@ -8,10 +8,10 @@ use crate::message::{Path, PathElem};
 
 /// Maximum number of elements, more than twice that of any path in the models.
 pub const STEPS_MAX: usize = 32;
-/// Maximum bytes in a key.
+/// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
 
-/// Parses a path; the error locates the mistake.
+/// Parses a path. The error contains the position of the mistake.
 pub fn parse(text: &str) -> Result<Path, String> {
     let mut elem = Vec::new();
     let mut rest = text.strip_prefix('/').unwrap_or(text);
@@ -86,13 +86,13 @@ pub fn joined(prefix: Option<&Path>, path: Option<&Path>) -> Path {
     Path { elem, ..Path::default() }
 }
 
-/// Element without keys.
+/// Creates an element without keys.
 #[must_use]
 pub fn step(name: &str) -> PathElem {
     PathElem { name: name.into(), ..PathElem::default() }
 }
 
-/// List entry with the key `name`.
+/// Creates an element for the list entry with the key `name`.
 #[must_use]
 pub fn named(list: &str, name: &str) -> PathElem {
     PathElem { name: list.into(), key: [("name".to_owned(), name.to_owned())].into() }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI server without a socket: bytes in, bytes out; a [`Target`] answers the calls.
+//! A gNMI server without a socket. It converts received bytes to calls, which a [`Target`] answers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,14 +24,14 @@ use crate::message::{
 use crate::wire::{Pipe, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Needs no login.
+/// This call does not require a login.
 const CAPABILITIES: &str = "/gnmi.gNMI/Capabilities";
 const WINDOW_BYTES: u32 = 4 << 20;
 const CALLS_MAX: u32 = 128;
 
 /// Future of a trait object.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// Updates for a subscriber; an error ends the subscription.
+/// Updates for a subscriber. An error ends the subscription.
 pub type SubscriptionItem = Receiver<Result<SubscribeResponse, Status>>;
 
 /// A device behind the server.
@@ -75,7 +75,7 @@ impl Connection {
         let serving = http2.serve_connection(pipe.clone(), service);
         let is_over = Arc::clone(&ended);
         tasks.spawner().execute(async move {
-            // The connection is closed in either case.
+            // Ignore errors, because the connection is closed in either case.
             let _ = serving.await;
             *locked(&is_over) = true;
         });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/2 without a socket.
+//! Runs HTTP/2 without a socket.
 //!
-//! hyper and tonic expect a runtime that owns sockets. Here the caller pushes bytes into a pipe, runs every
-//! task that can make progress, and takes bytes out. There are no clocks and threads, so the order of
-//! execution is deterministic.
+//! hyper and tonic expect a runtime that owns sockets. With this module, the caller instead pushes bytes into
+//! a pipe, runs all tasks that can make progress, and takes bytes out. The order of execution is
+//! deterministic, because there are no clocks or threads.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 
-/// Maximum bytes buffered for a peer that does not read; the connection then ends.
+/// Maximum number of bytes buffered for a peer that does not read. Above it, the connection ends.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
 
-/// Locks a mutex; no code panics while holding one.
+/// Locks a mutex. Poisoning is not possible, because no code panics while it holds a lock.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -123,7 +123,7 @@ pub struct Spawner(Arc<Mutex<Vec<WireTask>>>);
 impl Spawner {
     /// Adds a task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Cooperative budgeting in a runtime would pause the task, and nothing would wake it.
+        // A runtime's cooperative budgeting would pause the task, and it would never be woken.
         locked(&self.0).push(Box::pin(tokio::task::unconstrained(task)));
     }
 }

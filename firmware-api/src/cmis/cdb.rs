@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CDB: commands with check codes on page 9Fh.
+//! CDB messages, which are commands with check codes on page 9Fh.
 //!
-//! The host writes the body first and the command id last, which starts the command. The module is
-//! busy (lower memory byte 37) until it shows a result.
+//! The host writes the body first and the command id last, which starts the command. Lower memory byte 37
+//! shows that the module is busy, and then the result.
 
 use super::field::{Coded, RegisterAddress};
 
@@ -14,7 +14,7 @@ pub const COMMAND: RegisterAddress = RegisterAddress::page(PAGE, 128);
 pub const HEADER_BYTES: usize = 8;
 /// Maximum size of the local payload.
 pub const PAYLOAD_BYTES_MAX: usize = 120;
-/// Size of header and payload, which fill the page.
+/// Size of header and payload, which together fill the page.
 pub const MESSAGE_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
 /// Factory default of the host password.
 pub const DEFAULT_PASSWORD: u32 = 0x0000_1011;
@@ -33,11 +33,12 @@ pub mod command {
     pub const FIRMWARE_FEATURES: u16 = 0x0041;
     /// Queries the running firmware.
     pub const FIRMWARE_INFO: u16 = 0x0100;
-    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors use 8000h differently.
+    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors assign a different meaning to
+    /// 8000h.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
     /// Vendor-specific: arms, with the payload of the serial request.
     pub const PATH_ARM: u16 = 0x8001;
-    /// Vendor-specific: fires, and completes when the fire is accepted.
+    /// Vendor-specific: fires, and completes when the module has accepted the fire.
     pub const PATH_FIRE: u16 = 0x8002;
     /// Vendor-specific: disarms, with the payload of the serial request.
     pub const PATH_DISARM: u16 = 0x8003;
@@ -48,17 +49,17 @@ pub mod command {
 /// Value of lower memory byte 37.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CdbStatus {
-    /// No command since reset.
+    /// The module has not received a command since reset.
     Idle,
-    /// Accepted, but not processed yet.
+    /// The command was accepted, but is not processed yet.
     Captured,
-    /// Being checked.
+    /// The command is being checked.
     Checking,
-    /// Being executed.
+    /// The command is being executed.
     Executing,
-    /// Completed successfully.
+    /// The command has succeeded.
     Success,
-    /// Completed with a failure.
+    /// The command has failed.
     Failed(CdbFailure),
 }
 
@@ -69,7 +70,7 @@ pub enum CdbFailure {
     UnknownCommand,
     /// A parameter is invalid.
     Parameter,
-    /// Aborted by the host.
+    /// The host aborted the command.
     Aborted,
     /// The check timed out.
     CheckTimeout,

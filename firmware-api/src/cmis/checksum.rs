@@ -8,9 +8,9 @@ use super::field::{RegisterAddress, Registers, RegistersMut};
 pub struct Checksum {
     /// Page of the bytes.
     pub page: u8,
-    /// First byte covered.
+    /// First byte that the checksum covers.
     pub first: u8,
-    /// Last byte covered; the checksum follows it.
+    /// Last byte that the checksum covers. The checksum byte follows it.
     pub last: u8,
 }
 

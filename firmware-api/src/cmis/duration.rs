@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Duration codes: upper bounds of transitions, one nibble each.
+//! Duration codes, which are upper bounds of transition times, one nibble each.
 
 use super::field::Coded;
 use crate::time::Micros;
 
-/// Codes 0 to 12, in milliseconds.
+/// Bounds for codes 0 to 12, in milliseconds.
 const BOUNDS_MS: [u64; 13] =
     [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 60_000, 300_000, 600_000, 3_000_000];
 
-/// Codes 0 to 12 are bounds; 13 means "50 minutes or more".
+/// A duration code. Codes 0 to 12 are upper bounds; 13 means "50 minutes or more".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(u8);
 

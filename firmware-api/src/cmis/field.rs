@@ -28,14 +28,14 @@ impl RegisterAddress {
         Self { bank: 0, page, offset }
     }
 
-    /// Adds `count` to the offset, within the same half.
+    /// Adds `count` to the offset, which must stay within the same half.
     #[must_use]
     pub const fn plus(self, count: u8) -> Self {
         Self { offset: self.offset + count, ..self }
     }
 }
 
-/// A source of register values: a module, or a host's copy.
+/// A source of register values, such as a module or a copy on the host.
 pub trait Registers {
     /// Returns a byte, or zero if it does not exist.
     fn byte(&self, at: RegisterAddress) -> u8;

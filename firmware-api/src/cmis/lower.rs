@@ -10,13 +10,13 @@ pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
 pub const REVISION: BitField<u8> = BitField::byte(RegisterAddress::lower(1));
 /// Set on modules without pages.
 pub const FLAT_MEMORY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 7);
-/// Set if applications can be changed only on deactivated data paths.
+/// Set if the application of a data path can be changed only while the path is deactivated.
 pub const STEPPED_CONFIG_ONLY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 6);
 /// State of the module state machine.
 pub const MODULE_STATE: BitField<ModuleState> = BitField::bits(RegisterAddress::lower(3), 3, 1);
 /// Set while the interrupt line is *not* asserted.
 pub const INTERRUPT_DEASSERTED: FlagBit = FlagBit::new(RegisterAddress::lower(3), 0);
-/// Set while bank 0 has flags on page 11h.
+/// Set while flags are set on page 11h of bank 0.
 pub const SUMMARY_PAGE_11: FlagBit = FlagBit::new(RegisterAddress::lower(4), 0);
 /// Latched: a CDB command of instance 1 has completed.
 pub const CDB_COMPLETE: FlagBit = FlagBit::new(RegisterAddress::lower(8), 6);
@@ -48,11 +48,11 @@ pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
 pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
 /// Vendor-specific: groups that are switching.
 pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
-/// Vendor-specific: worst outcome of the last fire ([`super::page_b0::short_outcome`]).
+/// Vendor-specific: worst outcome of the last fire request ([`super::page_b0::short_outcome`]).
 pub const FIRE_OUTCOME: BitField<u8> = BitField::bits(RegisterAddress::lower(73), 6, 0);
-/// Vendor-specific: set by a restart, cleared by reading.
+/// Vendor-specific: set by a restart and cleared by reading.
 pub const RESTARTED: FlagBit = FlagBit::new(RegisterAddress::lower(73), 7);
-/// Vendor-specific: completed switches since power-on.
+/// Vendor-specific: number of completed switching operations since power-on.
 pub const GENERATION: Number<u32> = Number::new(RegisterAddress::lower(74));
 
 /// Media type, which determines the meaning of media ids: see [`media_type`].
@@ -72,7 +72,7 @@ pub const BANK_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(126)
 /// Page select. Writing it changes the page.
 pub const PAGE_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(127));
 
-/// Media type codes (SFF-8024). Hosts find no application on a module with an undefined type.
+/// Media type codes (SFF-8024). Hosts cannot find applications on a module with an undefined media type.
 pub mod media_type {
     /// Multimode fibre.
     pub const MULTIMODE: u8 = 0x01;
@@ -100,5 +100,5 @@ pub const RESET_TO_READY_MAX_MS: u64 = 2_000;
 pub const VOLATILE_WRITE_MAX_MS: u64 = 10;
 /// Maximum hold-off after a write to non-volatile bytes.
 pub const NON_VOLATILE_WRITE_MAX_MS: u64 = 80;
-/// Maximum delay of a flag. Until then, a clear flag is not conclusive.
+/// Maximum delay of a flag. Before that, a clear flag is not conclusive.
 pub const FLAG_MAX_MS: u64 = 200;

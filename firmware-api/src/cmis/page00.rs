@@ -3,7 +3,7 @@
 
 use super::field::{BitField, RegisterAddress, TextField};
 
-/// Decodes a text field. Modules may pad it with spaces, 00h or bytes that are not characters.
+/// Decodes a text field. Modules may pad it with spaces, 00h or non-printable bytes.
 pub fn characters(field: &[u8]) -> impl Iterator<Item = char> + '_ {
     field.iter().map(|byte| char::from(*byte)).filter(|c| (' '..='~').contains(c))
 }
@@ -22,7 +22,7 @@ pub const PART: TextField<16> = TextField::new(at(148));
 pub const REVISION: TextField<2> = TextField::new(at(164));
 /// Serial number.
 pub const SERIAL: TextField<16> = TextField::new(at(166));
-/// Manufacturing date as YYMMDD, and two characters for the lot.
+/// Manufacturing date as YYMMDD, followed by two characters for the lot.
 pub const DATE: TextField<8> = TextField::new(at(182));
 /// Power class minus one, 0 to 7: see [`power_class`].
 pub const POWER_CLASS: BitField<u8> = BitField::bits(at(200), 7, 5);

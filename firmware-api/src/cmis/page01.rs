@@ -24,7 +24,7 @@ pub const RX_LOS_SUPPORTED: FlagBit = FlagBit::new(at(158), 1);
 pub const TEMPERATURE_SUPPORTED: FlagBit = FlagBit::new(at(159), 0);
 /// Supply voltage is measured (lower memory 16).
 pub const SUPPLY_SUPPORTED: FlagBit = FlagBit::new(at(159), 1);
-/// Laser bias is measured (11h:170) in 2 µA, because the scale in bits 4:3 is 0.
+/// Laser bias is measured (11h:170) in units of 2 µA, because the scale in bits 4:3 is 0.
 pub const TX_BIAS_SUPPORTED: FlagBit = FlagBit::new(at(160), 0);
 /// Transmitted power is measured (11h:154).
 pub const TX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 1);
@@ -40,9 +40,9 @@ pub const CDB_BUSY_LONG: BitField<u8> = BitField::bits(at(165), 4, 0);
 pub const CDB_BUSY_SELECT: FlagBit = FlagBit::new(at(166), 7);
 /// CDB busy time as `80 − min(80, X) ms`.
 pub const CDB_BUSY_SHORT: BitField<u8> = BitField::bits(at(166), 6, 0);
-/// Maximum time of the transition to low power.
+/// Maximum duration of the transition to low power.
 pub const MODULE_POWER_DOWN: BitField<Duration> = BitField::bits(at(167), 7, 4);
-/// Maximum time of the transition to full power.
+/// Maximum duration of the transition to full power.
 pub const MODULE_POWER_UP: BitField<Duration> = BitField::bits(at(167), 3, 0);
 /// Maximum time to turn a transmitter off.
 pub const TX_TURN_OFF: BitField<Duration> = BitField::bits(at(168), 7, 4);
@@ -58,5 +58,6 @@ pub const fn media_lanes(number: u8) -> RegisterAddress {
 }
 /// Host lane switching is supported (page 1Dh).
 pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lane switching (page 6Dh). Not set on an OCSTrx, whose paths are not a permutation of lanes.
+/// Media lane switching is supported (page 6Dh). Not set on an OCSTrx, whose paths are not permutations of
+/// lanes.
 pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);

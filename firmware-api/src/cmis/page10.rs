@@ -13,9 +13,9 @@ pub const DATA_PATH_DEINIT: LaneFlags = LaneFlags::new(at(128));
 pub const TX_DISABLE: LaneFlags = LaneFlags::new(at(130));
 /// Receiver outputs to turn off.
 pub const RX_DISABLE: LaneFlags = LaneFlags::new(at(138));
-/// Applies the staged set and reinitialises these lanes. Needs a single-byte write; reads as zero.
+/// Applies the staged set and reinitialises these lanes. Requires a single-byte write; reads as zero.
 pub const APPLY_INIT: LaneFlags = LaneFlags::new(at(143));
-/// Applies the staged set to these lanes immediately. Needs a single-byte write; reads as zero.
+/// Applies the staged set to these lanes immediately. Requires a single-byte write; reads as zero.
 pub const APPLY_IMMEDIATE: LaneFlags = LaneFlags::new(at(144));
 /// Staged configuration of a lane (0 to 7): application in bits 7:4, first lane in 3:1, explicit in 0.
 #[must_use]
@@ -31,7 +31,7 @@ pub struct LaneConfig {
     pub application: u8,
     /// First lane of the data path, 0 to 7.
     pub data_path: u8,
-    /// The host's signal integrity settings apply instead of the application's.
+    /// Whether the host's signal integrity settings replace those of the application.
     pub explicit: bool,
 }
 

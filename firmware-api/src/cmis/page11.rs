@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 11h: lane status. Reading clears latched flags, so there must be only one reader.
+//! Page 11h: lane status. Only one program may read it, because reading clears latched flags.
 //!
 //! Four independent implementations use these offsets; a fifth places the flags one byte higher
 //! (docs/firmware-api.md, disagreement 1).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page B0h, bank 0: path selection. **Vendor-specific, not part of CMIS.**
 //!
-//! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching), with
-//! *switch group* for *lane* and *path* for *redirection*, so that hosts with support for 6Dh need few
-//! changes. Custom pages use only bank 0.
+//! Offsets 128 to 191 and outcome codes 0 to 6 match CMIS page 6Dh (media lane switching), with *switch
+//! group* for *lane* and *path* for *redirection*. Hosts that support 6Dh therefore need few changes. Custom
+//! pages use only bank 0.
 
 use super::duration::Duration;
 use super::field::{BitField, FlagBit, Number, RegisterAddress, TextField, U16s};
@@ -22,23 +22,23 @@ const fn of_group(first: u8, group: usize) -> RegisterAddress {
     at(first + group as u8)
 }
 
-/// Maximum time from fire to an outcome.
+/// Maximum time from a fire request to its outcome.
 pub const COMMIT_MAX: BitField<Duration> = BitField::bits(at(128), 7, 4);
-/// Wanted path of a group. A host writes all eight in one eight-byte write.
+/// Target path of a group. A host writes the paths of all eight groups in one write.
 #[must_use]
 pub const fn wanted(group: usize) -> BitField<Path> {
     BitField::byte(of_group(136, group))
 }
-/// Arms if set, disarms if cleared.
+/// Arms the change if set, and disarms it if cleared.
 pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
-/// Starts a slow fire when a one is written; reads as zero. Has no effect unless enabled.
+/// Starts a slow fire when a one is written, if enabled; reads as zero.
 pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
-/// Outcome of a group's last fire.
+/// Outcome of the last fire request for a group.
 #[must_use]
 pub const fn fire_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(168, group))
 }
-/// Outcome of a group's arm; [`GroupOutcome::Success`] means armed.
+/// Outcome of the last arm request for a group. [`GroupOutcome::Success`] means armed.
 #[must_use]
 pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(176, group))
@@ -62,25 +62,25 @@ pub const GROUPS: BitField<u8> = BitField::byte(at(197));
 pub const EXTERNAL_PATHS: BitField<u8> = BitField::byte(at(198));
 /// Capability bits.
 pub const CAPABILITIES: BitField<Capabilities> = BitField::byte(at(199));
-/// Typical time in µs from fire until the light is on its new path.
+/// Typical time in µs from a fire request until the light is on its new path.
 pub const SWITCH_US: Number<u16> = Number::new(at(200));
-/// Time in µs from then until power readings are reliable.
+/// Time in µs from the arrival of light until power readings are reliable.
 pub const SETTLE_US: Number<u16> = Number::new(at(202));
-/// Minimum time in µs between two switches of a group.
+/// Minimum time in µs between two switching operations of a group.
 pub const DWELL_US: Number<u16> = Number::new(at(204));
-/// Endurance: n for 10ⁿ switches in a lifetime, or 0 if unspecified.
+/// Endurance: n for 10ⁿ switching operations in a lifetime, or 0 if unspecified.
 pub const ENDURANCE: BitField<u8> = BitField::byte(at(206));
-/// Completed switches since power-on.
+/// Number of completed switching operations since power-on.
 pub const GENERATION: Number<u32> = Number::new(at(208));
-/// Transaction id of the arm.
+/// Transaction id of the armed change.
 pub const TRANSACTION: Number<u32> = Number::new(at(212));
-/// Required data-path state of the arm.
+/// Data-path state that the armed change requires.
 pub const POLICY: BitField<DataPathPolicy> = BitField::byte(at(216));
 /// Received power on each external path in 0.1 µW, from path 1.
 pub const TAPS: U16s = U16s::new(at(217));
 /// The module's own link name, 0 after a restart. Since layout 1.1.
 pub const LINK_NAME: Number<u32> = Number::new(at(233));
-/// Link name received by group 0, or 0 without a signal. Since layout 1.1.
+/// Link name that group 0 receives, or 0 without a signal. Since layout 1.1.
 pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
 /// External path on which the neighbour sends. Since layout 1.1.
 pub const NEIGHBOUR_PATH: BitField<u8> = BitField::byte(at(252));
@@ -101,15 +101,16 @@ impl super::field::Coded for Capabilities {
 
 /// Bits of the latched custom flags, lower memory byte 13.
 pub mod flag {
-    /// A switch completed successfully.
+    /// A switching operation succeeded.
     pub const SWITCH_DONE: u8 = 1 << 0;
-    /// A switch failed.
+    /// A switching operation failed.
     pub const SWITCH_FAULT: u8 = 1 << 1;
     /// A group at rest has left its last commanded path.
     pub const UNEXPECTED_PATH: u8 = 1 << 2;
-    /// The light is on the wanted path, but too weak.
+    /// The light is on the target path, but too weak.
     pub const POWER_LOW: u8 = 1 << 3;
-    /// A fire was ignored: wrong check byte or transaction, or nothing was armed.
+    /// A fire request was ignored because of a wrong check byte or transaction, or because no change was
+    /// armed.
     pub const FIRE_IGNORED: u8 = 1 << 4;
 }
 
@@ -120,8 +121,8 @@ pub fn short_outcome(outcome: GroupOutcome) -> u8 {
     code & 0x3f | code >> 7 << 6
 }
 
-/// Returns a fast fire, for a single write at lower memory byte 64: the groups, the low half of the
-/// transaction, and 0xFF minus the sum of these three bytes.
+/// Returns the bytes of a fast fire, for a single write at lower memory byte 64: the groups, the low half of
+/// the transaction, and 0xFF minus the sum of these three bytes.
 #[must_use]
 pub const fn fast_fire(groups: u8, transaction: u32) -> [u8; 4] {
     let [_, _, high, low] = transaction.to_be_bytes();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Our choices where CMIS implementations disagree, numbered as in docs/firmware-api.md and tested in
-//! `tests/it/disagreements.rs`. A host that takes the safe side works with either interpretation.
+//! `tests/it/disagreements.rs`. A host that makes the safe choice works with either interpretation.
 
 use super::field::RegisterAddress;
 use crate::time::Micros;
 
-/// CMIS revision in lower memory byte 1: 0x53 is 5.3.
+/// CMIS revision as in lower memory byte 1, where 0x53 is 5.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u8);
 
@@ -25,9 +25,9 @@ pub fn cdb_busy_short(byte_166: u8) -> Micros {
 /// How a module accepts firmware blocks (disagreement 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMechanism {
-    /// Through the local payload of page 9Fh.
+    /// Whether blocks are written through the local payload of page 9Fh.
     pub local: bool,
-    /// Through the extended payload of pages A0h to AFh.
+    /// Whether blocks are written through the extended payload of pages A0h to AFh.
     pub extended: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn linear_offset(at: RegisterAddress) -> u32 {
     (u32::from(at.bank) * 256 + u32::from(at.page)) * 128 + offset
 }
 
-/// Returns whether `page` is banked, as fewer pages were before 5.4 (disagreement 6).
+/// Returns whether `page` is banked. Fewer pages are banked before 5.4 (disagreement 6).
 #[must_use]
 pub const fn is_banked(page: u8, revision: Revision) -> bool {
     let since_5_4 = matches!(page, 0x40..=0x5f | 0x60..=0x62 | 0x6d);
@@ -67,7 +67,7 @@ pub const fn deinit_lanes(byte: u8, revision: Revision) -> u8 {
     if revision.0 < 0x40 { !byte } else { byte }
 }
 
-/// Bank of custom pages (disagreement 8): hosts disagree on whether they are banked.
+/// Bank of custom pages (disagreement 8). Hosts disagree on whether these pages are banked.
 pub const CUSTOM_PAGE_BANK: u8 = 0;
 
 /// Returns the maximum time of a page change (disagreement 10): 10 ms, halved 01h:169.3–0 times. Before

@@ -30,13 +30,13 @@ macro_rules! codes {
 codes! {
     /// Module state: LowPower → PowerUp → Ready → PowerDown → LowPower; Fault can follow any state.
     ModuleState {
-        /// Only management is active.
+        /// Only the management interface is active.
         LowPower = 1,
-        /// Changing to full power.
+        /// The module is changing to full power.
         PowerUp = 2,
-        /// Full power; data paths can start.
+        /// The module has full power, and data paths can start.
         Ready = 3,
-        /// Changing to low power.
+        /// The module is changing to low power.
         PowerDown = 4,
         /// Only a reset leaves this state.
         Fault = 5,
@@ -46,19 +46,19 @@ codes! {
 codes! {
     /// State of a data path, shown for each of its lanes.
     DataPathState {
-        /// Unused; can be configured.
+        /// The data path is unused and can be configured.
         Deactivated = 1,
-        /// Starting.
+        /// The data path is starting.
         Init = 2,
-        /// Stopping.
+        /// The data path is stopping.
         Deinit = 3,
-        /// Carries traffic.
+        /// The data path carries traffic.
         Activated = 4,
         /// Transmitters are turning on.
         TxTurnOn = 5,
         /// Transmitters are turning off.
         TxTurnOff = 6,
-        /// Initialised with the transmitters off.
+        /// The data path is initialised, but its transmitters are off.
         Initialized = 7,
     }
 }
@@ -66,11 +66,11 @@ codes! {
 codes! {
     /// Result of applying a staged configuration, per lane.
     ConfigStatus {
-        /// Nothing has been applied yet.
+        /// No configuration has been applied yet.
         Undefined = 0,
-        /// Accepted.
+        /// The configuration was accepted.
         Success = 1,
-        /// Rejected without a specific reason.
+        /// The configuration was rejected without a specific reason.
         Rejected = 2,
         /// The application does not exist.
         BadAppSel = 3,
@@ -78,11 +78,11 @@ codes! {
         BadDataPath = 4,
         /// The signal integrity settings are invalid.
         BadSignalIntegrity = 5,
-        /// The lane is active and would have to change.
+        /// The lane is active, but the configuration would change it.
         LaneInUse = 6,
-        /// Only some lanes of a data path were applied.
+        /// The configuration was applied to only some lanes of a data path.
         PartialDataPath = 7,
-        /// Being checked.
+        /// The configuration is being checked.
         InProgress = 12,
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited events (since 1.2). An event reports the state when it is sent, so a host learns the current
-//! state even if it missed earlier events.
+//! Unsolicited events (since 1.2). An event contains the state at the time of sending, so a host receives the
+//! current state even if it missed earlier events.
 
 use super::{PayloadBuffer, Power};
 use crate::path::{GROUPS_MAX, Path};
@@ -9,10 +9,10 @@ use crate::wire::{Reader, Writer};
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// The selected path has been dark for the debounce time.
+    /// The active path has been dark for the debounce time.
     #[default]
     LightLost,
-    /// The light has been back for the debounce time.
+    /// The active path has had light again for the debounce time.
     LightBack,
     /// A group at rest has left its last commanded path or returned to it.
     Moved,
@@ -52,11 +52,12 @@ pub struct Event {
     pub active: Path,
     /// Received power on that path.
     pub power: Power,
-    /// Restarts since manufacture, as in the status. Event numbers are unique until the next restart.
+    /// Number of restarts since manufacture, as in the status. Event numbers are unique until the next
+    /// restart.
     pub boots: u16,
-    /// Milliseconds from the last restart to the event.
+    /// Time from the last restart to the event in milliseconds.
     pub uptime_ms: u32,
-    /// Light changes since the previous event that were too short to be reported.
+    /// Number of light changes since the previous event that were too short to be reported.
     pub skipped: u16,
 }
 
@@ -89,13 +90,13 @@ impl Event {
 /// Event settings of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventsReport {
-    /// Events are enabled.
+    /// Whether events are enabled.
     pub enabled: bool,
     /// Debounce time for loss and return of light, in µs.
     pub debounce_us: u16,
-    /// Milliseconds until an unacknowledged event is sent again; doubles with each retry.
+    /// Time in milliseconds until an unacknowledged event is sent again, which doubles with each retry.
     pub repeat_ms: u16,
-    /// Maximum time to answer a status request in µs; 0 if not guaranteed.
+    /// Maximum time to answer a status request, in µs; 0 if the module does not guarantee one.
     pub answer_us: u32,
 }
 

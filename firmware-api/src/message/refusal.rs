@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Why a request was refused. Except after [`RequestRefusal::BusFailed`], nothing has changed.
+/// Why a request was refused. The module is unchanged, except possibly after [`RequestRefusal::BusFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRefusal {
-    /// Unknown command code.
+    /// The command code is unknown.
     UnknownCommand,
     /// The payload has the wrong length or an invalid field.
     Malformed,
-    /// The fire is for a transaction that is not armed.
+    /// The transaction of the fire request is not armed.
     NotArmed,
     /// The module is still switching, or a register write is in progress.
     Busy,
@@ -21,11 +21,11 @@ pub enum RequestRefusal {
     NoSuchRegister,
     /// The agent does not have this module. Since 1.3.
     NoSuchModule,
-    /// The agent's module was replaced, or its serial number is ambiguous. Since 1.3.
+    /// The module has been replaced, or its serial number is ambiguous. Since 1.3.
     OtherModule,
-    /// The agent permits reads only. Since 1.3.
+    /// The agent permits only reads. Since 1.3.
     ReadOnly,
-    /// The agent's bus does not answer; the request may have been executed. Since 1.3.
+    /// The agent's bus does not respond. The request may have been executed. Since 1.3.
     BusFailed,
     /// The module has accepted a request from a later epoch. Since 1.4.
     EarlierEpoch,

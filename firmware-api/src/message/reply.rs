@@ -9,23 +9,23 @@ use crate::wire::{Reader, Writer};
 /// A device's reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// Answers [`Request::Hello`](super::Request::Hello).
+    /// Reply to [`Request::Hello`](super::Request::Hello).
     Identity(Identity),
-    /// Answers [`Request::Read`](super::Request::Read).
+    /// Reply to [`Request::Read`](super::Request::Read).
     Registers(&'a [u8]),
-    /// Confirms a request without a result.
+    /// Reply to a successful request that does not return a result.
     Done,
-    /// Answers [`Request::Arm`](super::Request::Arm).
+    /// Reply to [`Request::Arm`](super::Request::Arm).
     Armed(ArmReport),
-    /// Answers [`Request::Fire`](super::Request::Fire) and [`Request::Go`](super::Request::Go).
+    /// Reply to [`Request::Fire`](super::Request::Fire) and [`Request::Go`](super::Request::Go).
     Fired(FireReport),
-    /// Answers [`Request::Status`](super::Request::Status).
+    /// Reply to [`Request::Status`](super::Request::Status).
     Status(StatusReport),
-    /// Answers [`Request::Links`](super::Request::Links).
+    /// Reply to [`Request::Links`](super::Request::Links).
     Links(LinksReport),
-    /// Answers [`Request::Events`](super::Request::Events).
+    /// Reply to [`Request::Events`](super::Request::Events).
     Events(EventsReport),
-    /// Refuses a request, which then has no effect.
+    /// Refusal of a request.
     Refused(RequestRefusal),
 }
 

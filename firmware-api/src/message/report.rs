@@ -21,19 +21,19 @@ pub struct Identity {
     pub layout: u8,
     /// Number of switch groups.
     pub groups: u8,
-    /// External paths per group.
+    /// Number of external paths per group.
     pub external_paths: u8,
     /// Capability bits in B0h:199.
     pub capabilities: Capabilities,
-    /// Typical time in µs from fire until the light is on its new path.
+    /// Typical time in µs from a fire request until the light is on its new path.
     pub switch_us: u16,
-    /// Time in µs from then until power readings are reliable.
+    /// Time in µs from the arrival of light until power readings are reliable.
     pub settle_us: u16,
-    /// Minimum time in µs between two switches of a group.
+    /// Minimum time in µs between two switching operations of a group.
     pub dwell_us: u16,
-    /// Maximum time in µs from fire to an outcome.
+    /// Maximum time in µs from a fire request to its outcome.
     pub commit_max_us: u32,
-    /// Paths with less tap power are treated as dark.
+    /// Tap power below which a path is treated as dark.
     pub power_low: Power,
 }
 
@@ -72,9 +72,9 @@ impl Identity {
 pub struct Capabilities(pub u8);
 
 impl Capabilities {
-    /// Groups can be dark.
+    /// Groups support the dark path.
     pub const DARK: Self = Self(1);
-    /// Groups can loop back.
+    /// Groups support the loopback path.
     pub const LOOPBACK: Self = Self(2);
     /// Supports [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot).
     pub const HOT: Self = Self(4);
@@ -112,7 +112,7 @@ impl Capabilities {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Power(pub u16);
 
-/// Outcome of an arm.
+/// Result of an arm request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmReport {
     /// The armed transaction.
@@ -134,16 +134,16 @@ impl ArmReport {
     }
 }
 
-/// Outcome of a fire.
+/// Result of a fire request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FireReport {
     /// The fired transaction.
     pub transaction: TransactionId,
-    /// Completed switches since power-on, including this one.
+    /// Number of completed switching operations since power-on, including this one.
     pub generation: u32,
     /// Outcome of each requested group.
     pub outcomes: Outcomes,
-    /// Paths according to the module's own sensor.
+    /// Current paths according to the module's sensor.
     pub active: Paths,
 }
 
@@ -163,10 +163,10 @@ impl FireReport {
     }
 }
 
-/// The state that a host checks after a change.
+/// The module's state, which a host checks after a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusReport {
-    /// Restarts since manufacture, modulo 2¹⁶. A restart discards armed transactions.
+    /// Number of restarts since manufacture, modulo 2¹⁶. A restart discards armed transactions.
     pub boots: u16,
     /// Milliseconds since the last restart.
     pub uptime_ms: u32,
@@ -176,15 +176,15 @@ pub struct StatusReport {
     pub armed: TransactionId,
     /// Last fired transaction, or [`TransactionId::NONE`].
     pub fired: TransactionId,
-    /// Completed switches since power-on.
+    /// Number of completed switching operations since power-on.
     pub generation: u32,
     /// Groups that are switching.
     pub busy: Groups,
     /// Path of each group.
     pub active: Paths,
-    /// Outcomes of the last arm.
+    /// Outcomes of the last arm request.
     pub arm_outcomes: Outcomes,
-    /// Outcomes of the last fire.
+    /// Outcomes of the last fire request.
     pub fire_outcomes: Outcomes,
     /// CMIS data-path state of each lane.
     pub data_paths: [u8; 8],
@@ -233,12 +233,12 @@ impl StatusReport {
     }
 }
 
-/// The own link name, and the neighbour of each group.
+/// The module's link name, and the neighbour of each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinksReport {
-    /// Own name, set by the host since the last restart.
+    /// Link name that the host has set since the last restart.
     pub name: LinkName,
-    /// Sender on each group's selected path.
+    /// Sender of the light on each group's active path.
     pub neighbours: [Neighbour; GROUPS_MAX],
 }
 
@@ -265,15 +265,15 @@ impl LinksReport {
 pub struct LinkName(pub u32);
 
 impl LinkName {
-    /// No name or no readable signal.
+    /// Represents no name, or no readable signal.
     pub const NONE: Self = Self(0);
 }
 
 /// The sender of received light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its name, or [`LinkName::NONE`] without a readable signal.
+    /// Link name of the sender, or [`LinkName::NONE`] without a readable signal.
     pub name: LinkName,
-    /// External path on which it sends.
+    /// External path on which the sender transmits.
     pub path: u8,
 }

@@ -27,11 +27,11 @@ pub enum Request<'a> {
         /// 1 to [`REGISTER_BYTES_MAX`] values.
         bytes: &'a [u8],
     },
-    /// Checks and stores wanted paths; answered by [`Reply::Armed`](super::Reply::Armed).
+    /// Checks and stores target paths; answered by [`Reply::Armed`](super::Reply::Armed).
     Arm(Arm),
-    /// Switches groups as armed; answered by [`Reply::Fired`](super::Reply::Fired) once the light has
-    /// settled or timed out. The host's timeout is the maximum commit time plus the line delay. A retry
-    /// of a completed transaction changes nothing and returns the same answer.
+    /// Switches groups as armed; answered by [`Reply::Fired`](super::Reply::Fired) when the light has settled
+    /// or timed out. The host's timeout is the maximum commit time plus the line delay. A retry of a
+    /// completed transaction returns the same reply without switching.
     Fire {
         /// The armed transaction.
         transaction: TransactionId,
@@ -40,7 +40,7 @@ pub enum Request<'a> {
     },
     /// Discards an armed change; answered by [`Reply::Done`](super::Reply::Done).
     Disarm {
-        /// Transaction to discard; others remain armed.
+        /// Transaction to discard. Other transactions remain armed.
         transaction: TransactionId,
     },
     /// Queries paths and outcomes; answered by [`Reply::Status`](super::Reply::Status).
@@ -56,7 +56,7 @@ pub enum Request<'a> {
         /// Debounce time in µs; 0 selects the module's default.
         debounce_us: u16,
     },
-    /// Arms and fires in one round trip, with the answer and the retries of a fire. Requires
+    /// Arms and fires in one round trip, with the same reply and retries as a fire. Requires
     /// [`Capabilities::GO`](super::Capabilities::GO).
     Go {
         /// Change to arm.
@@ -73,7 +73,7 @@ pub enum Request<'a> {
     },
     /// Restarts the firmware after [`Reply::Done`](super::Reply::Done).
     Reset,
-    /// Selects an agent's module; must be the first request on a connection. Answered by
+    /// Selects a module of an agent. Must be the first request on a connection. Answered by
     /// [`Reply::Done`](super::Reply::Done). Since 1.3.
     Module {
         /// Module name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
@@ -81,12 +81,12 @@ pub enum Request<'a> {
     },
 }
 
-/// The wanted paths of a change.
+/// The target paths of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// Must not be [`TransactionId::NONE`].
+    /// Transaction id, which must not be [`TransactionId::NONE`].
     pub transaction: TransactionId,
-    /// Required data-path state when the change is fired.
+    /// Required data-path state at the time of the fire.
     pub policy: DataPathPolicy,
     /// Path of each group.
     pub paths: Paths,
@@ -170,7 +170,7 @@ impl<'a> Request<'a> {
     }
 
     /// Decodes a request without an epoch. Fails with [`RequestRefusal::UnknownCommand`] or
-    /// [`RequestRefusal::Malformed`], which the device sends as its answer.
+    /// [`RequestRefusal::Malformed`], which the device sends as its reply.
     pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, RequestRefusal> {
         let mut reader = Reader(payload);
         let request = match command {

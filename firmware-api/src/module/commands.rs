@@ -86,7 +86,7 @@ impl<H: Hardware> Module<H> {
         (transaction != TransactionId::NONE).then_some(Arm { transaction, policy, paths })
     }
 
-    /// Waits until the previous change has ended.
+    /// Has no effect until the previous change has ended.
     pub(super) fn put_arm(&mut self) {
         self.arm_waits = self.moving();
         if self.arm_waits {
@@ -169,7 +169,7 @@ impl<H: Hardware> Module<H> {
             }
             cdb::command::ABORT => Ok(0),
             cdb::command::MODULE_FEATURES => Ok(put(reply, &[0; 4])),
-            // Firmware can be loaded only with the manufacturer's tools.
+            // Only the manufacturer's tools can load firmware.
             cdb::command::FIRMWARE_FEATURES => Ok(put(reply, &[0; 8])),
             cdb::command::FIRMWARE_INFO => {
                 let (major, minor) = self.profile.firmware;

@@ -60,7 +60,7 @@ impl PowerAndLanes {
     pub(crate) fn next_end(&self) -> Option<Micros> {
         let lanes = self.lanes.iter().filter_map(|lane| lane.until);
         let configuring = self.configuring.map(|(at, ..)| at);
-        // PowerDown waits for the last data path to stop.
+        // The state PowerDown waits until the last data path has stopped.
         let waits_for_lanes = self.state == ModuleState::PowerDown && !self.all_deactivated();
         let module = self.until.filter(|_| !waits_for_lanes);
         lanes.chain(module).chain(configuring).min()
@@ -136,7 +136,7 @@ impl PowerAndLanes {
         steady
     }
 
-    /// The configuration is checked immediately, but the result appears after `configure_us`.
+    /// Checks the configuration immediately, but shows the result after `configure_us`.
     pub(crate) fn apply(
         &mut self,
         profile: &Profile,

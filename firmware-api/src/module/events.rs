@@ -6,7 +6,8 @@
 //!                                  reported ─┘                  and one per EVENT_EVERY in the long run
 //! ```
 //!
-//! Flapping light needs no queue, because only the difference from the reported state is stored.
+//! Flapping light does not require a queue, because the module stores only the difference from the reported
+//! state.
 
 use super::hardware::{Hardware, Position};
 use super::profile::Profile;
@@ -23,7 +24,7 @@ const DEBOUNCE_US: (u16, u16) = (10, 10_000);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Light {
-    /// Not measured since the last switch, or a path without fibre.
+    /// The light has not been measured since the last switching operation, or the path has no fibre.
     #[default]
     Unknown,
     Arrives,
@@ -47,7 +48,8 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Advances by [`EVENT_EVERY`] per event, up to a whole burst ahead of the current time.
+    /// Token bucket as a time, which advances by [`EVENT_EVERY`] per event, at most one burst ahead of the
+    /// current time.
     paid_until: Micros,
 }
 
@@ -152,7 +154,7 @@ impl ComparatorWatch {
 
 impl Group {
     fn look(&mut self, light: Light, debounce: Micros, now: Micros) -> u16 {
-        // The first reading after a switch is not a change.
+        // The first reading after a switching operation is not a change.
         if self.shown == Light::Unknown {
             (self.shown, self.reported) = (light, light);
         }

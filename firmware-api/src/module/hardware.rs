@@ -4,23 +4,23 @@ use crate::message::{LinkName, Neighbour, Power};
 use crate::path::{Path, Paths};
 use crate::time::Micros;
 
-/// Position of a group according to the module's own sensor.
+/// Position of a group according to the module's sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// At rest on this path.
+    /// The group is at rest on this path.
     At(Path),
-    /// Between two paths.
+    /// The group is between two paths.
     Moving,
 }
 
-/// Optics and non-volatile memory of a module. Calls return immediately; the module polls the position of
-/// elements that are still switching.
+/// Optics and non-volatile memory of a module. Calls must return immediately; the module polls the position
+/// of groups that are still switching.
 pub trait Hardware {
     /// Starts to switch `group` to `path`.
     fn drive(&mut self, now: Micros, group: usize, path: Path);
     /// Returns the current position of `group`.
     fn position(&self, now: Micros, group: usize) -> Position;
-    /// Returns the received power on external path `number` (1 to 8), selected or not.
+    /// Returns the received power on external path `number` (1 to 8), whether or not it is selected.
     fn tap(&self, now: Micros, number: u8) -> Power;
     /// Returns the power that `lane` (0 to 7) receives over the selected path.
     fn received(&self, now: Micros, lane: usize) -> Power;
@@ -35,7 +35,7 @@ pub trait Hardware {
     /// Sends a name over the light until the next restart. Only for modules with
     /// [`crate::message::Capabilities::NEIGHBOURS`].
     fn set_link_name(&mut self, _name: LinkName) {}
-    /// Returns the name received by `group`, and the sender's path.
+    /// Returns the name that `group` receives, and the path of the sender.
     fn neighbour(&self, _now: Micros, _group: usize) -> Neighbour {
         Neighbour::default()
     }
@@ -45,7 +45,7 @@ pub trait Hardware {
     fn supply(&self, now: Micros) -> u16;
     /// Returns the stored power-on paths.
     fn load_power_on_paths(&self) -> Paths;
-    /// Stores the power-on paths. Only called on request, because it wears the memory.
+    /// Stores the power-on paths. Called only on request, because it wears the memory.
     fn store_power_on_paths(&mut self, paths: Paths);
     /// Increments the boot count and returns it, modulo 2¹⁶.
     fn count_boot(&mut self) -> u16;

@@ -8,7 +8,7 @@ const PAGES: [u8; 7] = [0x00, 0x01, 0x02, 0x10, 0x11, cdb::PAGE, page_b0::PAGE];
 pub(crate) enum Access {
     Read,
     Write,
-    /// Needs the password; a write takes the non-volatile write time.
+    /// Requires the password. A write takes the non-volatile write time.
     Locked,
 }
 
@@ -41,7 +41,7 @@ impl Memory {
         if writable { Access::Write } else { Access::Read }
     }
 
-    /// Clears latched flags; write-only bytes read as zero.
+    /// Reads a byte. Clears latched flags, and returns zero for write-only bytes.
     pub(crate) fn take(&mut self, at: RegisterAddress) -> u8 {
         let value = self.byte(at);
         match (at.offset, at.page) {

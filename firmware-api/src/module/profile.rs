@@ -4,7 +4,7 @@ use crate::cmis::page02::Limits;
 use crate::cmis::{lower, page00};
 use crate::message::{Capabilities, Power};
 
-/// A host interface and a media interface, and their lanes.
+/// A host interface and a media interface, with their lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Application {
     /// Host interface id (SFF-8024).
@@ -24,21 +24,21 @@ pub struct Application {
 /// Durations in microseconds. The module advertises CMIS duration codes that cover them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Time from power-on or reset until the bus and the serial line answer.
+    /// Time from power-on or reset until the bus and the serial line respond.
     pub boot_us: u32,
-    /// Module state PowerUp.
+    /// Duration of the module state PowerUp.
     pub power_up_us: u32,
-    /// Module state PowerDown, after all data paths have stopped.
+    /// Duration of the module state PowerDown after all data paths have stopped.
     pub power_down_us: u32,
-    /// Data-path state Init.
+    /// Duration of the data-path state Init.
     pub data_path_init_us: u32,
-    /// Data-path state Deinit.
+    /// Duration of the data-path state Deinit.
     pub data_path_deinit_us: u32,
-    /// Data-path state TxTurnOn.
+    /// Duration of the data-path state TxTurnOn.
     pub tx_turn_on_us: u32,
-    /// Data-path state TxTurnOff.
+    /// Duration of the data-path state TxTurnOff.
     pub tx_turn_off_us: u32,
-    /// ConfigStatus InProgress.
+    /// Duration of the configuration status InProgress.
     pub configure_us: u32,
     /// Hold-off after a page change on the bus.
     pub page_change_us: u32,
@@ -46,17 +46,17 @@ pub struct Timing {
     pub write_us: u32,
     /// Hold-off after a write to non-volatile registers.
     pub non_volatile_write_us: u32,
-    /// A CDB command from trigger to result.
+    /// Time from the trigger of a CDB command to its result.
     pub cdb_us: u32,
-    /// From a condition to its flag.
+    /// Time from a condition to its flag.
     pub flag_us: u32,
-    /// Typical time from fire until the light is on its new path.
+    /// Typical time from a fire request until the light is on its new path.
     pub switch_us: u16,
-    /// Time from then until power readings are reliable.
+    /// Time from the arrival of light until power readings are reliable.
     pub settle_us: u16,
-    /// Minimum time between two switches of a group.
+    /// Minimum time between two switching operations of a group.
     pub dwell_us: u16,
-    /// Maximum time from fire to an outcome.
+    /// Maximum time from a fire request to its outcome.
     pub commit_max_us: u32,
     /// Default debounce time for loss and return of light.
     pub debounce_us: u16,
@@ -92,7 +92,7 @@ pub struct Profile {
     pub serial: [u8; 16],
     /// Part revision, padded with spaces.
     pub revision: [u8; 2],
-    /// Manufacturing date as YYMMDD, and two characters for the lot.
+    /// Manufacturing date as YYMMDD, followed by two characters for the lot.
     pub date: [u8; 8],
     /// SFF-8024 media type, one of [`crate::cmis::lower::media_type`].
     pub media_type: u8,
@@ -104,25 +104,25 @@ pub struct Profile {
     pub limits: MonitorLimits,
     /// Firmware version, major and minor.
     pub firmware: (u8, u8),
-    /// Switch groups, 1 to 8.
+    /// Number of switch groups, 1 to 8.
     pub groups: u8,
-    /// External paths per group, 1 to 8.
+    /// Number of external paths per group, 1 to 8.
     pub external_paths: u8,
     /// Capabilities of the switch.
     pub capabilities: Capabilities,
-    /// Paths with less tap power are treated as dark.
+    /// Tap power below which a path is treated as dark.
     pub power_low: Power,
-    /// Lanes with less power report loss of signal.
+    /// Received power below which a lane reports loss of signal.
     pub los: Power,
     /// Maximum power draw in watts.
     pub power_max_watts: u8,
     /// Durations.
     pub timing: Timing,
-    /// At most eight applications, best first.
+    /// At most eight applications, the best one first.
     pub applications: &'static [Application],
 }
 
-/// Pads text with spaces. Fails at compile time if it exceeds `N` bytes.
+/// Pads text with spaces. A text of more than `N` bytes is a compile-time error.
 #[must_use]
 pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
     let bytes = text.as_bytes();
@@ -139,8 +139,8 @@ pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
 impl Profile {
     /// An 800G module with one switch group, two external paths and a loopback.
     ///
-    /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers. Other durations, the
-    /// 12 W and the thresholds are design values, not measurements.
+    /// Switching takes 70 µs, in the middle of the 60 to 80 µs published for OCS transceivers. Other
+    /// durations, the power of 12 W and the thresholds are design values, not measurements.
     pub const OCSTRX_800G: Self = Self {
         identifier: crate::cmis::lower::identifier::QSFP_DD,
         vendor: padded("lightloom"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The path switch: arms, fires, monitors the position and determines the outcome.
+//! The path switch, which arms and fires changes, monitors the position and determines the outcome.
 //!
 //! ```text
 //!        arm                fire                      at the path          power checked
@@ -10,7 +10,7 @@
 //!                                         idle
 //! ```
 //!
-//! A transaction switches each group only once, so a repeated fire does not change the outcome.
+//! A transaction switches each group only once, so a repeated fire request does not change the outcome.
 
 use crate::message::{
     Arm, ArmReport, Capabilities, FireReport, Power, RequestRefusal, TransactionId,

@@ -98,7 +98,7 @@ impl<H: Hardware> Module<H> {
         page01::TX_BIAS_SUPPORTED.set(memory, measures_bias);
         page01::CDB_INSTANCES.set(memory, 1);
         page01::CDB_BACKGROUND.set(memory, true);
-        // Both encodings contain the real time, so either is valid (cmis::rules::cdb_busy_bound).
+        // Both encodings contain the actual busy time, so hosts may use either (cmis::rules::cdb_busy_bound).
         page01::CDB_BUSY_SHORT.set(memory, 0);
         page01::CDB_BUSY_LONG.set(memory, (timing.cdb_us.div_ceil(160_000)).min(31) as u8);
         let halvings = (0..15).take_while(|i| 10_000 >> (i + 1) >= timing.page_change_us).count();
@@ -186,7 +186,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Flags lanes that have been dark for the flag time.
+    /// Sets the flag of each lane that has been dark for the flag time.
     fn refresh_lost_signals(&mut self, now: Micros) {
         let flag_time = Micros(u64::from(self.profile.timing.flag_us));
         for lane in 0..LANES {

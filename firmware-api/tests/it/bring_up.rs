@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transitions and durations of module and data-path states.
+//! Tests the transitions and durations of module and data-path states.
 
 use crate::bench;
 use bench::{PROFILE, activated_at, module};
@@ -246,7 +246,7 @@ fn lost_signal_is_shown_immediately_and_flagged_later() {
 fn page_selection_follows_host_practice() {
     let mut module = module();
     let mut now = activated_at();
-    // Page and bank in one write; the page changes after the hold-off.
+    // One write selects bank and page, and the page changes after the hold-off.
     module.bus_write(now, 126, &[0, page_b0::PAGE]).unwrap();
     assert!(module.bus_read(now, 192, &mut [0; 4]).is_err(), "held off");
     now = now + at(&[T.page_change_us]);

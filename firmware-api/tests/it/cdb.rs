@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CDB: check codes, busy time, refusals, arm and fire.
+//! Tests CDB check codes, busy time and refusals, and arm and fire through CDB.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, external, module};
@@ -71,7 +71,8 @@ fn rejects_every_flipped_bit_of_header_and_payload() {
         let mut flipped = page;
         flipped[bit / 8] ^= 1 << (bit % 8);
         let status = run(&mut module(), now, &flipped);
-        // A length beyond the page is a parameter error, any other flip a wrong check code.
+        // A flip that makes the length exceed the page is a parameter error; any other flip is a check code
+        // error.
         let length_flip = flipped[4] != page[4] && usize::from(flipped[4]) > 120;
         let failure = if length_flip { CdbFailure::Parameter } else { CdbFailure::CheckCode };
         assert_eq!(status, CdbStatus::Failed(failure), "bit {bit}");

@@ -75,7 +75,7 @@ fn disagreement_6_more_pages_are_banked_since_5_4() {
 fn disagreement_7_deinit_is_inverted_before_cmis_4() {
     assert_eq!(deinit_lanes(0b0000_1111, Revision(0x30)), 0b1111_0000);
     assert_eq!(deinit_lanes(0b0000_1111, Revision(0x40)), 0b0000_1111);
-    // Our module follows CMIS 4: zero means run.
+    // Our module follows CMIS 4, where zero means that the data path runs.
     let mut module = module();
     let mut byte = [0xff];
     module.read(activated_at(), RegisterAddress::page(0x10, 128), &mut byte).unwrap();

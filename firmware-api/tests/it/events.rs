@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events are sent in order, repeated until acknowledged, and rate-limited; arm and fire in one request.
+//! Tests that events are sent in order, repeated until acknowledged, and rate-limited. Also tests `Go`
+//! requests.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, external};
@@ -94,7 +95,7 @@ impl Rig {
         self.run_to(self.now + Micros(micros));
     }
 
-    /// A changed comparator calls the firmware immediately.
+    /// Changes the light, and calls the firmware immediately as a comparator does.
     fn light(&mut self, arrives: bool) {
         self.device.module_mut().hardware_mut().tap = Power(if arrives { 5_000 } else { 0 });
         self.run_for(0);
@@ -136,7 +137,7 @@ fn event_and_request_encodings_unchanged() {
     assert_eq!(go.encode(&mut payload), 14);
     assert_eq!(payload[..14], [0, 0, 0, 7, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(Request::decode(command::GO, &payload[..14]), Ok(go));
-    // CRC-32 by zlib.
+    // The expected CRC-32 was computed with zlib.
     let mut line = [0; ENCODED_BYTES_MAX];
     let length = acknowledge(Sequence(0x0102), &mut line);
     assert_eq!(line[..7], [0, 6, 1, 4, 1, 2, 0x20]);
@@ -198,7 +199,6 @@ fn sends_one_event_at_a_time_with_the_latest_state() {
     assert_eq!(rig.events[1].2.skipped, 1, "back and lost again meanwhile");
 }
 
-/// The host acknowledges immediately, so only the token bucket limits the events.
 #[test]
 fn flapping_light_sends_at_most_ten_events_per_second() {
     let mut rig = Rig::new();
@@ -287,7 +287,7 @@ fn go_moves_once_and_a_repeat_gets_the_same_answer() {
         assert_eq!((fired.outcomes[0], fired.active[0]), (GroupOutcome::Success, external(2)));
         assert_eq!((fired.transaction, fired.generation), (TransactionId(7), 1));
     }
-    // The transaction number is used up, even with other paths.
+    // The transaction number must not be reused, even with other paths.
     rig.ask(&Request::Go {
         arm: arm_to(7, Path::LOOPBACK, DataPathPolicy::Hot),
         groups: Groups(1),
@@ -311,8 +311,8 @@ proptest! {
         prop_assert_eq!(&payload[..length], &bytes[..]);
     }
 
-    /// With any line and light faults, numbers ascend, consecutive events differ, and the last event matches
-    /// the final state.
+    /// With random line and light faults, event numbers ascend, consecutive events differ, and the last event
+    /// matches the final state.
     #[test]
     fn last_reported_state_is_current(acts in prop::collection::vec((0u8..4, 1u64..30_000), 1..60)) {
         let mut rig = Rig::new();

@@ -27,7 +27,7 @@ fn act() -> impl Strategy<Value = Act> {
         (any::<u8>(), 1usize..20).prop_map(|(offset, length)| Act::Read(offset, length)),
         (any::<u8>(), prop::collection::vec(any::<u8>(), 1..12))
             .prop_map(|(offset, bytes)| Act::Write(offset, bytes)),
-        // Existing pages, which the writes above can reach.
+        // Pages that exist and that the writes above can select.
         prop::sample::select(vec![0x00u8, 0x10, 0x11, 0x9f, 0xb0])
             .prop_map(|page| Act::Write(127, vec![page])),
         any::<bool>().prop_map(Act::Pin),
@@ -65,7 +65,7 @@ fn play(module: &mut Module<Bench>, acts: &[Act]) {
 
 #[test]
 fn serial_module_fits_in_3_kib() {
-    // Without the optics, as in docs/firmware-api.md.
+    // The limit excludes the optics, as in docs/firmware-api.md.
     assert!(size_of::<SerialModule<()>>() <= 3 * 1024, "{} bytes", size_of::<SerialModule<()>>());
 }
 

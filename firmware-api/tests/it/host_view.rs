@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Registers that a CMIS host reads before bring-up. Offsets and codes are from public host software, not
-//! from this crate.
+//! Tests the registers that a CMIS host reads before bring-up. Offsets and codes come from public host
+//! software, not from this crate.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, module};
@@ -30,7 +30,7 @@ fn host_reads_the_manufacturer_and_power() {
     let mut module = module();
     assert_eq!(&bytes::<2>(&mut module, RegisterAddress::page(0, 164)), b"01");
     assert_eq!(&bytes::<8>(&mut module, RegisterAddress::page(0, 182)), b"260901  ");
-    // Power class 6 in the three high bits, 12 W in quarters.
+    // The three high bits contain power class 6, the next byte 12 W in quarter watts.
     assert_eq!(bytes(&mut module, RegisterAddress::page(0, 200)), [5 << 5, 48]);
     assert_eq!(bytes(&mut module, RegisterAddress::page(0, 203)), [13], "MPO 2x16");
     assert_eq!(bytes(&mut module, RegisterAddress::page(0, 212)), [6], "1310 nm EML");
@@ -41,7 +41,7 @@ fn host_reads_the_manufacturer_and_power() {
 
 #[test]
 fn power_class_allows_the_maximum_power() {
-    // In quarters of a watt, for QSFP-DD and OSFP.
+    // Limits of the QSFP-DD and OSFP power classes in quarter watts.
     let limits = [6, 14, 28, 32, 40, 48, 56];
     for watts in 0..=63u8 {
         let class = limits.iter().position(|&limit| u16::from(watts) * 4 <= limit).unwrap_or(7);

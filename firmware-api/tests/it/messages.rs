@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Message encodings are stable and round-trip; garbage is rejected.
+//! Tests that message encodings are stable and round-trip, and that garbage is rejected.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use lightloom_firmware_api::host::{Host, ReceiveError, Sequence, encode_request};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arm and fire over the serial line and through registers.
+//! Tests arm and fire over the serial line and through registers.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, ask, external, module, wait};
@@ -71,7 +71,7 @@ impl Rig {
         });
         outcome.unwrap()
     }
-    /// Waits up to ten milliseconds for the report.
+    /// Fires, and waits up to ten milliseconds for the report.
     fn fire(&mut self, transaction: u32) -> (Micros, FireReport) {
         let request = Request::Fire { transaction: TransactionId(transaction), groups: G0 };
         let began = self.now;
@@ -303,7 +303,7 @@ fn power_on_paths_require_the_password_and_apply_at_reset() {
     assert_eq!(rig.status().active[0], external(2));
 }
 
-/// Requests of a former host arrive after its successor's hello and its arm with the same transaction
+/// Requests of a former host arrive after its successor has sent a hello and an arm with the same transaction
 /// number.
 #[test]
 fn rejects_every_request_of_an_earlier_epoch() {
@@ -388,7 +388,7 @@ mod registers {
         bytes
     }
 
-    /// Three writes: wanted paths, transaction and policy, enable.
+    /// Arms with three writes: target paths, transaction and policy, enable.
     fn arm(module: &mut Module<Bench>, now: Micros, transaction: u32, path: Path) {
         write(module, now, 136, &[path.code(), 0, 0, 0, 0, 0, 0, 0]);
         let [a, b, c, d] = transaction.to_be_bytes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Simulated optics, and a host that is connected directly.
+//! Simulated optics, with a directly connected host.
 use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
@@ -8,7 +8,7 @@ use lightloom_firmware_api::module::{Hardware, Module, Position, Profile};
 use lightloom_firmware_api::path::{DataPathPolicy, Path, Paths};
 use lightloom_firmware_api::time::Micros;
 
-/// Tests set the readings.
+/// Optics whose readings are set by tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) at: [Path; 8],
@@ -96,7 +96,7 @@ pub(crate) fn module() -> Module<Bench> {
     Module::new(PROFILE, Bench::default(), Micros::ZERO)
 }
 
-/// When an undisturbed module carries traffic: after boot, power-up, init and transmit.
+/// Returns when an undisturbed module carries traffic, after boot, power-up, init and transmitter turn-on.
 pub(crate) fn activated_at() -> Micros {
     let timing = PROFILE.timing;
     let spans =

@@ -12,7 +12,7 @@ use lightloom_firmware_api::message::{Reply, Request};
 use lightloom_firmware_api::module::Module;
 use lightloom_firmware_api::time::Micros;
 
-/// The input is used as bytes to the device, bytes to the host, a message, and a payload.
+/// Uses the input as bytes for the device, as bytes for the host, as a message, and as a payload.
 pub(crate) fn serial_frame(bytes: &[u8]) {
     let mut device = SerialModule::new(bench::module());
     let now = bench::activated_at();
@@ -53,7 +53,7 @@ pub(crate) fn serial_frame(bytes: &[u8]) {
     assert_eq!(seen, 1, "one frame in, one frame out");
 }
 
-/// The input is a sequence of bus actions: wait, read, write, toggle the low-power pin.
+/// Treats the input as a sequence of bus actions: wait, read, write, toggle the low-power pin.
 pub(crate) fn cmis(bytes: &[u8]) {
     let mut module = bench::module();
     let mut now = bench::activated_at();
@@ -80,7 +80,7 @@ pub(crate) fn cmis(bytes: &[u8]) {
     assert_sane(&mut module, now);
 }
 
-/// The input is a CDB page, whose check code is corrected if the first byte is odd.
+/// Uses the input as a CDB page, and corrects its check code if the first byte is odd.
 pub(crate) fn cdb(bytes: &[u8]) {
     let mut page = [0; cdb::MESSAGE_BYTES];
     let length = bytes.len().min(cdb::MESSAGE_BYTES);
@@ -107,7 +107,7 @@ pub(crate) fn cdb(bytes: &[u8]) {
     assert_sane(&mut module, now);
 }
 
-/// Every coded register contains a valid code at all times.
+/// Checks that every coded register contains a valid code.
 fn assert_sane(module: &mut Module<bench::Bench>, now: Micros) {
     let mut now = now;
     for _ in 0..64 {
