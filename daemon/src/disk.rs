@@ -32,8 +32,7 @@ pub trait Disk: Clone + Debug + Send {
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Creates missing directories and syncs their parents. Otherwise a crash could remove a directory
-/// together with synced files in it.
+/// Creates missing directories and syncs their parents, so that a crash does not remove them.
 pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();

@@ -140,8 +140,7 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // After a crash the name may refer to either file, so do not append to either of them
-            // yet.
+            // After a crash, the name may refer to either file, so neither may be extended yet.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);

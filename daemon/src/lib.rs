@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloomd` drives transceivers, optical switches and Linux switches. All circuits stay lit
-//! when it stops.
+//! `lightloomd` drives transceivers, optical switches and Linux switches.
 //!
 //! ```text
 //!   plan ──▶ target ─┐                   ┌──▶ driver ──▶ device

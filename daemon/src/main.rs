@@ -56,8 +56,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let tls = config.file.tls.clone();
     let path = start::socket_path(&config);
-    // Open the journal before the socket: its lock keeps a second daemon from taking over the
-    // socket.
+    // Lock the journal first, because a second daemon must not take over the socket.
     let devices = config.inventory.devices.len();
     let (daemon, seat, listeners) = match config.file.etcd.clone() {
         None => (start::start(config, installed)?, None, Listeners::open(&path, tls)?),

@@ -194,8 +194,7 @@ impl Runtime {
                 }
             };
             let ticked = self.tick();
-            // Queries do not increment the counter, because a watcher would otherwise wake itself
-            // forever.
+            // Queries must not increment the counter, or a watcher would wake itself forever.
             if ticked || !looked {
                 self.changes.send_modify(|count| *count += 1);
             }

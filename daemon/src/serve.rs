@@ -24,8 +24,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
-/// At this limit, a new connection replaces the one that has been idle longest, or is closed if all
-/// are busy.
+/// Above it, a new connection replaces the longest idle one, or is closed if all are busy.
 const CONNECTIONS_MAX: usize = 256;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);

@@ -169,8 +169,7 @@ pub async fn tend(
         let mut said = Vec::new();
         tokio::select! {
             biased;
-            // Poll the connection first, so that a command that arrives during the connection setup
-            // is run.
+            // Poll the connection first, so that commands that arrive during its setup are run.
             () = task.turn(&mut said) => {}
             command = commands.recv() => match command {
                 Some(command) => desk.command(&mut task, command, &mut said),

@@ -81,8 +81,7 @@ pub struct Frame<'a> {
     pub version: u8,
     /// Request, reply, event or acknowledgement.
     pub kind: FrameKind,
-    /// Sequence number that the sender of a request or event chooses. The reply or acknowledgement repeats
-    /// it.
+    /// Sequence number chosen by the sender, and repeated in the reply or acknowledgement.
     pub sequence: u16,
     /// Command code (see [`crate::message::command`]), repeated in the reply.
     pub command: u8,
@@ -92,8 +91,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why a frame is invalid. Invalid frames are never answered, so that the sender of a corrupted request times
-/// out.
+/// Why a frame is invalid. Invalid frames are never answered, so the sender times out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each message documents its variant")]
 pub enum FrameError {

@@ -92,8 +92,7 @@ impl Host {
         Self { last_sequence: 0, reassembler: Reassembler::new() }
     }
 
-    /// Creates a host that numbers its requests after `last`. A restarted host thus does not reuse numbers of
-    /// late replies.
+    /// Creates a host that numbers its requests after `last`, to avoid numbers of late replies.
     #[must_use]
     pub const fn continuing_after(last: Sequence) -> Self {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }

@@ -306,9 +306,9 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes registers, like the serial request. Fails without any write, with
-    /// [`RequestRefusal::NoSuchRegister`] if a byte is not writable or [`RequestRefusal::Locked`] without the
-    /// password.
+    /// Writes registers, like the serial request. Fails without a write: with
+    /// [`RequestRefusal::NoSuchRegister`] if a byte is not writable, [`RequestRefusal::Locked`]
+    /// without the password.
     pub fn write(
         &mut self,
         now: Micros,
@@ -343,8 +343,7 @@ impl<H: Hardware> Module<H> {
         }
         if epoch > self.epoch {
             self.epoch = epoch;
-            // A change that is already switching completes and stays armed, but its host can no longer send
-            // requests.
+            // A change that is already switching completes and stays armed.
             let armed = self.switch.armed();
             let _still_moving = self.disarm(now, armed);
         }
@@ -365,8 +364,7 @@ impl<H: Hardware> Module<H> {
     }
 
     /// Starts the armed change; [`Module::moving`] returns false when it has ended. Fails with
-    /// [`RequestRefusal::NotArmed`]. If a group cannot be switched now, this is not an error but is shown in
-    /// the report.
+    /// [`RequestRefusal::NotArmed`]. The report shows groups that cannot be switched.
     pub fn fire(
         &mut self,
         now: Micros,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy` finds the design with the lowest cost per useful PFLOP-year, and tests how
-//! robust this result is.
+//! `lightloom buy` finds the design with the lowest cost per useful PFLOP-year.
 
 use std::path::{Path, PathBuf};
 

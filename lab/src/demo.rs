@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo` creates a plan, a fault, a bill and a report, with the commands that a user
-//! would type.
+//! `lightloom demo` creates a plan, a fault, a bill and a report with ordinary commands.
 
 mod cluster;
 mod live;

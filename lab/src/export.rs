@@ -113,8 +113,7 @@ struct ExportSource<'a> {
     digest: String,
 }
 
-/// Exports rings if the plan contains rings and the format supports them; otherwise exports
-/// circuits.
+/// Exports rings if both the plan and the format support them; otherwise exports circuits.
 fn export_of(
     arguments: &Arguments,
     of: &mut ExportSource<'_>,

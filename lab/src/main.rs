@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom-lab` contains all verbs of lightloom. The program `lightloom` runs it for verbs that
-//! it lacks, so that users who only plan and emulate need not compile the daemon, devices and
-//! reports.
+//! it lacks, so that planning and emulation do not require the daemon, devices and reports.
 
 mod buy;
 mod calibrate;

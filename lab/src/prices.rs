@@ -46,8 +46,7 @@ impl Pricing for Prices {
     }
 }
 
-/// Returns the mean cost, including the network card. `None` if the price of a part for the GPUs'
-/// rate is not known.
+/// Returns the mean cost, including the network card. `None` if a price is not known.
 pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
     let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
     let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;

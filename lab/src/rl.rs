@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom rl` computes the duration of a reinforcement-learning step, and the best size of the
-//! generating replicas.
+//! `lightloom rl` computes a reinforcement-learning step and the best size of its replicas.
 
 pub(crate) mod study;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve` computes the request delays of a served model, and finds the best layout of
-//! GPUs.
+//! `lightloom serve` computes request delays of a model and finds the best layout of GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;

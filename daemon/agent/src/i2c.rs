@@ -2,9 +2,8 @@
 //! Module memory on an I2C bus without a driver, following the CMIS 5.x rules for hosts.
 //!
 //! Bank and page are changed in one two-byte write at 126, which takes effect when byte 127 is
-//! written. The selection is read back before each transfer of the upper half: a module selects
-//! page 0 if the requested page does not exist, and another bus master may have changed the
-//! selection.
+//! written. The selection is read back before each transfer of the upper half, because another bus
+//! master may have changed it, and a module selects page 0 if a page does not exist.
 
 use std::time::Duration;
 

@@ -8,8 +8,7 @@
 //! A module behind an agent uses the frames of the serial line, preceded by [its
 //! name](lightloom_firmware_api::message::Request::Module). A [profile file](profile::ProfileFile)
 //! describes how to set its optical switch. Before each move the agent rereads the serial number,
-//! to detect a replaced module. The agent makes no decisions of its own, and leaves all paths
-//! unchanged when it stops.
+//! to detect a replaced module. When the agent stops, all paths stay unchanged.
 
 #[cfg(feature = "reach")]
 pub mod eeprom;

@@ -416,8 +416,7 @@ impl ServedModule {
         let mut state = [0];
         self.memory.read(RegisterAddress::lower(3), &mut state)?;
         let active = self.profile.active(&mut *self.memory)?;
-        // Read the two ranges separately, because one read across both would also clear the flags
-        // in between.
+        // Read both ranges separately, because a single read would also clear the flags in between.
         let (mut lanes, mut powers) = ([0; 4], [0; 16]);
         self.memory.read(RegisterAddress::page(0x11, 128), &mut lanes)?;
         self.memory.read(RegisterAddress::page(0x11, 186), &mut powers)?;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thread per module, so that a hung bus delays only requests to that module.
 //!
-//! The thread skips requests whose connection has been closed, so that an abandoned switch command
-//! is never executed later.
+//! The thread skips requests of closed connections, which must not switch a module later.
 
 use std::io;
 use std::sync::Arc;

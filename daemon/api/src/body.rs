@@ -67,8 +67,7 @@ pub struct ApplyBody<P> {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub mode: Mode,
-    /// Version of the state that the client has read. The daemon refuses the request if it is
-    /// outdated.
+    /// Version of the state that the client has read. An outdated version is refused.
     #[serde(default)]
     pub expected_version: Option<u64>,
     /// Roll back unless confirmed within this time, in milliseconds.

@@ -47,8 +47,8 @@ pub struct DeviceStatus {
     pub slots: BTreeMap<String, u32>,
     /// Output power in dBm by slot, where measured.
     pub power_dbm: BTreeMap<String, f64>,
-    /// Sender of the received light for each slot, such as `n17/b0.2`, if the device can identify
-    /// it.
+    /// Sender of the light that each slot receives, such as `n17/b0.2`, if identified by the
+    /// device.
     pub neighbours: BTreeMap<String, String>,
     /// Slots that differ from the journal.
     pub drift: Vec<DriftedSlot>,

@@ -59,8 +59,7 @@ pub struct Log {
 pub struct LogRecord {
     /// Line number, from 1.
     pub line: u64,
-    /// Time of the record, Unix time in milliseconds. `None` in journals of versions that did not
-    /// record times.
+    /// Time of the record, Unix time in milliseconds. `None` in older journals without times.
     pub unix_ms: Option<u64>,
     /// Type: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end,
     /// confirmed, adopted, held, resumed.

@@ -70,8 +70,7 @@ pub struct Status {
     pub dark_circuits: Option<DarkCircuits>,
     /// The lit circuits, if no plan is applied.
     pub no_plan: Option<NoPlan>,
-    /// Remedy if the plan in force was made from a different fabric file. Bypasses are not possible
-    /// in this state.
+    /// Remedy if the plan in force was made from a different fabric file, which prevents bypasses.
     pub other_fabric: Option<String>,
     /// Stored state that cannot be read, such as plans of earlier versions.
     pub lost: Vec<LostState>,
@@ -81,8 +80,7 @@ pub struct Status {
     pub broken_parts: Vec<BrokenPart>,
     /// Remedy for unbypassed faults; lists only commands that would be accepted now.
     pub broken_next: Option<String>,
-    /// Fibres without light although both ends can be read, including fibres that the policy does
-    /// not bypass.
+    /// Fibres without light whose ends can both be read, whether or not the policy bypasses them.
     pub dark_fibres: Vec<DarkFibreView>,
     /// Parts that are probably at fault, the best explanation first.
     pub named_parts: Vec<NamedPart>,
@@ -96,8 +94,7 @@ pub struct Status {
     pub bypass_budget: BypassBudget,
     /// Devices that are unreachable, or not read since they became reachable.
     pub unseen: Vec<String>,
-    /// Devices that became unreachable together and still send light, and are therefore not
-    /// bypassed.
+    /// Devices that became unreachable together and still send light, and are not bypassed.
     pub management_lost: Option<ManagementLostView>,
     /// Nodes of jobs whose failure would go unnoticed, because no peer observes their light.
     pub unwitnessed: Option<UnwitnessedView>,
@@ -276,8 +273,7 @@ pub struct ManagementLostView {
 pub struct ContendedDevice {
     /// Device name.
     pub device: String,
-    /// The changes by the other controller with their target, count and time window, or the holder
-    /// of a claim.
+    /// Target, count and time window of the other controller's changes, or the holder of a claim.
     pub evidence: String,
     /// How often the other controller changed a position again after the daemon had restored it.
     pub times: u32,

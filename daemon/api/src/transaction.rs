@@ -81,8 +81,7 @@ words! {
         Failed,
         /// The device could not be read, so its position is unknown.
         Unknown,
-        /// The device reached the target and then returned to its previous state, read back and
-        /// qualified.
+        /// The device returned from the target to its previous state, read back and qualified.
         RolledBack,
     }
 }
@@ -100,8 +99,7 @@ pub struct OpenTransaction {
     pub cause: String,
     /// Kind of change.
     pub kind: Kind,
-    /// Description of its effect, such as the applied plan, the bypassed parts or the restored
-    /// state.
+    /// Description of its effect, such as the applied plan, bypassed parts or restored state.
     pub summary: String,
     /// The transaction that it undoes, with all later ones.
     pub undoes: Option<u32>,
@@ -141,8 +139,7 @@ pub struct Transaction {
     pub cause: String,
     /// Kind of change.
     pub kind: Kind,
-    /// Description of its effect, such as the applied plan, the bypassed parts or the restored
-    /// state.
+    /// Description of its effect, such as the applied plan, bypassed parts or restored state.
     pub summary: String,
     /// Digest of the plan.
     pub plan_sha256: String,
@@ -164,8 +161,7 @@ pub struct Transaction {
     pub repaired: Vec<String>,
     /// Ends that receive light from the wrong port. Only for the last transaction.
     pub crossed: Vec<CrossedEnd>,
-    /// Devices that must respond before a retry, if the last transaction was aborted because of
-    /// them.
+    /// Devices that must respond before a retry, if they caused the last transaction to abort.
     pub when_known: Vec<String>,
     /// Outcome per device, those with a detail first.
     pub devices: Vec<DeviceResult>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller: a state machine that turns events into actions, without clocks, files, sockets
-//! or threads.
+//! The controller: a state machine from events to actions, without clocks, sockets or threads.
 //!
 //! ```text
 //!   idle ──apply──▶ Intent ─▶ drive forward ──all applied──▶ End committed ─▶ (confirm?) ─▶ idle
@@ -102,8 +101,7 @@ pub struct Apply {
 pub struct Rollback {
     pub txn: Txn,
     pub confirm_within: Option<Micros>,
-    /// A target that avoids later faults, used instead of the [exact
-    /// rollback](Controller::way_back).
+    /// A target around later faults, instead of the [exact rollback](Controller::way_back).
     pub around: Option<Box<Apply>>,
 }
 
@@ -266,8 +264,7 @@ pub struct Controller {
     around: Option<(Txn, Apply)>,
     tickets: u64,
     own_changes: VecDeque<OwnChange>,
-    /// Earliest start of the next automatic transaction, after one that could not start or had no
-    /// effect.
+    /// Earliest start of the next automatic transaction after one that failed or had no effect.
     own_not_before: Micros,
     only_reads: bool,
     strays: Strays,

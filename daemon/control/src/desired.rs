@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts a plan document to the positions of all devices.
 //!
-//! A plan contains a path for each bundle, [`circuits`] by switch and port for each phase of a
-//! step, or both.
+//! A plan contains paths by bundle, [`circuits`] by switch and port for each phase, or both.
 
 pub mod circuits;
 

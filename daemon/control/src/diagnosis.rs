@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the failed part from measurements: transceiver, lane, fibre, connector, switch port or
-//! node.
+//! Finds the failed transceiver, lane, fibre, connector, switch port or node from measurements.
 //!
 //! ```text
 //!   readings, usual readings ─▶ symptoms ─▶ each part that explains some of them ─▶ the best one, with its evidence

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Brings several devices to a target: arms all of them, then drains, switches, qualifies and
-//! undrains each wave.
+//! Brings devices to a target: arms all, then drains, switches, qualifies and undrains each wave.
 //!
 //! ```text
 //!   arm all ─┬─▶ wave: drain ─▶ movers, each device on its own ─▶ undrain ─▶ next wave ─▶ end
@@ -91,8 +90,7 @@ struct Arming {
 }
 
 impl Drive {
-    /// `held` lists drain controls that stay drained; `standing` contains the positions of other
-    /// devices.
+    /// `held` lists controls that stay drained; `standing` contains positions of other devices.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -132,8 +130,7 @@ impl Drive {
         self.stages = stages;
     }
 
-    /// Makes this drive a rollback. Missing light does not fail it, because the light may have been
-    /// missing before the change.
+    /// Makes this drive a rollback, which does not fail if light is missing.
     pub fn go_back(&mut self) {
         self.goes_back = true;
     }
@@ -253,8 +250,7 @@ impl Drive {
             }
             Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
             Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
-            // Arming is the only operation that is retried without a read, because repeating it is
-            // harmless.
+            // Arming is the only operation that is retried without a read.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
@@ -514,8 +510,7 @@ impl Drive {
             self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
-        // Read drain controls first, because arming skips them and their last outcome may be
-        // unknown.
+        // Read drain controls first, because arming did not read them.
         let was_read = baseline.is_some();
         let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);

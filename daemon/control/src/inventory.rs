@@ -15,8 +15,7 @@ pub struct Device {
     pub sharing: Sharing,
     pub limits: Limits,
     pub follows: Option<Follows>,
-    /// Whether the device can arm and fire with one request, so that a bypass does not arm it
-    /// first.
+    /// Whether the device can arm and fire with one request, so that a bypass need not arm it.
     pub goes: bool,
     pub answers: Option<Micros>,
     pub domains: BTreeMap<Slot, String>,
@@ -90,16 +89,14 @@ impl Default for Inventory {
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
-    /// Spreads the polls of devices that were read at the same time. Simultaneous polls would delay
-    /// their replies.
+    /// Spreads the polls of devices that were read together, because this would delay replies.
     #[must_use]
     pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
             return every;
         }
         let every = every.0;
-        // FNV-1a with a final mix, so that names that differ in one digit also differ in the upper
-        // half of the hash.
+        // FNV-1a with a final mix, so that similar names also differ in the upper half of the hash.
         let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The write-ahead journal: a readable, append-only text file. A long journal is replaced by one
-//! record of the complete state.
+//! The write-ahead journal: a readable, append-only text file, compacted to the complete state.
 //!
 //! ```text
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
 //! A `+` before the number means that all earlier lines were durable before this line was added, so
-//! a missing line was lost later. With a key, the hash is an HMAC-SHA-256. A tail that a crash has
-//! torn is removed and reported. After any other damage, the journal refuses records until an
-//! operator decides.
+//! a missing line was lost later. With a key, the hash is an HMAC-SHA-256. A torn tail is removed
+//! and reported. After any other damage, the journal refuses records.
 
 mod chain;
 mod storage;
@@ -180,7 +178,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// records that are lost were never acknowledged.
     ///
     /// Fails with [`JournalError::Lost`] if durable lines have changed. A journal that was damaged
-    /// when it was opened stays closed.
+    /// when opened stays closed.
     pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
@@ -251,9 +249,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.append_leaving(records, None)
     }
 
-    /// Appends records that start a change. The disk must have room for them and for `leave` more
-    /// bytes, so that the change can be completed. If it returns [`JournalError::Full`], the
-    /// journal is unchanged.
+    /// Appends records that start a change, if the disk has room for them and for `leave` more
+    /// bytes to complete the change. On [`JournalError::Full`], the journal is unchanged.
     pub fn begin<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -411,8 +408,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
 
 /// Returns whether a crash during a write explains the bytes after the last valid line: they start
 /// with the number of the next line and are truncated, or missing sectors read as zeros. Everything
-/// else is damage, such as a complete line with a wrong hash, or missing lines before one with a
-/// `+`.
+/// else is damage, such as a complete line with a wrong hash, or lines missing before a `+`.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
     const HOLE_BYTES_MIN: usize = 8;
     if tail.windows(2).any(|bytes| bytes == b"\n+") {

@@ -49,8 +49,7 @@ pub struct Past {
     pub wall_ms: u64,
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,
-    /// Positions before the transaction: owned positions on its devices, and other circuits that it
-    /// moved.
+    /// Owned positions on its devices, and other circuits that it moved, before the transaction.
     pub stood_before: Fabric,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
@@ -86,13 +85,11 @@ impl Sent {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Number of changes to owned positions. The daemon refuses requests that are based on an older
-    /// version.
+    /// Number of changes to owned positions. Requests with an older version are refused.
     pub version: u64,
     pub last_txn: Txn,
     pub plan_sha256: String,
-    /// The plan that an operator last applied and did not undo. Bypasses and repairs replace it
-    /// with other plans.
+    /// Plan that an operator last applied and did not undo. Bypasses lead to other plans.
     #[serde(default)]
     pub applied_sha256: String,
     pub plan_devices: BTreeSet<DeviceName>,
@@ -225,8 +222,7 @@ impl Ledger {
             self.part_ends(&intent, (result, turned.is_some()), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        // An undo that left out devices still counts as an undo; those devices are handled
-        // individually.
+        // An undo that left out devices is still an undo.
         let took = result == TxnResult::Committed
             || (undid && result == TxnResult::Partial && turned.is_none());
         if undid && result == TxnResult::Partial {
@@ -284,8 +280,7 @@ impl Ledger {
         end: &PartEnd,
     ) {
         use crate::drive::Verdict;
-        // A device at its goal without light does not need an operator, because its fibre is listed
-        // as dark.
+        // A device at its goal without light needs no operator, because its fibre is listed.
         let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
         match end.verdict {
             Verdict::Failed if result == TxnResult::Partial && obeyed => {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control core of `lightloomd`: the controller and all policies, as a state machine without
-//! clocks, files, sockets or threads.
+//! The control core of `lightloomd`: controller and policies, without clocks, sockets or threads.
 //!
 //! The caller executes the actions in order and supplies replies and the time. It is `lightloomd`
-//! with real devices, or a simulation in virtual time. [`policy`] decides about faults and
-//! rollbacks, [`controller`] executes transactions, and [`ledger`] is the state folded from the
-//! [`journal`].
+//! with real devices, or a simulation in virtual time. [`policy`] handles faults and rollbacks,
+//! [`controller`] executes transactions, and [`ledger`] is the state from the [`journal`].
 
 pub mod actor;
 pub mod bypass;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The management network. Two readings are independent only if their replies do not share any part
-//! of this network.
+//! The management network. Readings are independent only if their replies do not share a part of
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

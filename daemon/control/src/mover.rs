@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Executes one step on one device and verifies the result: it switches, reads back, compares and
-//! qualifies.
+//! Executes one step on one device: switches, reads back, compares and qualifies.
 //!
 //! ```text
 //!            ┌───────────── what is still missing, as just read ─────────────┐
@@ -10,8 +9,7 @@
 //!      └────────┴─ wait ┘ └ unknown └ gives up   └ does not settle ──▶ refused, failed, unknown
 //! ```
 //!
-//! Each switching command is followed by a read, whatever the reply, so a command with an unknown
-//! outcome is never repeated blindly.
+//! A read follows each switching command, so a command is never repeated blindly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +53,7 @@ pub struct Limits {
     /// How long the device may still execute an abandoned command. During this time the daemon
     /// sends it no moves and ignores its reads. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
-    /// How long late commands are undone after a takeover or timeout; 0 if the device checks
-    /// epochs.
+    /// How long late commands are undone after a takeover; 0 if the device checks epochs.
     pub restore_late_within: Micros,
 }
 
@@ -342,8 +339,7 @@ impl Mover {
         if missing.is_empty() {
             return self.qualify(now, seen);
         }
-        // The device reports that it is tuning to the new position, so wait and do not send the
-        // change again.
+        // The device is tuning to the new position, so wait instead of sending the change again.
         if missing.iter().any(|m| seen.tuning.contains(&m.slot)) {
             let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
             if now < until {

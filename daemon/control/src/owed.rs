@@ -15,14 +15,12 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Returns the deferred change of a device that was unresponsive during `intent`: the reversal
-    /// of this change if it `turned`, or the undo of another change. `None` if the change was only
-    /// applied forward.
+    /// Returns the deferred change of a device that was unresponsive during `intent`: its reversal
+    /// if it `turned`, or the undo of another change. `None` for a forward change.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
-            // A drain control has no deferred change, because plans do not record its position. It
-            // stays listed.
+            // Plans do not record drain controls, so they have no deferred change.
             return None;
         }
         let undoes = intent.cause.undoes();

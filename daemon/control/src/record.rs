@@ -38,8 +38,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Returns whether the change is an undo, which proceeds as far as the devices allow and is
-    /// never rolled back.
+    /// Returns whether the change is an undo, which is never rolled back.
     #[must_use]
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
@@ -137,8 +136,7 @@ pub struct Pending {
 
 impl Pending {
     /// Within one boot, the deadline uses only the monotonic clock, so jumps of the wall clock have
-    /// no effect. After a reboot it uses the wall clock, which can shorten the wait but never
-    /// extend it.
+    /// no effect. After a reboot, the wall clock can shorten the wait but never extend it.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
@@ -259,9 +257,8 @@ pub enum Record {
 }
 
 impl Record {
-    /// Returns whether later actions must wait until this record is durable. `Fire` is an
-    /// exception: the intent is already durable, and after a crash the daemon examines all devices
-    /// of the intent.
+    /// Returns whether later actions must wait until this record is durable. `Fire` does not wait,
+    /// because after a crash the daemon examines all devices of the durable intent.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })

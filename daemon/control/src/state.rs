@@ -240,8 +240,7 @@ pub enum Outcome {
     Done(Option<Observation>),
     Refused(String),
     Failed(String),
-    /// The reply is missing or not trustworthy, so the operation may or may not have been executed.
-    /// It must not be retried blindly.
+    /// The operation may or may not have been executed, and must not be retried blindly.
     Unknown(String),
 }
 

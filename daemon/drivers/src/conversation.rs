@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device side of a tender: a session over a byte stream, or a device such as the kernel that
-//! replies immediately.
+//! The device side of a tender: a session over a byte stream, or the kernel.
 
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Device drivers, which translate an [`Op`] to a device's protocol and the replies to an
-//! [`Outcome`], without sockets.
+//! Device drivers, which translate an [`Op`] to a protocol and replies to an [`Outcome`].
 //!
 //! ```text
 //!   Op ─▶ Dialect ─▶ Session (one request in flight, bounded input) ─▶ bytes ─▶ TCP, serial line
@@ -69,8 +68,7 @@ pub enum Progress {
 
 pub trait Dialect: Send {
     fn hello(&mut self) -> Vec<Request>;
-    /// Returns the requests of an operation, in order. After an error, the session does not send
-    /// anything.
+    /// Returns the requests of an operation, in order. After an error, nothing is sent.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
     fn after_hello(&mut self) -> Vec<Request> {
         Vec::new()

@@ -55,8 +55,7 @@ pub struct OcsTrx {
 }
 
 impl OcsTrx {
-    /// `sequence` is the first request number. It should differ from that of the previous daemon
-    /// process.
+    /// `sequence` is the first request number, which should differ in each daemon process.
     #[must_use]
     pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
@@ -399,8 +398,7 @@ impl Dialect for OcsTrx {
         match op {
             Op::Observe { neighbours, .. } => Ok(self.observe(*neighbours)),
             Op::Arm { want, .. } => {
-                // This operation does not read neighbours, and those of an earlier read may be
-                // outdated.
+                // Forget the neighbours of earlier reads, which may be outdated.
                 self.links = None;
                 let mut requests = self.arm(want)?;
                 requests.push(self.ask(&Wire::Status, Awaits::Positions));
@@ -498,8 +496,7 @@ impl Dialect for OcsTrx {
     }
 }
 
-/// Encodes the node, counted from 1, in the upper 24 bits and the bundle in the lower 8. Zero if
-/// they do not fit.
+/// Encodes node + 1 in the upper 24 bits and the bundle in the lower 8. Zero if they do not fit.
 fn link_name(bundle: BundleId) -> LinkName {
     let node = bundle.node.0.saturating_add(1);
     if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }

@@ -141,8 +141,7 @@ impl Dialect for Scpi {
                 Some((code @ -199..=-100, text)) => {
                     return Progress::Ended(Outcome::Refused(format!("{code} {text}")));
                 }
-                // The standard permits a switch to execute part of an invalid list, so read it
-                // back.
+                // The switch may have executed part of an invalid list, so read it back.
                 Some((code, text)) => {
                     return Progress::Ended(Outcome::Failed(format!("{code} {text}")));
                 }

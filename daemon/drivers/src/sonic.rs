@@ -190,8 +190,8 @@ impl Dialect for Sonic {
                 }
                 true
             }
-            // After an error inside MULTI, Redis discards the transaction, but reports this only in
-            // the reply to EXEC.
+            // After an error inside MULTI, Redis discards the transaction, but ends it only at
+            // EXEC.
             (Awaits::Armed, Reply::Error(text)) => {
                 self.refusal.get_or_insert_with(|| text.clone());
                 true

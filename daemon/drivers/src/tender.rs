@@ -53,8 +53,7 @@ pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
-    /// End of the dwell time, until which the device refuses another move. Moves that preceded the
-    /// connection are not known.
+    /// End of the dwell time, until which the device refuses another move.
     rests_until: Micros,
     moves: bool,
     backoff: Micros,

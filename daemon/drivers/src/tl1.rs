@@ -4,9 +4,8 @@
 //! A reply is a block of lines that ends with `;`, or with `>` if another block follows. Its header
 //! contains the switch's name, date and time, which distinguishes the reply from a login banner, an
 //! echo or a prompt. Autonomous messages and `IP`-style acknowledgements may arrive before a reply,
-//! so the driver matches replies by ctag and not by order. A denial with `SARB` means that the
-//! switch was busy. After `SROF`, circuits may have moved; after all other denials, the switch is
-//! unchanged.
+//! so the driver matches replies by ctag and not by order. `SARB` means that the switch was busy.
+//! After `SROF`, circuits may have moved; after all other denials, they have not.
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 

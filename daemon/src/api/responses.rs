@@ -20,8 +20,7 @@ impl Modify for InCommon {
         let mut server = Server::new("/");
         server.description = Some("The daemon that served this document".into());
         document.servers = Some(vec![server]);
-        // The operating system identifies clients on the local socket; certificates identify remote
-        // ones.
+        // The operating system identifies local clients; certificates identify remote ones.
         document.security = Some(vec![
             SecurityRequirement::default(),
             SecurityRequirement::new(CERTIFICATE, Vec::<String>::new()),

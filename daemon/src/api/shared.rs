@@ -55,8 +55,7 @@ impl Shared {
         receiver.await.map_err(|_| Problem::Gone)
     }
 
-    /// Runs a query only if all records are durable, because clients treat its result as an
-    /// acknowledgement.
+    /// Runs a query only if all records are durable, because its result is an acknowledgement.
     pub(super) async fn look_stored<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Runtime) -> T + Send + 'static,

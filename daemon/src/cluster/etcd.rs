@@ -160,8 +160,7 @@ impl Etcd {
         Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
-    /// Requests a lease of this many seconds. etcd extends a lease that is shorter than its
-    /// election timeout.
+    /// Requests a lease of this many seconds. etcd may extend it to its election timeout.
     pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))

@@ -9,8 +9,7 @@
 //!
 //! A write also updates `end`. It succeeds only if the leader's key belongs to this epoch and `end`
 //! has not changed since the previous write, so delayed requests have no effect. The leader keeps
-//! the whole journal in memory. If a request is not answered or a chunk is lost, it writes the
-//! journal again as a new generation.
+//! the whole journal in memory, and rewrites it as a new generation after a lost request or chunk.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,8 +8,7 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Settings for several daemons that manage one fabric. One is the leader; the others are standbys
-/// until its lease in etcd expires.
+/// Settings for several daemons that manage one fabric, as a leader and standbys.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdFile {

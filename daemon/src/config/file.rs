@@ -70,8 +70,7 @@ pub struct ManagementFile {
     /// Type of the failure domain.
     #[schemars(with = "DomainKindFile")]
     pub kind: DomainKind,
-    /// Devices in the domain, such as `n4/b0` or `ocs0`; a node such as `n4` includes all its
-    /// modules.
+    /// Devices in the domain, such as `n4/b0` or `ocs0`, or nodes for all of their modules.
     pub lines: Vec<String>,
 }
 
@@ -167,8 +166,7 @@ pub struct PoliciesFile {
     /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
     #[schemars(with = "Option<MoveGroupsFile>")]
     pub move_groups: Option<MoveGroups>,
-    /// Maximum number of circuits of healthy rings that a bypass may cut without asking [default:
-    /// unlimited].
+    /// Maximum number of healthy circuits that a bypass may cut automatically [default: unlimited].
     pub max_healthy_circuits: Option<u32>,
     /// How long a bypass waits for an unreachable module that it needs, and how long a node without
     /// an observing peer may be unreachable before the status reports it. An unreachable module is
@@ -269,8 +267,7 @@ enum OnDriftFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceFile {
-    /// Device name. Plans use names such as `ocs4` and `n17/b0`; devices with other names can only
-    /// be set through targets.
+    /// Device name. Plans use names such as `ocs4` and `n17/b0`; targets can use any name.
     pub name: String,
     /// Protocol and address.
     pub driver: DriverFile,

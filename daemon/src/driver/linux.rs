@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Driver for a Linux switch over rtnetlink: links, addresses, routes through nexthop groups, HTB
-//! rates.
+//! Driver for a Linux switch over rtnetlink: links, addresses, nexthop groups, HTB rates.
 //!
 //! A slot is a nexthop group, a position is one of the group's alternatives, and position 0 means
 //! drained. The driver replaces groups in place, so routes through them are unaffected. It never
@@ -72,8 +71,7 @@ impl Linux {
         self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &hole)?;
         let standing = self.positions()?;
         for group in &file.groups {
-            // Keep the current alternative of an existing group, because connecting must not move
-            // traffic.
+            // Do not change existing groups, because connecting must not move traffic.
             if !standing.contains_key(&Slot(u32::from(group.slot))) {
                 self.point(group, Position(1))?;
             }

@@ -166,16 +166,14 @@ fn take_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], usize)> {
     Some((kind, sequence, body, length.next_multiple_of(4).min(bytes.len())))
 }
 
-/// Parses `nlmsgerr`: 0 means success. An extended acknowledgement includes the kernel's error
-/// text.
+/// Parses `nlmsgerr`: 0 means success. An extended acknowledgement includes an error text.
 fn acknowledged(body: &[u8]) -> io::Result<()> {
     let code = as_u32(body).map(u32::cast_signed).unwrap_or(i32::MIN);
     if code == 0 {
         return Ok(());
     }
     let error = io::Error::from_raw_os_error(code.saturating_neg());
-    // The kernel echoes the whole failed request unless the echo is capped. Attribute 1 is the
-    // text.
+    // The kernel echoes the failed request in full unless capped. Attribute 1 is the text.
     let echoed = as_u32(body.get(4..).unwrap_or_default()).unwrap_or(0) as usize;
     let text = [HEADER_BYTES, echoed].into_iter().find_map(|echo| attribute(body, 4 + echo, 1));
     Err(match text {

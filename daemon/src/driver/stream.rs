@@ -3,8 +3,8 @@
 //!
 //! A leader that was suspended between queueing and writing may have lost its lease, so the fence
 //! is checked immediately before each write of a command. Closing a connection resets it, even when
-//! the process is killed, so the kernel discards unsent data. A connection is dropped if its peer
-//! acknowledges nothing for 2 s.
+//! the process is killed, so the kernel discards unsent data. A connection without acknowledgements
+//! is dropped after 2 s.
 
 use std::future::poll_fn;
 use std::io;
@@ -56,8 +56,8 @@ impl Link {
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
                 let line = line.map_err(io::Error::from)?;
-                // The line may still hold replies to a killed daemon, which would be mistaken for
-                // replies to this daemon.
+                // Discard replies to a killed daemon, which could be mistaken for replies to this
+                // one.
                 line.clear(ClearBuffer::Input).map_err(io::Error::from)?;
                 Ok(Self::Serial(line))
             }

@@ -29,8 +29,7 @@ pub struct SonicFile {
     pub read_config: bool,
 }
 
-/// Time limit for a SONiC switch's agent to execute and report a change in CONFIG_DB. Public images
-/// update STATE_DB once a second.
+/// Time limit for the switch's agent to execute a change in CONFIG_DB and update STATE_DB.
 const AGENT_WITHIN: Micros = Micros::from_secs(5);
 const AGENT_POLL: Micros = Micros::from_millis(50);
 

@@ -31,9 +31,8 @@ pub struct Tl1File {
     pub power_monitor: bool,
 }
 
-/// Rejects a user name or password with a character that would end the parameter, the command or
-/// the line. Quotation marks would not help, because some switches do not strip them from a
-/// password.
+/// Rejects characters that would end the parameter, the command or the line. Quotation marks would
+/// not help, because some switches do not strip them from a password.
 pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
     let Some(wrong) = text.chars().find(ends) else { return Ok(()) };

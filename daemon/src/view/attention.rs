@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Remedies for open changes and for devices that need an operator. Suggests only commands that the
-//! daemon would accept now.
+//! Remedies that the daemon would accept now, for open changes and for devices that need an
+//! operator.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Preview of an apply: for each move, the bytes for the device and the circuits that the move
-//! interrupts and establishes.
+//! Preview of an apply: the bytes for each device and the circuits that change.
 
 use std::collections::BTreeMap;
 

@@ -117,8 +117,7 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let replies = replies
         .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
-    // Do not suggest bypassing devices that became unreachable together, which would abandon the
-    // plan.
+    // Do not suggest bypassing devices that became unreachable together.
     let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps the controller's enums to those of the API. A variant that is missing on one side is a
-//! compile error.
+//! Maps the controller's enums to those of the API, with all variants checked at compile time.
 
 use lightloom_control::change;
 use lightloom_control::controller;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon refuses a plan for another fabric, with manual edits or for unknown devices, before
-//! it sends a command.
+//! Plans for another fabric, with manual edits or for unknown devices must be refused.
 
 use lightloom_control::desired::{self, circuits::Switches};
 use lightloom_control::state::Fabric as Positions;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The journal, the audit log and its key must survive a crash. The shipping code writes them to a
-//! disk that stops at any operation and loses unsynced data. Plans, reports and leases must never
-//! be lost.
+//! disk that stops at any operation and loses unsynced data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -309,8 +308,6 @@ fn plan_record_with_wrong_digest_is_damage() {
     assert!(serde_json::from_str::<Record>(&text).is_ok());
 }
 
-/// S1 with a plan and a report. The daemon crashes at each point of a bypass that an operator
-/// requested.
 #[test]
 fn s1_plan_and_report_survive_a_crash_at_every_point() {
     let run = |point: Option<u64>| {

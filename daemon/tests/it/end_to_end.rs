@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests the real daemon over its API and sockets. Plans are applied to an optical switch over TCP,
-//! confirmed, rolled back, interrupted by a kill and recovered. Clients race, are refused, or send
-//! garbage.
+//! confirmed, rolled back, interrupted by a kill and recovered.
 
 use crate::over_sockets;
 use std::io::Write;
@@ -52,8 +51,7 @@ fn applies_confirms_and_rolls_back_over_sockets() {
         assert!(sent.iter().any(|line| line == request), "`{request}` was previewed, not sent");
     }
 
-    // A repeated request takes effect only once, and the daemon refuses a different request with
-    // the same id.
+    // A repeated request takes effect once; a different one with the same id is refused.
     let again = daemon.apply("one", &json!(first), &json!({}));
     assert_eq!(again.1, answer);
     assert_eq!(daemon.apply("one", &json!(second), &json!({})).0, 409);
@@ -503,8 +501,7 @@ fn check_reports_readable_and_default_passwords() {
     assert!(code == Some(1) && said.contains("cannot read"), "{said}");
 }
 
-/// S9: the daemon keeps only the newest few hundred of 10,000 connections that send nothing or half
-/// a request.
+/// S9: the connections send nothing or half a request.
 #[test]
 fn ten_thousand_idle_clients_lock_out_no_client() {
     let (_switch, port) = Switch::serve();

@@ -16,8 +16,7 @@ use lightloom_testkit::{alone, passed_alone};
 const RSS_KB_MAX: u64 = 128 << 10;
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 const STATUS_WITHIN: Duration = Duration::from_secs(1);
-/// Environment variable with the duration in milliseconds and the socket that a separate process
-/// attacks.
+/// Environment variable with the duration of an attack in milliseconds and the socket.
 const HOSTILE: &str = "LIGHTLOOM_TEST_HOSTILE";
 const NOBODY: u32 = 65_534;
 
@@ -86,8 +85,7 @@ fn status(socket: &Path) -> Option<Duration> {
     answer.starts_with(b"HTTP/1.1 200").then(|| began.elapsed())
 }
 
-/// Sends a body of `length` bytes, `start` followed by copies of `again`, and returns the status
-/// code.
+/// Sends `length` bytes, `start` and copies of `again`, and returns the status code.
 fn send(socket: &Path, path: &str, length: usize, start: &str, again: &str) -> Option<u16> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;

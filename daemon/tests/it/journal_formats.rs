@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journals of earlier versions (S14): a stored copy of each format must always produce the same
-//! ledger.
+//! A stored journal of each earlier format must always produce the same ledger (S14).
 
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;

@@ -100,8 +100,7 @@ impl<'a> Client<'a> {
             Some((200, _)) => Got::Done,
             Some((409, _)) => Got::Refused,
             Some((503, body)) if is_not_known(body) => Got::Nothing,
-            // The daemon is starting, has not read its switch yet, or is overloaded, so it has not
-            // judged the request.
+            // The daemon is starting, has not read its switch yet, or is overloaded.
             Some((422 | 429 | 503, _)) => return Got::Refused,
             Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
             None => Got::Nothing,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests the Linux driver against the kernel in a separate network namespace, and checks it with
-//! `ip -j` and `tc -j`. The tests are skipped with a note unless run as root or with unprivileged
-//! user namespaces.
+//! Tests the Linux driver against the kernel in a network namespace, with `ip -j` and `tc -j`.
+//! Skipped with a note unless run as root or with unprivileged user namespaces.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks that alert rules and the dashboard use only metrics of the daemon, and that alert rules
-//! are complete.
+//! Checks the alert rules and the dashboard against the metrics of the daemon.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -246,8 +246,7 @@ fn s10_every_verb_requires_its_role_and_is_audited() {
             }
         }
         assert_eq!(door.written("audit.log").lines().count(), changes, "one line for each attempt");
-        // The daemon rejects clients without a certificate, or with one of another CA, before the
-        // request.
+        // Clients without a certificate of the CA are rejected before the request.
         assert_eq!(door.ask(&door.forged, "GET", "/v1/status", "").await, None);
         println!(
             "S10: {asked} requests of 7 clients, {forbidden} forbidden, {changes} on the record"

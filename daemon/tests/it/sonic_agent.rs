@@ -24,8 +24,7 @@ use lightloom_daemon::driver::stream::Address;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use redis_server::Redis;
 
-/// A minimal client that does not share code with the driver. It sends inline commands and returns
-/// replies as a flat list of words.
+/// A minimal client that does not share code with the driver.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -212,8 +211,7 @@ async fn does_not_commit_a_circuit_while_it_tunes() {
         assert!(began.elapsed() >= USUAL.delay + USUAL.tunes, "{:?}", began.elapsed());
         assert_eq!(read(&mut driver).await.tuning, BTreeSet::new());
 
-        // Both circuits swap ports and then go dark. The driver sees this only when STATE_DB is
-        // updated.
+        // Both circuits swap ports and then go dark, which the driver sees only in STATE_DB.
         let end = bring(&mut driver, &[(1, 8), (2, 7)], 5_000).await;
         assert!(applied(&end), "{end:?}");
         let table = if is_image { "OCS_CROSS_CONNECT_TABLE" } else { "OCS_CROSS_CONNECT" };

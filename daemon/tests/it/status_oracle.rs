@@ -2,9 +2,8 @@
 //! Compares the status with an oracle that knows the devices and does not share code with it. Also
 //! runs the commands that the status suggests.
 //!
-//! The shipping control core runs with model devices in virtual time through an operator's random
-//! week of plans, single circuits, adoptions, failed changes, manual moves, unresponsive devices
-//! and power failures.
+//! The shipping control core and model devices run in virtual time through an operator's random
+//! week of plans, adoptions, failed changes, manual moves and power failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -329,8 +328,7 @@ fn status_matches_the_oracle() {
     assert!(well > 10 && differing > 50, "well {well}, differing {differing}");
 }
 
-/// Each node of a group closes the ring by a loopback. If a loopback is missing, the job's ring is
-/// open.
+/// Each node of the group needs a loopback, without which the job's ring is open.
 #[test]
 fn open_ring_is_never_reported_as_healthy() {
     let mut week = Week::planned(7);

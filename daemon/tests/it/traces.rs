@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests the traces of changes with a minimal collector, which parses them with OpenTelemetry's own
-//! messages (`pip install opentelemetry-proto`). Parsing is skipped with a note if these are not
-//! installed.
+//! Tests the traces of changes with a minimal collector. Parsing them requires `pip install
+//! opentelemetry-proto`, and is skipped with a note otherwise.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -104,8 +103,7 @@ fn change_is_traced_under_the_requesting_client() {
         }
     }
 
-    // The switch reports a wrong outcome, so the trace includes the rollback and ends with an
-    // error.
+    // The switch reports a wrong outcome, so the trace includes a rollback and an error.
     switch.lies.store(true, Ordering::Relaxed);
     let (_, answer) = daemon.apply("two", &json!(circuits(1, 4)), &json!({}));
     assert_eq!(daemon.ends(&answer)["result"], "rolled-back");

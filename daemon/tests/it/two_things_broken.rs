@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two simultaneous faults: a device fails or the daemon restarts while a change awaits its
-//! confirmation. The daemon does what is possible, lists the remaining devices, and completes the
-//! change when they return.
+//! confirmation. Devices that return later must be listed and then completed.
 
 use crate::world;
 use lightloom_control::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};
@@ -60,8 +59,7 @@ fn expired_change_is_undone_now_and_on_failed_devices_later() {
         assert!(why.contains("restored automatically when it answers"), "{why}");
         world.check_at_rest();
 
-        // Deferred changes survive a restart of the daemon, which reads the device before it sends
-        // a command.
+        // After a restart, the daemon must read the device before it sends a command.
         world.kill();
         world.run_for(seconds(120));
         assert_eq!(stand(&world), [1; 4]);
@@ -176,8 +174,7 @@ fn confirm_after_a_bypass_confirms_only_the_pending_change() {
     world.check_at_rest();
 }
 
-/// A rolled-back bypass counts once regardless of retries, also after a restart. A committed bypass
-/// counts each time.
+/// A committed bypass counts each time.
 #[test]
 fn rolled_back_bypass_counts_once_against_the_hourly_limit() {
     let mut world = two_fibres(1);
@@ -274,8 +271,7 @@ fn recovery_next_to_a_failed_device_ends_within_twice_its_deadline() {
             world.run_for(Micros::from_millis(700));
             if was_open {
                 interrupted += 1;
-                // Meanwhile, a refusal contains the device that the daemon waits for and the
-                // remaining time.
+                // Meanwhile, a refusal contains the awaited device and the remaining time.
                 world.ask(Micros::default(), "bob", "early", Request::Apply(paths(&[(0, 2)])));
                 world.run_for(Micros::from_millis(1));
                 let said = format!("{:?}", world.answers.last().unwrap().1);

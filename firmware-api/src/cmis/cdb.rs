@@ -33,8 +33,8 @@ pub mod command {
     pub const FIRMWARE_FEATURES: u16 = 0x0041;
     /// Queries the running firmware.
     pub const FIRMWARE_INFO: u16 = 0x0100;
-    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors assign a different meaning to
-    /// 8000h.
+    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors use 8000h
+    /// differently.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
     /// Vendor-specific: arms, with the payload of the serial request.
     pub const PATH_ARM: u16 = 0x8001;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Page B0h, bank 0: path selection. **Vendor-specific, not part of CMIS.**
 //!
-//! Offsets 128 to 191 and outcome codes 0 to 6 match CMIS page 6Dh (media lane switching), with *switch
-//! group* for *lane* and *path* for *redirection*. Hosts that support 6Dh therefore need few changes. Custom
-//! pages use only bank 0.
+//! Offsets 128 to 191 and outcome codes 0 to 6 match CMIS page 6Dh (media lane switching), with
+//! *switch group* for *lane* and *path* for *redirection*. Hosts that support 6Dh need few changes.
 
 use super::duration::Duration;
 use super::field::{BitField, FlagBit, Number, RegisterAddress, TextField, U16s};
@@ -109,8 +108,7 @@ pub mod flag {
     pub const UNEXPECTED_PATH: u8 = 1 << 2;
     /// The light is on the target path, but too weak.
     pub const POWER_LOW: u8 = 1 << 3;
-    /// A fire request was ignored because of a wrong check byte or transaction, or because no change was
-    /// armed.
+    /// A fire request was ignored: wrong check byte or transaction, or no armed change.
     pub const FIRE_IGNORED: u8 = 1 << 4;
 }
 

@@ -52,8 +52,7 @@ pub struct Event {
     pub active: Path,
     /// Received power on that path.
     pub power: Power,
-    /// Number of restarts since manufacture, as in the status. Event numbers are unique until the next
-    /// restart.
+    /// Number of restarts since manufacture. Event numbers are unique until the next restart.
     pub boots: u16,
     /// Time from the last restart to the event in milliseconds.
     pub uptime_ms: u32,

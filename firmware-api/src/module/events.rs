@@ -6,8 +6,7 @@
 //!                                  reported ─┘                  and one per EVENT_EVERY in the long run
 //! ```
 //!
-//! Flapping light does not require a queue, because the module stores only the difference from the reported
-//! state.
+//! Flapping light needs no queue, because only the difference from the reported state is stored.
 
 use super::hardware::{Hardware, Position};
 use super::profile::Profile;
@@ -48,8 +47,8 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Token bucket as a time, which advances by [`EVENT_EVERY`] per event, at most one burst ahead of the
-    /// current time.
+    /// Token bucket: advances by [`EVENT_EVERY`] per event, at most one burst ahead of the current
+    /// time.
     paid_until: Micros,
 }
 

@@ -71,8 +71,7 @@ fn rejects_every_flipped_bit_of_header_and_payload() {
         let mut flipped = page;
         flipped[bit / 8] ^= 1 << (bit % 8);
         let status = run(&mut module(), now, &flipped);
-        // A flip that makes the length exceed the page is a parameter error; any other flip is a check code
-        // error.
+        // A length beyond the page is a parameter error; any other flip is a check code error.
         let length_flip = flipped[4] != page[4] && usize::from(flipped[4]) > 120;
         let failure = if length_flip { CdbFailure::Parameter } else { CdbFailure::CheckCode };
         assert_eq!(status, CdbStatus::Failed(failure), "bit {bit}");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests that events are sent in order, repeated until acknowledged, and rate-limited. Also tests `Go`
-//! requests.
+//! Tests that events are sent in order, repeated until acknowledged, and rate-limited.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, external};
@@ -311,8 +310,8 @@ proptest! {
         prop_assert_eq!(&payload[..length], &bytes[..]);
     }
 
-    /// With random line and light faults, event numbers ascend, consecutive events differ, and the last event
-    /// matches the final state.
+    /// With random faults, event numbers ascend, events differ, and the last one matches the final
+    /// state.
     #[test]
     fn last_reported_state_is_current(acts in prop::collection::vec((0u8..4, 1u64..30_000), 1..60)) {
         let mut rig = Rig::new();

@@ -303,8 +303,8 @@ fn power_on_paths_require_the_password_and_apply_at_reset() {
     assert_eq!(rig.status().active[0], external(2));
 }
 
-/// Requests of a former host arrive after its successor has sent a hello and an arm with the same transaction
-/// number.
+/// Requests of a former host arrive after its successor's hello and arm with the same transaction
+/// id.
 #[test]
 fn rejects_every_request_of_an_earlier_epoch() {
     let mut rig = Rig::new();

@@ -364,8 +364,7 @@ impl GnmiSuite {
             if self.link.now() >= deadline {
                 return Ok((false, switch));
             }
-            // A wait in proportion to the elapsed time bounds the relative error of the
-            // measurement.
+            // A wait in proportion to the elapsed time bounds the relative error.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
         }
@@ -416,8 +415,8 @@ impl GnmiSuite {
         }
     }
 
-    /// Removes all remaining connections, even if interrupted, and compares the switch with its
-    /// initial state.
+    /// Removes all connections, even if interrupted, and compares the switch with its initial
+    /// state.
     fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));

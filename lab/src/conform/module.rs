@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite for transceivers with an integrated switch, over their serial line
-//! (docs/firmware-api.md).
+//! The suite for transceivers with an integrated switch (docs/firmware-api.md).
 
 mod cases;
 

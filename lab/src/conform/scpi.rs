@@ -215,8 +215,7 @@ impl SuiteSession for ScpiSuite {
             return Ok(());
         }
         let there = self.pairs()?;
-        // Remove only circuits at ports in `--may-move`, which the suite or a faulty device has
-        // connected.
+        // Remove only circuits at ports in `--may-move`.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in there.into_iter().filter(is_ours) {

@@ -244,8 +244,7 @@ impl SuiteSession for Tl1Suite {
         if !self.has_made {
             return Ok(());
         }
-        // Remove only circuits at ports in `--may-move`, which the suite or a faulty device has
-        // connected.
+        // Remove only circuits at ports in `--may-move`.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {

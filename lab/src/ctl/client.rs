@@ -68,8 +68,7 @@ impl DaemonClient {
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
-                // Prefer a standby's response to a connection error, because it contains the
-                // leader's name.
+                // A standby's response is more useful than an error: it contains the leader's name.
                 if best.as_ref().is_none_or(anyhow::Result::is_err) {
                     best = Some(answer);
                 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl commission`: checks modules and cables against the fabric file by lighting ends
-//! that carry no circuit. Each round is a transaction in probe mode, in which the daemon refuses to
-//! move slots that may carry a circuit. Findings are saved after each round, so that a later call
-//! can resume.
+//! `lightloom ctl commission` checks modules and cables against the fabric file by lighting ends
+//! without circuits. Each round is a transaction in probe mode, in which the daemon refuses to move
+//! slots that may carry a circuit. Findings are saved after each round.
 
 mod papers;
 mod report;
@@ -162,8 +161,7 @@ impl CtlSession {
         let (mut known, ends) = commission.progress();
         let progress = Progress::new("ends", ends as u64);
         progress.advance(known as u64);
-        // Restore modules that an earlier call left on a test path, even if this call tests
-        // nothing.
+        // An earlier call may have left modules on a test path.
         let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
         report.save(state)?;
         while let Some(round) = commission.next_round() {
@@ -298,8 +296,7 @@ impl Rack {
         names.into_iter().map(checked).collect()
     }
 
-    /// Returns the minimum power expected at a fibre's ends. `None` if the fabric does not specify
-    /// the loss.
+    /// Returns the minimum power expected at a fibre's ends. `None` without a specified loss.
     fn least_mdbm(&self, fibre: &FibreEnds, margin_db: f64) -> Option<i32> {
         let light = self.fabric.transceiver.light.as_ref()?;
         let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;

@@ -60,8 +60,7 @@ fn answer(
     Ok(())
 }
 
-/// Returns the path or a refusal. Checks the `Host` header, because the name of another site may
-/// resolve to this address.
+/// Returns the path, or a refusal if the `Host` header names another site.
 fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
     let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
     let first = lines.next().context("no request")??;

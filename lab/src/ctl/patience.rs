@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for a daemon that is down, for unread devices or for a transaction, and reports the
-//! reason.
+//! Waits for a daemon that is down, for unread devices or for a transaction.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -81,8 +80,7 @@ impl CtlSession {
         }
     }
 
-    /// Skips a status that is equal to `last` unless the terminal is redrawn. Returns the displayed
-    /// text.
+    /// Skips a status that is equal to `last` unless the terminal is redrawn.
     fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
         let page = match self.format {
             ResultFormat::Json => {
@@ -118,8 +116,7 @@ impl CtlSession {
         }
     }
 
-    /// Retries without a socket, because a daemon that has just started may not have created it
-    /// yet.
+    /// Retries without a socket, which a daemon may not have created yet.
     pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<VerbOutcome> {
         let mut waiting = WaitNotice::begins();
         loop {
@@ -157,8 +154,7 @@ impl CtlSession {
         }
     }
 
-    /// Continues to wait if the daemon stops, because it completes the journalled transaction after
-    /// its restart.
+    /// Keeps waiting if the daemon stops, because it completes the transaction after its restart.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} started"));
         let (began, mut away) = (Instant::now(), None);

@@ -133,8 +133,7 @@ enum Mode {
 }
 
 impl Wanted {
-    /// Overwrite mode also turns off all circuits outside the plan, so it requires a typed
-    /// confirmation.
+    /// Overwrite mode turns off circuits outside the plan, so it requires a confirmation.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle {
             bytes: self.bytes,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm with
 //! one slurmd per node. All files are in one folder, and all processes end with this one. Slurm
-//! listens only on loopback and uses a separate munged and key, so that other users cannot become
-//! root through it.
+//! uses only loopback and a separate munged, so that other users cannot become root.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -228,8 +227,7 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // Without `--force`, munged refuses folders that other users cannot enter, such as a home
-        // folder.
+        // Without `--force`, munged refuses folders that other users cannot enter.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
             .chain(files.iter().map(String::as_str))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recomputes published figures for each combination of choices that the papers' abstracts leave
-//! open.
+//! Recomputes published figures for all choices that the papers' abstracts leave open.
 //!
 //! - OrchestrRL (arXiv 2601.01209v2): up to 1.42 times the throughput of static baselines on 64
 //!   H800. A reading note on version 1 adds Qwen2.5 14B and 32B, one step off, and responses of

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin ring` runs a small elastic job, and `lightloom twin report` shows the effect of
-//! a fault on it.
+//! `lightloom twin ring` runs an elastic job, and `lightloom twin report` shows a fault's effect.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -79,8 +78,7 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // Ignore errors, because the ring must continue for other nodes even if the output has no
-        // reader.
+        // Ignore errors, because the ring must continue even if the output has no reader.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;

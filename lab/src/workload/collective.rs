@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload collective` computes the duration of a collective with the variant that NCCL
-//! chooses.
+//! `lightloom workload collective` computes the duration of a collective as run by NCCL.
 
 use lightloom_emulator::training::library;
 use lightloom_training::architecture::architecture;

@@ -245,8 +245,7 @@ impl OutcomeMeaning {
 pub struct LinkNamesFile {
     /// Register for the module's own name, four bytes, written by the host.
     pub own: Register,
-    /// Register with the name that group 0 receives, four bytes, followed by the path of the
-    /// sender.
+    /// Register with the name that group 0 receives, four bytes, followed by the sender's path.
     pub neighbour: Register,
 }
 

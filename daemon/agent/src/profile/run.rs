@@ -114,8 +114,7 @@ impl ModuleProfile {
         }
     }
 
-    /// Success means that the group is at its target path. After an error, the position of each
-    /// group is unknown.
+    /// A group succeeds only at its target path. After an error, the positions are unknown.
     pub fn fire(
         &self,
         memory: &mut dyn ModuleMemory,

@@ -147,8 +147,7 @@ fn bus_failure_leaves_the_outcome_unknown() {
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
 }
 
-/// A move without arriving light must succeed, because the daemon checks the light when it reads
-/// back.
+/// A move without arriving light must succeed, because the daemon checks the light itself.
 #[test]
 fn counts_a_move_into_a_dark_fibre() {
     let folder = tempfile::tempdir().unwrap();

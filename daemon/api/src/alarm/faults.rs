@@ -101,8 +101,7 @@ fn outermost(parts: &[String]) -> Vec<String> {
     parts.iter().filter(|part| !inside(part)).cloned().collect()
 }
 
-/// Groups parts that one repair command covers. A node includes its parts, and replaces several
-/// failed modules.
+/// Groups parts that one repair command covers, such as a node with its parts.
 fn together(parts: &[String]) -> Vec<&str> {
     let modules = |of: &str| parts.iter().filter(|p| is_bundle(p) && node(p) == of).count();
     let mut named: Vec<&str> = Vec::new();

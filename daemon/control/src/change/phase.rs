@@ -28,8 +28,7 @@ pub enum PhaseOrder {
         from: String,
         count: usize,
     },
-    /// The current circuits are not a phase of the plan, so the removals come first if ports
-    /// conflict.
+    /// The current circuits are not a phase of the plan. Removals come first if ports conflict.
     NoStages,
 }
 

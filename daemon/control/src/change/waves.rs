@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Orders moves in waves. Two slots never have the same position at the same time. The number of
-//! dark links in each failure domain stays within the operator's limit. Both directions of a
-//! circuit move together.
+//! Orders moves in waves. Two slots never share a position, dark links in each failure domain stay
+//! within the operator's limit, and both directions of a circuit move together.
 
 use std::collections::{BTreeMap, BTreeSet};
 

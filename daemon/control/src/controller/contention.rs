@@ -8,8 +8,7 @@
 //!              └──────────────────────────────────────────────────────────────────────────────────── stopped
 //! ```
 //!
-//! Without this limit, two controllers could restore their positions forever and keep interrupting
-//! links.
+//! Otherwise two controllers could restore their positions forever and interrupt links.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +20,7 @@ use crate::state::{DeviceName, Micros, Now, Observation, Positions, Slot};
 pub const RESTORES_MAX: u32 = 3;
 /// Wait before the second consecutive restore. Each further wait is eight times as long.
 const FIRST_WAIT: Micros = Micros::from_secs(2);
-/// Drift within this time after a restore, and within [`POLLS`] polls, is treated as the same
-/// drift.
+/// Drift within this time and [`POLLS`] polls after a restore is treated as the same drift.
 const AGAIN_WITHIN: Micros = Micros::from_secs(120);
 const POLLS: u64 = 12;
 pub const QUIET: Micros = Micros::from_secs(3600);

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
-//! the first such read until the request of the last one. At other times, an end may be moving or
-//! settling.
+//! the first such read until the request of the last one. Otherwise an end may be moving.
 
 use super::{Action, Controller, Seen};
 use crate::drive::Site;

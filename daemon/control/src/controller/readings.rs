@@ -11,8 +11,7 @@ use crate::diagnosis::{End, Link, Loose, PortReading};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 
-/// An increase of this many 1/1000 dB resets the usual power, because the fibre was cleaned or
-/// replaced.
+/// Increase in 1/1000 dB that resets the usual power, because the fibre was cleaned or replaced.
 const BRIGHTER: i32 = 1_000;
 
 impl Seen {

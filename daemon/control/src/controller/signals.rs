@@ -8,17 +8,14 @@
 //!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
-//! A report only triggers reads. The daemon draws its conclusions from readings and missing
-//! replies:
+//! Reports only trigger reads. The daemon decides from readings and missing replies:
 //!
 //! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
 //!   after twice the sum of the promised time and the duration of recent reads, but no later than
 //!   five times the promise plus the line time.
 //! * At least two modules of the node must be unresponsive, or two far ends must report the loss. A
-//!   single module has failed if it does not reply to three requests while its neighbours reply
-//!   promptly.
-//! * A busy host delays all replies, so the near end must afterwards reply promptly to another
-//!   request.
+//!   single module has failed if it misses three requests while its neighbours reply promptly.
+//! * A busy host delays all replies, so the near end must then reply promptly once more.
 //!
 //! If no other module receives a module's light, the missing reply is the only evidence, and the
 //! module is bypassed as a suspect. All other failures are detected by a hello on a fresh
@@ -78,8 +75,7 @@ pub(super) struct Pace {
     last: Micros,
 }
 
-/// If the daemon sends this many requests within [`CROWD_WITHIN`], the daemon and not the devices
-/// delays the replies.
+/// With this many requests within [`CROWD_WITHIN`], the daemon itself delays the replies.
 const CROWD: usize = 16;
 const CROWD_WITHIN: Micros = Micros::from_millis(1);
 

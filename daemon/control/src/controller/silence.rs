@@ -126,9 +126,8 @@ impl Controller {
         is_old || self.is_witnessed(device)
     }
 
-    /// Returns whether there is other evidence of a failure: missing light of the device, or of an
-    /// unreachable module on the same node. Other modules cannot see the light of a module in
-    /// loopback.
+    /// Returns whether light of the device, or of an unreachable module on the same node, is
+    /// missing. Other modules cannot see the light of a module in loopback.
     fn is_witnessed(&self, device: &DeviceName) -> bool {
         let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
         let mut of_node = self.of_same_node(device).into_iter();

@@ -19,11 +19,9 @@ use crate::mover::Limits;
 use crate::record::Cause;
 use crate::state::{DeviceName, Fabric, Micros, Now, Position, Positions, Slot, Txn};
 
-/// Poll interval while a late command may still arrive, short enough to undo the command within 2
-/// s.
+/// Poll interval while a late command may arrive, short enough to undo it within 2 s.
 const READ_EVERY: Micros = Micros::from_millis(500);
-/// Maximum number of restores per slot and transaction, which may have moved the slot there and
-/// back.
+/// Maximum number of restores per slot and transaction, which may move a slot twice.
 const TIMES_MAX: u8 = 2;
 
 pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
@@ -32,8 +30,7 @@ pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
 pub(super) struct Stray {
     txn: Txn,
     until: Micros,
-    /// For each slot, the positions that a late command may set, and the number of remaining
-    /// restores.
+    /// Positions that a late command may set, by slot, and the number of remaining restores.
     slots: BTreeMap<Slot, ([Position; 3], u8)>,
 }
 

@@ -29,8 +29,8 @@ impl Controller {
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
         if forward {
             let start = Start::WhatAnswers(self.long_silent(now));
-            // A bypass need not wait for the previous daemon's late commands, because `strays`
-            // undoes them.
+            // A bypass need not wait for late commands of the previous daemon, which `strays`
+            // undoes.
             self.wait_for_late(now, &open, |limits| !interrupted || !undoes_all_late(limits));
             self.run(now, open.intent.after.clone(), start, actions);
             self.wait_for_late(now, &open, |_| true);
@@ -60,7 +60,7 @@ impl Controller {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
             // Restore the traffic that the deferred change drained, even if the device does not
-            // have to move.
+            // move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
             };
@@ -236,8 +236,7 @@ impl Controller {
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
-        // The daemon owns all devices in the target from now on, even those that did not have to
-        // move.
+        // The daemon now owns all devices in the target, even those that did not move.
         let mut parts = parts;
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {

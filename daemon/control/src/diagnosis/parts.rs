@@ -211,8 +211,7 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
     }
 }
 
-/// A dirty connector attenuates both directions and reflects the module's own light into its
-/// receiver.
+/// A dirty connector attenuates both directions and reflects light into the module's receiver.
 fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let (out, back) = (&ways[index], &ways[1 - index]);
     let module = out.sender();

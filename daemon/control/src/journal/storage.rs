@@ -5,8 +5,7 @@ use std::io;
 /// Storage of the journal's bytes. Tests use a disk that tears writes, ignores syncs and fills up.
 pub trait Storage {
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Appends bytes, which are durable after [`Storage::sync`]. After an error, some of them may
-    /// be stored.
+    /// Appends bytes, durable after [`Storage::sync`]. After an error, some may be stored.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// After an error, the bytes may or may not be durable.
     fn sync(&mut self) -> io::Result<()>;

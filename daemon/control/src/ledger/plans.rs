@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plans that survive a restart: all plans that a rollback may need, and as many older ones as
-//! fit.
+//! Plans that survive a restart: all that a rollback may need, and older ones that fit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -21,8 +21,7 @@ impl Control {
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
         let (mut links, mut loose) = self.controller.links(now);
-        // Devices that are unresponsive together, or that this host cannot query, are not evidence
-        // of individual failures.
+        // Ignore devices that are unresponsive together or that this host cannot query.
         let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
         let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
         loose.retain(|module| !lost.contains(&module.module));

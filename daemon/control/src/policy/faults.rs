@@ -508,8 +508,7 @@ impl Control {
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("plan it again with `--fault {names}`");
-            // Suggest another mode only if the parts respond, because no mode can move an
-            // unresponsive part.
+            // Suggest another mode only if all parts respond.
             if known.keys().all(|name| self.answers(name)) {
                 ways += ", report repaired parts with `ctl fault --repaired PART`, or apply with mode `update`, \
                          which forgets the faults";

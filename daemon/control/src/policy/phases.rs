@@ -103,8 +103,8 @@ fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
 
 /// Returns the phase duration from which its circuits save as much time as they cost. The plan
 /// states the phase's duration on the previous circuits and on its own, and savings are
-/// proportional to the duration. If the previous circuits cannot serve the phase, its planned
-/// duration is enough.
+/// proportional to the duration. If the previous circuits cannot serve it, its planned duration is
+/// enough.
 fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Micros {
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
@@ -286,8 +286,7 @@ impl Control {
         })
     }
 
-    /// Returns the recent duration of this transition; without one, its duration in the plan, or
-    /// the longest in the plan.
+    /// Returns the recent duration, or else the duration in the plan, or else the longest there.
     #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
@@ -310,8 +309,7 @@ impl Control {
         after.into_iter().find(|phase| !phase.circuits.is_empty())
     }
 
-    /// Returns the part of the transition that the plan's slack or the lead time of the last
-    /// request does not hide.
+    /// Returns the time that the plan's slack or the lead time of the last request does not hide.
     fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
@@ -321,8 +319,7 @@ impl Control {
 
     /// Returns the minimum duration of a phase that justifies its transition. The cost is the delay
     /// of traffic: the transition into the phase, less the idle time before it, plus the extra time
-    /// of the next transition compared with the one from the current phase. The plan states the
-    /// gain.
+    /// of the next transition compared with the one from the current phase.
     fn needs(
         &self,
         plan: &Plan,

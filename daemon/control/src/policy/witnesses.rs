@@ -10,14 +10,10 @@
 //! ```
 //!
 //! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
-//! * No far end of a suspect receives its light, and each responding far end has missed it for long
-//!   enough.
-//! * Two witnesses are independent if they and the suspect do not share a [failure domain of
-//!   management](crate::management).
-//! * A switch that is connected to all network interfaces of a node is a witness if all these links
-//!   are down.
-//! * If a suspect has at most one circuit, one witness is enough, unless a common cause is
-//!   possible.
+//! * No far end receives the suspect's light, and each has missed it for long enough.
+//! * Independent witnesses and the suspect do not share a [failure domain](crate::management).
+//! * A switch connected to all network interfaces of a node is a witness if their links are down.
+//! * For a suspect with at most one circuit, one witness is enough without a common cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost of a bypass on a large ring depends on the number of its changes, not on the ring's
-//! size.
+//! The cost of a bypass must depend on the number of its changes, not on the ring's size.
 
 use lightloom_control::bypass::sha256_of;
 use lightloom_control::ledger::Ledger;
@@ -26,8 +25,7 @@ fn bypass(world: &mut World) -> usize {
     written.map(|record| serde_json::to_string(record).unwrap().len()).sum()
 }
 
-/// A node that sends nothing after its neighbours have lost its light has failed after twice the
-/// round-trip time of a frame.
+/// A node without light and replies has failed after twice the round-trip time of a frame.
 #[test]
 fn missed_status_costs_one_frame_time() {
     let mut world = ring(64);

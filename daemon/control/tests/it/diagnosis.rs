@@ -26,8 +26,6 @@ const NO_LIGHT: f64 = -40.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     NodeDead(usize),
-    /// Faults at an end of a link: no power, transmitter off, defective receiver, or switch element
-    /// at the wrong position.
     ModuleDead(usize, usize),
     LaserDead(usize, usize),
     ReceiverDead(usize, usize),
@@ -53,8 +51,7 @@ fn node_of(module: &DeviceName) -> String {
 }
 
 impl World {
-    /// Creates a closed ring of nodes with two modules each, and four pairs of modules over a
-    /// switch.
+    /// Creates a ring of nodes with two modules each, and four pairs of modules over a switch.
     fn new() -> Self {
         let ring = (0..NODES).map(|n| (format!("n{n}/b1"), format!("n{}/b0", (n + 1) % NODES)));
         let over = (0..SWITCHED).map(|n| (format!("n{n}/b2"), format!("n{}/b2", n + SWITCHED)));
@@ -119,8 +116,7 @@ impl World {
         self.has(Fault::NodeDead(node)) || self.has(Fault::ModuleDead(link, end))
     }
 
-    /// Returns the power that a module sends into this fibre, which is zero if it selects another
-    /// fibre.
+    /// Returns the power that a module sends into this fibre, zero if it selects another fibre.
     fn leaves(&self, link: usize, end: usize, lane: usize) -> f64 {
         let astray = self.has(Fault::Strayed(link, end));
         if astray { NO_LIGHT } else { self.sends(link, end, lane) }

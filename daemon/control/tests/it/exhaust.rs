@@ -101,8 +101,7 @@ fn drained(modules: u32, recovery: Recovery, faults: Faults) -> Scenario {
     )
 }
 
-/// A change expires without a confirmation and is undone. A device that has failed by then is
-/// undone later.
+/// A change expires without a confirmation and is undone, on failed devices later.
 fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     let inventory = inventory(modules, switches, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -110,8 +109,7 @@ fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     scenario("a change that expires", inventory, vec![[asks].into()], faults)
 }
 
-/// One module is bypassed while a change awaits its confirmation, before the confirmation or its
-/// deadline.
+/// One module is bypassed while a change awaits its confirmation.
 fn bypassed(faults: Faults) -> Scenario {
     let inventory = inventory(2, 0, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -151,8 +149,7 @@ fn asked_twice(modules: u32, switches: u32, recovery: Recovery, faults: Faults) 
     scenario
 }
 
-/// Runs the scenario with several daemons, with devices that refuse earlier epochs or have a settle
-/// time instead.
+/// Runs the scenario with several daemons, for devices with epochs or with a settle time.
 fn led(fenced: bool, mut scenario: Scenario) -> Scenario {
     for (name, device) in &mut scenario.inventory.devices {
         match fenced {
@@ -275,8 +272,7 @@ fn change_behind_a_drain_restores_traffic_under_faults() {
     }
 }
 
-/// During the undo, the drain control and the module are unreachable, and the module is already at
-/// its position.
+/// The module, which is unreachable during the undo, is already at its position.
 #[test]
 fn undo_restores_traffic_on_unreachable_parts() {
     explore(drained(1, Recovery::FinishForward, losing(2)), 2_000_000);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lost management alone never causes a change. Failures that occur meanwhile are bypassed if
-//! responding devices miss the light.
+//! Lost management alone must never cause a change, but failures with witnesses are bypassed.
 //!
 //! For more storms, run `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it
 //! lost_management:: -- --nocapture`.
@@ -304,8 +303,6 @@ fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
     assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
 }
 
-/// An operator reports every node as failed while no device responds; a bypass would abandon the
-/// plan.
 #[test]
 fn rejects_fault_reports_while_no_device_answers() {
     let mut world = World::new(32, 96, 16);
@@ -350,8 +347,7 @@ fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
     lose(&mut world, 4..5);
     world.run_for(seconds(30));
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
-    // This node and its switch are both unresponsive. The switch's earlier readings are not
-    // evidence.
+    // This node and its switch are unresponsive. Earlier readings are not evidence.
     world.lost.insert(switch_of(11, 2));
     world.run_for(seconds(5));
     world.die(11);
@@ -373,8 +369,6 @@ fn silent_nodes_with_lost_links_at_one_switch_move_nothing() {
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
 }
 
-/// Random parts of the management network are lost and return while nodes fail and the daemon is
-/// killed.
 #[test]
 fn storms_of_lost_management_cut_no_light_and_bypass_witnessed_faults() {
     let storms = std::env::var("LIGHTLOOM_STORMS").ok().and_then(|text| text.parse().ok());

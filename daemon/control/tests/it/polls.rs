@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that were read together, by a change or at the start, must not be polled together
-//! afterwards.
+//! Devices that were read together must not be polled together afterwards.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +10,7 @@ use lightloom_control::state::{DeviceName, Micros, Now, Observation, Outcome, Sh
 
 const POLL_EVERY: Micros = Micros::from_secs(1);
 
-/// Returns the request times of each device's reads within `seconds`, if all devices connect
-/// together and reply after 100 µs.
+/// Returns the times of each device's reads, if all connect together and reply after 100 µs.
 fn reads(devices: u32, seconds: u64) -> BTreeMap<DeviceName, Vec<u64>> {
     let names = (0..devices).map(|number| DeviceName::from(format!("n{number}/b0").as_str()));
     let names: Vec<DeviceName> = names.collect();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flattens replies to leaves, because a device may send one JSON value per subtree, list entry or
-//! leaf.
+//! Flattens replies to leaves. A device may send one JSON value per subtree, entry or leaf.
 
 use lightloom_gnmi::message::{Notification, PathElem};
 use lightloom_gnmi::path::{bare, joined};

@@ -29,8 +29,7 @@ pub(crate) fn daemon_file(bytes: &[u8]) {
     assert!(config.is_some() || !mistakes.is_empty());
 }
 
-/// Parses the bytes as a plan document for a ring of four nodes. An accepted plan must only contain
-/// devices that exist.
+/// Parses the bytes as a plan. An accepted plan must only contain devices that exist.
 pub(crate) fn plan(bytes: &[u8]) {
     let Ok(PlanDocument(Ok(plan))) = serde_json::from_slice(bytes) else { return };
     let fabric =
@@ -84,8 +83,7 @@ fn heard(dialect: impl Dialect, bytes: &[u8]) {
     }
 }
 
-/// Sends the bytes, as a client with every role, to an API without a controller. It must respond or
-/// close the connection.
+/// Sends the bytes to the API, which must respond or close the connection.
 pub(crate) fn api(bytes: &[u8]) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().expect("a runtime can be built");

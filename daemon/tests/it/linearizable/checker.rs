@@ -28,8 +28,7 @@ pub(crate) enum Did {
         txn: u32,
         got: Got,
     },
-    /// The version, the open change, and the change that awaits confirmation, as read from the
-    /// status.
+    /// A status with its version, the open change, and the change that awaits confirmation.
     Read {
         version: u64,
         open: Option<u32>,
@@ -156,8 +155,7 @@ impl Model {
 /// Returns the number of search steps until an order was found.
 ///
 /// # Errors
-/// Returns the longest order found and the line that cannot follow it, or an error after too many
-/// steps.
+/// Returns the longest order found and the line that cannot follow it.
 pub(crate) fn check(start: &Model, history: &[Line], steps_max: u64) -> Result<u64, String> {
     let mut lines = history.to_vec();
     lines.sort_by_key(|line| line.sent);

@@ -200,8 +200,7 @@ fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
     thread::scope(|scope| {
         for number in 0..CLIENTS {
             let (mut client, left) = (client(number), &left);
-            // Some clients soon time out and try another daemon, while the suspended one holds the
-            // requests of the others.
+            // Some clients soon time out and try another daemon; others wait for the suspended one.
             client.patience = (number % 2 == 1).then_some(Duration::from_millis(1_000));
             scope.spawn(move || {
                 let mut turn = 0;

@@ -12,8 +12,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Starts etcd and returns it with its address. Returns `None` and prints a note if etcd is not
-/// installed.
+/// Starts etcd, or prints a note and returns `None` if etcd is not installed.
 pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
     if Command::new("etcd").arg("--version").output().is_err() {
         println!("skipped: no etcd");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the real daemon in a separate process, with an API client and a small SCPI switch for
-//! tests.
+//! Runs the real daemon in a separate process, with an API client and a small SCPI switch.
 
 pub(crate) mod etcd;
 pub(crate) mod relay;

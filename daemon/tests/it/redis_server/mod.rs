@@ -14,8 +14,7 @@ pub(crate) struct Redis {
 impl Redis {
     /// Starts Redis with additional options. Returns `None` if `redis-server` is not installed.
     ///
-    /// If another program uses the free port first, Redis exits and this function tries another
-    /// port.
+    /// If another program uses the port first, Redis exits and another port is tried.
     pub(crate) fn start(more: &[&str]) -> Option<Self> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
@@ -38,8 +37,7 @@ impl Redis {
         panic!("redis-server does not listen")
     }
 
-    /// Waits for the server's message in its output, because a connection could reach another
-    /// server.
+    /// Waits for the server's output, because a connection could reach another server.
     fn is_ready(&mut self) -> bool {
         let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delays, wrong replies, drift, restarts and clock jumps must not disturb other clients or
-//! devices.
+//! Delays, wrong replies, drift and clock jumps must not disturb other clients or devices.
 
 use super::*;
 
@@ -24,8 +23,7 @@ fn s5_slow_device_delays_no_other_device() {
     let usual = done_at(None);
     for slow in [2_000, 20_000, 10_000_000] {
         let held = done_at(Some(slow));
-        // The first move waits until all devices are armed, which takes a read in flight and the
-        // arm.
+        // The first move waits until all devices are armed: a read in flight and the arm.
         let arming = 2 * slow;
         assert!(
             held <= usual + arming + 2_000,

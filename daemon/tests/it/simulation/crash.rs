@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon, its disk and its devices crash. The result must always be the old plan or the new
-//! one.
+//! Crashes of the daemon, its disk and devices must result in the old plan or the new one.
 
 use super::*;
 
@@ -134,8 +133,7 @@ fn s4_device_restart_at_any_operation_is_resumed_or_rolled_back() {
             let name = match () {
                 () if end == target(2) => "new",
                 () if end == target(1) => "old",
-                // No command was in flight, so the lost circuit is drift, which is left to
-                // operators.
+                // No command was in flight, so the lost circuit is drift.
                 () => "drift listed",
             };
             *ends.entry(name).or_default() += 1;

@@ -143,8 +143,7 @@ fn reports_a_device_failed_before_an_apply_within_its_deadline() {
     assert!(refused.contains("n2/b0: unreachable (no answer in time)"), "{refused}");
 }
 
-/// A port that was shut down is reported with its location and time. A later cut of its fibre is
-/// still detected.
+/// A cut of the fibre is still detected after the port has been shut down.
 #[test]
 fn i9_shut_down_port_is_reported_and_moves_nothing() {
     for seed in 0..20 {
@@ -292,9 +291,8 @@ fn busy_host_during_a_fibre_cut_is_not_treated_as_failed() {
     }
 }
 
-/// Regression test for a defect found by a storm. One module of a node has failed, the other missed
-/// a reply two seconds ago, and then its port is shut down. The missed reply is outdated, so no
-/// fibre may be considered dark.
+/// Regression test: one module of a node has failed, the other missed a reply two seconds ago, and
+/// then its port is shut down. The missed reply is outdated.
 #[test]
 fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
     for seed in 0..40 {

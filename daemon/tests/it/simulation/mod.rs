@@ -84,8 +84,7 @@ fn lit(world: &World) -> Fabric {
     plain.map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }
 
-/// Returns the seed in `LIGHTLOOM_SEED` if set, else `LIGHTLOOM_STORM_SEEDS` or `count` seeds from
-/// 0.
+/// Returns the seed in `LIGHTLOOM_SEED`, else `LIGHTLOOM_STORM_SEEDS` or `count` seeds.
 fn seeds(count: u64) -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("LIGHTLOOM_SEED") {

@@ -150,8 +150,7 @@ impl ModelDevice {
         }
     }
 
-    /// Requests neighbours like the module driver: if they are unknown, occasionally, and on
-    /// request.
+    /// Requests neighbours if they are unknown, occasionally, and on request.
     fn ask_neighbours(&mut self, wanted: Neighbours) {
         if wanted == Neighbours::Never {
             return;

@@ -132,8 +132,7 @@ impl Disk {
         Self(Arc::new(Mutex::new(self.state().clone())))
     }
 
-    /// Returns the number of unsynced items that can be lost individually: name changes, pages,
-    /// file lengths.
+    /// Returns the number of unsynced name changes, pages and file lengths.
     pub(crate) fn unsynced(&self) -> usize {
         let state = self.state();
         state.renamed.len() + state.files.iter().map(|file| file.pages().len() + 1).sum::<usize>()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the invariants of docs/reliability.md against the true faults, independently of the
-//! policy.
+//! Checks the invariants of docs/reliability.md against the true faults, without the policy.
 
 use std::collections::BTreeSet;
 
@@ -145,8 +144,7 @@ impl World {
         }
     }
 
-    /// Checks that an undo does not light parts that were bypassed later, and that a bypass does
-    /// not light the bypassed parts.
+    /// Checks that bypassed parts stay dark after an undo or a bypass.
     pub(super) fn judge_end(&mut self) {
         let Some(controller) = self.controller() else { return };
         let ledger = controller.ledger();
@@ -161,8 +159,7 @@ impl World {
             }
         }
         if past.cause == Cause::Bypass && past.result == TxnResult::Committed {
-            // If both ends are bypassed, one of them as a suspect, neither belongs to a ring or
-            // moves again.
+            // If both ends are bypassed, neither belongs to a ring or moves again.
             let bypassed =
                 |(device, ..): &FibreEnd| past.broken_after.contains_key(device.as_str());
             for part in past.broken_after.keys().filter_map(|name| name.parse().ok()) {

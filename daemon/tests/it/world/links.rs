@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fibres and management lines of the world: which modules face each other, and how commands and
-//! replies are delivered.
+//! Fibres of the world, and the delivery of commands and replies.
 
 use super::*;
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A world in virtual time, generated from one seed: the shipping control core and journal, model
-//! devices, a disk that tears writes, clients, operators and crashes. After every step, the world
-//! checks the invariants I1 to I9 of docs/reliability.md and panics with the last events on a
-//! violation.
+//! devices, a disk that tears writes, clients, operators and crashes. After every step, it checks
+//! the invariants I1 to I9 of docs/reliability.md.
 //!
-//! The policy is the shipping [`Control`]; `judge` uses the true faults and does not depend on the
-//! policy.
+//! The policy is the shipping [`Control`]; `judge` does not depend on it.
 pub(crate) mod device;
 pub(crate) mod disk;
 mod judge;
@@ -76,8 +74,7 @@ impl Ord for Entry {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CrashAt {
-    /// Number of the crash point: before, during or after a write, before a send, or before a
-    /// reply.
+    /// Number of the crash point: around a write, before a send, or before a reply.
     pub point: u64,
 }
 
@@ -114,8 +111,7 @@ pub(crate) struct Counts {
     pub settled: u64,
     pub on_top: u64,
     pub signals: u64,
-    /// Number of modules that were bypassed as failed, and the number of them that had power all
-    /// the time.
+    /// Number of modules bypassed as failed, and of those that had power all the time.
     pub dead: u64,
     pub misnamed: u64,
 }

@@ -12,8 +12,7 @@ impl World {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
         let old = std::mem::replace(&mut self.now.mono, Micros::from_secs(30));
         self.devices.values_mut().for_each(|model| model.clock_restarts(old, self.now.mono));
-        // Times of the previous clock are invalid after a reboot. Light has settled, and repairs
-        // are treated as new.
+        // Times of the previous clock are invalid, but light has settled.
         self.lit_from.clear();
         self.mended.values_mut().for_each(|at| *at = self.now.mono);
         self.erred.values_mut().for_each(|at| *at = self.now.mono);

@@ -57,14 +57,12 @@ pub(crate) fn module(node: u32) -> DeviceName {
     DeviceName::from(format!("n{node}/b{}", node % 2).as_str())
 }
 
-/// Creates a ring of four nodes with ten reads per second. n0 and n1 are connected for a job, and
-/// n2 and n3 are connected as spares.
+/// Creates a ring of four nodes, with n0 and n1 connected for a job and n2 and n3 as spares.
 pub(crate) fn two_fibres(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Bypass)
 }
 
-/// Like [`two_fibres`], with the policy `report`, so that the daemon does not bypass failed
-/// modules.
+/// Like [`two_fibres`], but the daemon does not bypass failed modules.
 pub(crate) fn two_fibres_reported(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Report)
 }

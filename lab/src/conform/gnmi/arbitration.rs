@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases about master arbitration. They use a separate role, so that the device's controllers stay
-//! master.
+//! Cases about master arbitration, in a separate role that does not affect other controllers.
 
 use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::SetRequest;

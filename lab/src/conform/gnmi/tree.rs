@@ -132,8 +132,7 @@ impl ShownSwitch {
         switch
     }
 
-    /// Uses the direction of the group if it is set; otherwise the side with fewer ports is the
-    /// output.
+    /// Uses the group's direction if set; otherwise the side with fewer ports is the output.
     pub(super) fn is_output(&self, port: &Port, inputs: &usize, outputs: &usize) -> bool {
         match self.groups.get(&port.group).map(String::as_str) {
             Some("INPUT-ONLY") => false,

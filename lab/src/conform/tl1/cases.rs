@@ -147,8 +147,7 @@ fn power(tl1: &mut Tl1Suite) -> CaseResult {
     holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
 }
 
-/// Finds circuits that pass light according to the power meters, but are missing from the patch
-/// list.
+/// Finds circuits that pass light but are missing from the patch list.
 fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.patches()?;
     let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);

@@ -9,8 +9,7 @@ fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
     status.devices.iter().filter(|device| device.state == DeviceState::Unseen)
 }
 
-/// Returns the unread devices among the named ones or, without names, among all devices that are
-/// not bypassed.
+/// Returns the unread devices among `named` or, without names, among those not bypassed.
 pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
     let waited_for = |device: &&DeviceStatus| match named {
         [] => !is_gone_around(device, status),

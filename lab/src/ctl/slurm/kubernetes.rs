@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to Kubernetes. It sets the labels, reason and cordon of nodes by server-side apply
-//! as one field manager. Conflicts with other managers are reported, not resolved. If another
-//! manager has also cordoned a node, that cordon remains when ours is removed. The interface never
-//! creates nodes.
+//! The interface to Kubernetes. It sets labels, reason and cordon of nodes by server-side apply as
+//! one field manager. Conflicts with other managers are reported, not resolved. A cordon by another
+//! manager remains when ours is removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -205,8 +204,7 @@ impl Scheduler for Kubernetes {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
-                // Keep the reasons unchanged, because nodes are resumed only after all labels
-                // match.
+                // Nodes are resumed only after all labels match, so keep the reasons.
                 let reason =
                     |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
                         let is_ours = *is_drained && reason.starts_with(OURS);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The disk with the journal. It keeps synced bytes, fails on demand, and can kill the daemon
-//! during a sync.
+//! The journal's disk, which keeps synced bytes and can fail or kill the daemon on demand.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -14,8 +13,7 @@ pub(super) struct Died;
 pub(super) enum At {
     /// Kills the daemon before or after the write is durable.
     Dies { after: bool },
-    /// Makes this and later writes fail until the disk is repaired. With `keeps`, the bytes remain
-    /// readable.
+    /// Fails all writes until the disk is repaired. With `keeps`, the bytes remain readable.
     Fails { keeps: bool },
 }
 

@@ -141,7 +141,7 @@ impl World {
                 let back = *back;
                 self.ask(&line, |runtime, id| {
                     let last = runtime.control.controller().ledger().last_txn.0;
-                    // Events cannot contain transaction numbers, so `-1` stands for the second-last
+                    // Events do not contain transaction numbers: `-1` is the second-last
                     // transaction.
                     let txn = match back.strip_prefix('-') {
                         Some(back) => last.saturating_sub(back.parse().unwrap()),
@@ -240,8 +240,7 @@ pub(super) fn draw(seed: u64, nodes: u32, fibres: &[FibreEnd]) -> Vec<String> {
     let mut week = Vec::new();
     let events = rng.random_range(65..=80);
     let mut drawn = 0;
-    // Limit the faults since the last repair to four, because few properties can be checked with
-    // more.
+    // Few properties can be checked with more than four faults since the last repair.
     let mut broken = 0;
     while drawn < events {
         let line = match broken {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A week in virtual time consists of 65 to 80 random operator actions, faults and daemon failures,
-//! with the shipping control core and an emulated plant. The [`oracle`] compares the plant's light
-//! with the plan, and checks responses and status pages. A failing week is shrunk and printed as a
-//! test.
+//! A week in virtual time has 65 to 80 random operator actions, faults and daemon failures, with
+//! the shipping control core and an emulated plant. The [`oracle`] checks the plant's light,
+//! responses and status pages. A failing week is shrunk and printed as a test.
 
 #![allow(
     clippy::print_stdout,
@@ -154,8 +153,7 @@ fn weeks_of_operators_faults_and_crashes() {
     assert!(failed.is_empty(), "each with LIGHTLOOM_SEED: its fewest events as a test");
 }
 
-/// Regression test: a rollback of the repair used to restore the position of n13/b1 after a manual
-/// move.
+/// Regression test: a rollback used to restore the position of n13/b1 after a manual move.
 #[test]
 fn rollback_restores_the_position_recorded_in_the_journal() {
     stays_well(&[
@@ -168,8 +166,7 @@ fn rollback_restores_the_position_recorded_in_the_journal() {
     ]);
 }
 
-/// Regression test: a stuck module was repaired after the first undo, and the second undo did not
-/// move it.
+/// Regression test: the second undo did not move a module that was stuck during the first one.
 #[test]
 fn second_undo_does_not_return_to_a_position_that_the_first_undo_left() {
     stays_well(&[
@@ -200,8 +197,7 @@ fn second_undo_does_not_return_to_a_position_that_a_deferred_undo_left() {
     ]);
 }
 
-/// Regression test: the daemon retried a restore through a cut fibre every second and did not
-/// bypass the fibre.
+/// Regression test: the daemon retried a restore through a cut fibre every second.
 #[test]
 fn failing_restore_of_a_late_command_ends_after_two_attempts() {
     let events = [

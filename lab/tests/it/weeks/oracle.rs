@@ -155,8 +155,7 @@ impl World {
         wrong.collect()
     }
 
-    /// Returns the rings whose modules all match the plan and receive light. A module without power
-    /// is assumed to keep its loopback.
+    /// Returns the rings whose modules all match the plan and receive light.
     fn closed_rings(&self, plan: &Plan) -> Vec<BTreeSet<NodeId>> {
         let open: BTreeSet<NodeId> = plan
             .transceivers
@@ -239,16 +238,14 @@ impl World {
 
     // ---- light ---------------------------------------------------------------------------------
 
-    /// Ignores circuits whose other end was moved manually, cannot move, or is listed in the
-    /// status.
+    /// Ignores circuits with an end that was moved manually, cannot move, or is in the status.
     fn both_ends(&self) -> Option<Finding> {
         let (plan, status) = (self.plan_in_force()?, self.status()?);
         let drifted = status.devices.iter().filter(|device| !device.drift.is_empty());
         let named = drifted.map(|device| &device.name).chain(status.attention.keys());
         let named = named.chain(status.owed.keys()).map(|name| DeviceName::from(name.as_str()));
         let mut named: BTreeSet<DeviceName> = named.collect();
-        // An adopted module leaves the plan, and a rollback returns it to the adopted position. The
-        // status lists its dark ends.
+        // A rollback returns an adopted module to the adopted position, outside the plan.
         let adopts = |asked: &super::world::Asked| asked.what.starts_with("type adopt");
         if self.asked.iter().any(adopts) {
             let ends = status.dark_circuits.iter().flat_map(|dark| &dark.ends);

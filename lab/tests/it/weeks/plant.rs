@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The emulated plant: positions, power and fibres of all modules, independent of plans and
-//! journal. Reads are always correct, and moves succeed unless the module is stuck or reports wrong
-//! outcomes.
+//! journal. Reads are always correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A depth-first search over copies of the shipping controller, through every order of replies and
-//! every placement of a limited number of faults. The search stops at states that it has already
-//! visited.
+//! every placement of a limited number of faults, that stops at states visited before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,8 +31,7 @@ pub(crate) struct Faults {
     pub late: bool,
     /// A device may fail for 20 s and return unchanged.
     pub die: bool,
-    /// Any set of devices may lose its management for 20 s. Commands in flight may still arrive,
-    /// but replies do not.
+    /// Any set of devices may lose its management for 20 s, which loses all replies.
     pub lose: bool,
     /// Another daemon may take over at any instant, with the next epoch, while the first one
     /// continues, and etcd may not acknowledge a record.
@@ -79,8 +77,7 @@ pub(crate) struct State {
     pub ended: BTreeMap<Txn, TxnResult>,
     pub epoch: u32,
     pub connecting: BTreeSet<DeviceName>,
-    /// The records that reached etcd, if etcd did not acknowledge them and the daemon became
-    /// read-only.
+    /// Records that reached etcd without an acknowledgement, after which the daemon is read-only.
     pub failed: Option<Vec<Record>>,
     pub deposed: Option<Box<Deposed>>,
     steps: u32,
@@ -367,8 +364,7 @@ impl Explorer {
         }
     }
 
-    /// Advances the time if no reply is due, until a device returns, the next deadline expires or
-    /// the scenario ends.
+    /// Advances the time until a device returns, a deadline expires or the scenario ends.
     fn time_goes_on(&mut self, mut state: State) {
         let asks = state.clients.iter().any(|client| !client.is_empty());
         let ledger = state.controller.ledger();

@@ -39,8 +39,8 @@ fn moving(state: &State) -> Vec<(DeviceName, Ticket, Op)> {
 }
 
 impl Explorer {
-    /// Crashes the daemon. Explores unsynced records kept or lost, and each command in flight
-    /// executed or not.
+    /// Crashes the daemon, with unsynced records kept or lost and commands in flight executed or
+    /// not.
     pub(super) fn crash(&mut self, before: &State) {
         let moving = moving(before);
         let ways = if self.scenario.faults.late { 3_usize } else { 2 };
@@ -98,9 +98,8 @@ impl Explorer {
     }
 
     /// Ends the leader's lease, whether it continues or not; another daemon starts with the records
-    /// and the next epoch. Each command in flight may still arrive within the settle time, or at
-    /// any later moment on devices without a settle time. `rest` contains the first daemon's next
-    /// actions.
+    /// and the next epoch. Each command in flight may still arrive within the settle time, or later
+    /// on devices without one. `rest` contains the first daemon's next actions.
     pub(super) fn take_over(&mut self, before: &State, rest: &[Action]) {
         if before.deposed.is_some() {
             return;
@@ -210,8 +209,7 @@ impl Explorer {
         }
     }
 
-    /// Leaves a record without an acknowledgement, whether or not etcd has stored it. The daemon
-    /// then becomes read-only.
+    /// Leaves a record without an acknowledgement, whether or not etcd has stored it.
     pub(super) fn is_not_answered(&mut self, before: &State, records: &[Record], rest: &[Action]) {
         for taken in [false, true] {
             let mut state = before.clone();
@@ -251,8 +249,7 @@ impl Explorer {
         }
     }
 
-    /// Explores the loss of management for each set of devices. Their pending operations are
-    /// executed or lost.
+    /// Explores the loss of management for each set of devices.
     pub(super) fn losses(&mut self, state: &State) {
         let names: Vec<DeviceName> = state.models.keys().cloned().collect();
         for set in 1_u32..1 << names.len() {

@@ -27,8 +27,7 @@ pub(super) fn key(state: &State, text: &mut Text) -> u128 {
     one << 64 | other
 }
 
-/// Omits ticket numbers from the hashed text, because the order of requests to two devices is
-/// irrelevant.
+/// Omits ticket numbers, because the order of requests to two devices is irrelevant.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     all: String,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every subset of a small ring's modules loses its management, with and without a node failure and
-//! a restart of the daemon. Lost management is never evidence of a failure, whatever remains
-//! visible.
+//! a restart of the daemon.
 
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;

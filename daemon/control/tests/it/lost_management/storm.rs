@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A random storm of lost management. Its judge uses only the light and the reachability of each
-//! device.
+//! A random storm of lost management. Its judge uses only the true light and reachability.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +22,6 @@ const BYPASSED_LATE: Micros = Micros::from_millis(100);
 pub(super) struct Counts {
     pub(super) lost: u64,
     pub(super) deaths: u64,
-    /// Failures of responding nodes with two witnesses, bypassed within [`BYPASSED_WITHIN`] or
-    /// [`BYPASSED_LATE`].
     pub(super) deaths_at_once: u64,
     pub(super) bypassed: u64,
     pub(super) restarts: u64,

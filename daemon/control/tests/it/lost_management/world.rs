@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of modules under the shipping control core, in virtual time. Nodes fail, management is
-//! lost and returns, and the daemon is killed. Only this world knows the true light, and the judge
-//! does not use the policies.
+//! A ring of modules under the shipping control core, in virtual time. Only this world knows the
+//! true light, and the judge does not use the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
