@@ -173,7 +173,7 @@ impl Runtime {
             let wait = self.wait();
             let looked = tokio::select! {
                 biased;
-                // Without devices `events` is closed, but the API must still work.
+                // `events` is closed without devices, but the API must still work.
                 Some(event) = events.recv() => {
                     self.take_events(event, &mut events);
                     false

@@ -115,7 +115,7 @@ impl<H: Hardware> SerialModule<H> {
         &self.module
     }
 
-    /// Returns the module, for I2C access and for the driver of its optics.
+    /// Returns the module, for I2C access and for the optics driver.
     pub const fn module_mut(&mut self) -> &mut Module<H> {
         &mut self.module
     }

@@ -46,7 +46,7 @@ const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 pub enum FrameKind {
     /// A request from host to device.
     Request,
-    /// A reply from device to host, with the sequence number of its request.
+    /// A reply from device to host, with the request's sequence number.
     Reply,
     /// An unsolicited event from device to host, with a sequence number from the device. Since 1.2.
     Event,

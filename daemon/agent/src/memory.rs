@@ -13,7 +13,7 @@ pub struct BusError(pub String);
 pub trait ModuleMemory: Send {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError>;
 
-    /// After an error, all, some or none of the bytes may have been written.
+    /// After an error, some of the bytes may be in the module.
     fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError>;
 
     fn pause(&mut self, span: Duration);

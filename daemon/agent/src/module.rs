@@ -447,7 +447,7 @@ impl ServedModule {
         })
     }
 
-    /// Without taps, uses the power of the lanes for the current path.
+    /// Uses the power of the lanes for the current path if the module has no taps.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {
@@ -480,7 +480,7 @@ impl ServedModule {
         Ok(report)
     }
 
-    /// Only the module's name may be written; the daemon switches paths by other requests.
+    /// The daemon may only write the module's name; it switches paths by other requests.
     fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Performed<Reply<'a>> {
         let links = self.profile.file().links.as_ref();
         let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);

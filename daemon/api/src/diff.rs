@@ -53,7 +53,7 @@ pub struct OtherChange {
     pub txn: u32,
     /// Client that requested it.
     pub actor: String,
-    /// Description of its effect, such as the applied plan or the bypassed parts.
+    /// Description of the effect, such as the applied plan or the bypassed parts.
     pub summary: String,
 }
 

@@ -16,7 +16,7 @@ words! {
         Plan,
         /// An operator reported failed parts.
         Reported,
-        /// The audit log has been given a key.
+        /// The audit log has a key from now on.
         AuditKey,
         /// A job acquired or released a lease.
         Leased,

@@ -17,7 +17,7 @@ pub struct PhaseBody {
     /// Time until the job needs the circuits, in milliseconds.
     #[serde(default)]
     pub in_ms: u64,
-    /// Minimum time for which the job needs the circuits, in milliseconds.
+    /// Minimum time that the job needs the circuits, in milliseconds.
     pub for_ms: u64,
     /// Duration of the lease, during which other jobs cannot request a phase, in milliseconds; at
     /// least `in_ms` plus `for_ms`.
@@ -93,7 +93,7 @@ pub struct PhaseStatus {
     pub took_ms: Option<f64>,
     /// Minimum duration of the phase that would have justified the transition, in milliseconds.
     pub needs_ms: Option<f64>,
-    /// The next phase, with the expected duration of its transition.
+    /// The next phase, with the expected transition time.
     pub next: Option<NextPhase>,
     /// Remaining lease time of the job. `None` without a lease.
     pub lease_left_ms: Option<f64>,

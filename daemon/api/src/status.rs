@@ -260,7 +260,7 @@ pub struct ManagementLostView {
     pub lit: usize,
     /// Number of devices that this host cannot query because the serial line is missing or in use.
     pub unasked: usize,
-    /// Common points of failure, such as `server ts0`, with all of their devices unreachable.
+    /// Common points of failure, such as `server ts0`, with only unreachable devices.
     pub behind: Vec<String>,
     /// Unix time in milliseconds when the first device became unreachable.
     pub since_unix_ms: u64,

@@ -99,7 +99,7 @@ pub struct OpenTransaction {
     pub cause: String,
     /// Kind of change.
     pub kind: Kind,
-    /// Description of its effect, such as the applied plan, bypassed parts or restored state.
+    /// Description of the effect, such as the applied plan, bypassed parts or restored state.
     pub summary: String,
     /// The transaction that it undoes, with all later ones.
     pub undoes: Option<u32>,
@@ -139,7 +139,7 @@ pub struct Transaction {
     pub cause: String,
     /// Kind of change.
     pub kind: Kind,
-    /// Description of its effect, such as the applied plan, bypassed parts or restored state.
+    /// Description of the effect, such as the applied plan, bypassed parts or restored state.
     pub summary: String,
     /// Digest of the plan.
     pub plan_sha256: String,

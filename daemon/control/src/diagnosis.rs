@@ -27,7 +27,7 @@ pub struct PortReading {
     pub tap: Option<i32>,
     /// Power that each lane receives, in 1/1000 dBm; empty if unknown.
     pub received: Vec<i32>,
-    /// Bit error rate before correction, as 1/1000 of its decimal logarithm; empty if unknown.
+    /// Bit error rate before correction, as 1/1000 of the decimal logarithm; empty if unknown.
     pub errors: Vec<i32>,
 }
 

@@ -29,8 +29,8 @@ pub struct Limits {
     /// Time after which such a reply is late. The daemon then reads the far ends of the device's
     /// fibres. If its light is missing there, the daemon stops waiting.
     pub read_within: Micros,
-    /// The same limit while the node may have failed, after a far end reported loss of its light. 0
-    /// if the device does not promise such a time.
+    /// The same limit while the node may have failed, after a far end reported loss of light. 0 if
+    /// the device does not promise such a time.
     pub probe_within: Micros,
     /// Time limit for the reply to a switching operation, after which its outcome is unknown.
     pub switch_within: Micros,

@@ -384,7 +384,7 @@ impl Gnmi {
             }
             self.signals.push(Signal::Changed);
         }
-        // One signal is enough, because it triggers a complete read.
+        // A single signal is enough, because it triggers a complete read.
         self.signals.truncate(1);
         self.foreign.truncate(8);
     }

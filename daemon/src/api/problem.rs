@@ -14,7 +14,7 @@ use lightloom_control::state::Txn;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved(pub(super) Txn);
 
-/// Marks a request that is exempt from the rate limit because of its spacing.
+/// Marks a request that is exempt from the rate limit thanks to sufficient spacing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paced;
 

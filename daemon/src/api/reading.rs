@@ -194,7 +194,7 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
 }
 
 fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
-    // Only a malformed body is parsed into a generic tree, to report all of its errors together.
+    // Only a malformed body is parsed into a generic tree, to report all errors together.
     if let Ok(body) = serde_json::from_slice(bytes) {
         return Ok(body);
     }

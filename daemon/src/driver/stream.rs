@@ -56,8 +56,7 @@ impl Link {
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
                 let line = line.map_err(io::Error::from)?;
-                // Discard replies to a killed daemon, which could be mistaken for replies to this
-                // one.
+                // Discard replies to a killed daemon, which this daemon could mistake for its own.
                 line.clear(ClearBuffer::Input).map_err(io::Error::from)?;
                 Ok(Self::Serial(line))
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles a journal or audit log that cannot be written. The daemon treats open changes as it does
+//! Handles failures to write the journal or audit log. The daemon treats open changes as it does
 //! after a crash, continues to read devices, and retries until a write succeeds.
 
 use super::{NotStored, Runtime, full_disk};

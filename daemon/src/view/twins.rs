@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps the controller's enums to those of the API, with all variants checked at compile time.
+//! Maps the controller's enums to the API's enums, with all variants checked at compile time.
 
 use lightloom_control::change;
 use lightloom_control::controller;

@@ -154,7 +154,7 @@ impl GnmiClient {
         self.pipe.take()
     }
 
-    /// Returns the next answer with the number of its call.
+    /// Returns the next answer and its call number.
     pub fn next_answer(&mut self) -> Option<(u32, Answer)> {
         locked(&self.answers).pop_front()
     }

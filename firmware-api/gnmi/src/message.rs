@@ -175,7 +175,7 @@ pub struct GetRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
-    /// One notification per requested path.
+    /// The notifications, one for each requested path.
     #[prost(message, repeated, tag = "1")]
     pub notification: Vec<Notification>,
 }
@@ -219,7 +219,7 @@ pub struct UpdateResult {
 pub struct SetResponse {
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// One result per operation.
+    /// The results, one for each operation.
     #[prost(message, repeated, tag = "2")]
     pub response: Vec<UpdateResult>,
     /// Nanoseconds since 1970.

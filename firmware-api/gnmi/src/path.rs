@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::message::{Path, PathElem};
 
-/// Maximum number of elements, more than twice that of any path in the models.
+/// Maximum number of elements, over twice the length of any path in the models.
 pub const STEPS_MAX: usize = 32;
 /// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 256;

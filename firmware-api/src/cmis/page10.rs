@@ -31,7 +31,7 @@ pub struct LaneConfig {
     pub application: u8,
     /// First lane of the data path, 0 to 7.
     pub data_path: u8,
-    /// Whether the host's signal integrity settings replace those of the application.
+    /// Whether the host's signal integrity settings replace the application's settings.
     pub explicit: bool,
 }
 

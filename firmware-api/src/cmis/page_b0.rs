@@ -30,7 +30,7 @@ pub const fn wanted(group: usize) -> BitField<Path> {
 }
 /// Arms the change if set, and disarms it if cleared.
 pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
-/// Starts a slow fire when a one is written, if enabled; reads as zero.
+/// Writing a one starts a slow fire, if enabled; reads as zero.
 pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
 /// Outcome of the last fire request for a group.
 #[must_use]

@@ -25,9 +25,9 @@ pub fn cdb_busy_short(byte_166: u8) -> Micros {
 /// How a module accepts firmware blocks (disagreement 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMechanism {
-    /// Whether blocks are written through the local payload of page 9Fh.
+    /// Whether the module accepts blocks through the local payload of page 9Fh.
     pub local: bool,
-    /// Whether blocks are written through the extended payload of pages A0h to AFh.
+    /// Whether the module accepts blocks through the extended payload of pages A0h to AFh.
     pub extended: bool,
 }
 

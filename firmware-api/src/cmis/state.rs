@@ -44,7 +44,7 @@ codes! {
 }
 
 codes! {
-    /// State of a data path, shown for each of its lanes.
+    /// State of a data path, shown for each lane.
     DataPathState {
         /// The data path is unused and can be configured.
         Deactivated = 1,

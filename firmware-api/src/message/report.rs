@@ -274,6 +274,6 @@ impl LinkName {
 pub struct Neighbour {
     /// Link name of the sender, or [`LinkName::NONE`] without a readable signal.
     pub name: LinkName,
-    /// External path on which the sender transmits.
+    /// External path that the sender uses.
     pub path: u8,
 }

@@ -43,7 +43,7 @@ pub struct GnmiSuite {
     authority: String,
     login: Option<GnmiLogin>,
     next_election: u128,
-    /// Election id with which the suite is master; `None` before the first election.
+    /// Election id of the suite as master; `None` before the first election.
     elected: Option<Extension>,
 }
 

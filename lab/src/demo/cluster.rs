@@ -227,7 +227,7 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // Without `--force`, munged refuses folders that other users cannot enter.
+        // munged refuses folders that other users cannot enter, except with `--force`.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
             .chain(files.iter().map(String::as_str))

@@ -28,7 +28,7 @@ pub struct ProfileFile {
     pub groups: u8,
     /// Paths and their codes.
     pub paths: PathCodesFile,
-    /// Where the module reports the path code of each group.
+    /// Location of each group's path code as reported by the module.
     pub active: CodeSourceFile,
     /// Steps that prepare a change without switching the module.
     #[serde(default)]
@@ -89,7 +89,7 @@ pub struct PathCodesFile {
     pub external: Vec<u8>,
 }
 
-/// Where the module reports one code per group.
+/// Location of one code per group as reported by the module.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeSourceFile {
@@ -183,7 +183,7 @@ pub enum Word {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeFile {
-    /// Where the module reports the codes.
+    /// Location of the outcome codes.
     pub from: CodeSourceFile,
     /// Meaning of each code. Codes that are not listed indicate a hardware fault.
     pub means: Vec<MeansFile>,

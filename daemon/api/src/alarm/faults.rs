@@ -134,7 +134,7 @@ fn repairs(parts: &[String]) -> String {
     page
 }
 
-/// Describes a failed part: its name, when and why it failed, and the cost of its bypass.
+/// Describes a failed part: its name, when and why it failed, and the cost of a bypass.
 #[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     let BrokenPart { part, since_unix_ms, why, price, .. } = broken;

@@ -71,8 +71,8 @@ pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domain
     all
 }
 
-/// The removals of a wave free all of its new positions, so each wave ends in a valid state. To
-/// break a cycle that is longer than the limit, one slot (or the old peers of one new duplex
+/// The removals of a wave free all new positions of the wave, so each wave ends in a valid state.
+/// To break a cycle that is longer than the limit, one slot (or the old peers of one new duplex
 /// circuit) stays dark during a wave.
 #[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {

@@ -15,7 +15,7 @@
 //!   five times the promise plus the line time.
 //! * At least two modules of the node must be unresponsive, or two far ends must report the loss. A
 //!   single module has failed if it misses three requests while its neighbours reply promptly.
-//! * A busy host delays all replies, so the near end must then reply promptly once more.
+//! * A busy host delays all replies, so the near end must then reply promptly again.
 //!
 //! If no other module receives a module's light, the missing reply is the only evidence, and the
 //! module is bypassed as a suspect. All other failures are detected by a hello on a fresh
@@ -55,7 +55,7 @@ pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
     suspected: Option<Micros>,
     missed: u32,
-    /// Request time of the status that was not answered, after which the device was given up.
+    /// Request time of the status whose missing reply led to giving up the device.
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
     wanted_at: Micros,
@@ -287,7 +287,7 @@ impl Controller {
         self.ask_witnesses(now, device);
     }
 
-    /// Returns whether the node of this device has failed: none of its reachable modules replies,
+    /// Returns whether the node of this device has failed: no reachable module of the node replies,
     /// and later reads of the far ends show no light. Since the loss, at least one reporting far
     /// end must have replied promptly, or two if only one module was reachable.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The open transaction. The controller converts the commands of its drive to records and sends.
+//! The open transaction. The controller converts the drive's commands to records and sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
-/// After a restart, a bypass that started within this time is finished even if the journal contains
-/// none of its moves, because the fault is recent.
+/// After a restart, a bypass that started within this time is finished even if the journal does not
+/// contain its moves, because the fault is recent.
 const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
 
 impl Controller {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects lost management: devices that are unresponsive without a witness of their failure. The
-//! daemon reports it first and makes no changes, until the devices respond again.
+//! Detects lost management: devices that are unresponsive without a witness. The daemon reports it
+//! first and makes no changes, until the devices respond again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches circuits for jobs: decides when each phase of the plan is lit, and for which job.
+//! Decides when the circuits of each phase of a plan are lit, and for which job.
 //!
 //! ```text
 //!   asked ─▶ too short for the way into it? ──▶ kept
@@ -41,7 +41,7 @@ pub struct Phases {
     waiting: VecDeque<Booking>,
     past: VecDeque<Booking>,
     took: BTreeMap<(String, String), VecDeque<Micros>>,
-    /// For each phase, the lead time of its last request during a pause in the traffic.
+    /// Lead time of each phase's last request during a pause in the traffic.
     ahead: BTreeMap<String, Micros>,
     in_use_until: Micros,
     booked_at: Option<Micros>,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::agree::{NodeState, Rings};
 
-/// Parses a topology, in which only leaf switches list nodes without switches.
+/// Parses a topology. Only leaf switches list nodes without switches.
 pub(crate) fn rings(text: &str) -> Rings {
     let leaf = |line: &str| {
         let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
