@@ -145,7 +145,6 @@ pub(crate) fn has(name: &str) -> bool {
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;
 
-/// Replaces this process, keeping arguments and standard input.
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     // Without /proc, as in a bare chroot, the path of the executable is unknown, so use the search
     // path.

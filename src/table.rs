@@ -61,7 +61,6 @@ fn separated_word(word: &str) -> String {
     format!("{sign}{}{rest}", thousands(whole))
 }
 
-/// Four significant digits.
 pub fn rounded(time: Picoseconds) -> String {
     let scale = [(1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps")];
     let value = time.0 as f64;

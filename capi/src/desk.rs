@@ -42,7 +42,6 @@ enum OpenOrder {
     Message { stream: MessageStream, place: u64, call: Option<ProgramCall> },
 }
 
-/// Orders with a pending callback.
 #[derive(Debug, Default)]
 pub(crate) struct OrderDesk {
     pub(crate) now: SimTime,

@@ -62,7 +62,6 @@ fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     }
 }
 
-/// Returns `None` for a null pointer.
 fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, CallFailure> {
     if pointer.is_null() {
         return Ok(None);
@@ -95,7 +94,6 @@ fn open(
     write(there, std::ptr::without_provenance_mut(handle))
 }
 
-/// Validates a message, and returns its stream.
 fn stream(
     network: &OpenNetwork,
     stream: MessageStream,

@@ -159,7 +159,6 @@ impl OpenNetwork {
         Err(CallFailure::new(ErrorCode::Stalled, text))
     }
 
-    /// Fails while the network is running.
     pub(crate) fn ask<T>(
         &self,
         what: impl FnOnce(&ProgramSession<'static>) -> T,

@@ -57,7 +57,6 @@ pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportErr
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
     pub name: &'static str,
-    /// One line with the program that reads the format.
     pub about: &'static str,
     pub ring: RingWriter,
     pub fat_tree: FatTreeWriter,

@@ -13,7 +13,6 @@ use crate::second::Needed;
 
 pub trait Pricing {
     type Prices;
-    /// Performance per cost for each baseline.
     type Rows: Serialize;
 
     /// Reads the shipped prices if `path` is `None`. Records the file as an input of the result.

@@ -303,7 +303,6 @@ fn second_night_commands_work_as_documented() {
     assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
     assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
     says_what_is_seen("docs/operations-phases.md", SECOND_NIGHT, &shown, measureless);
-    // The hook received the outcome of each change.
     let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
     assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
     assert!(moves.contains("\"kind\":\"phase\""), "{moves}");

@@ -25,7 +25,6 @@ use serde_json::Value;
 
 pub(crate) const STATUS: &str = "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// The switch `ocs4` is used only with Redis.
 pub(crate) const DEVICES: [&str; 5] = ["ocs0", "ocs1", "ocs2", "n0/b0", "ocs4"];
 
 pub(crate) struct Hall {

@@ -171,7 +171,6 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// A committed change must be in effect immediately.
     fn note_end(&mut self, result: TxnResult) {
         self.ended.push(result);
         if result == TxnResult::Committed {

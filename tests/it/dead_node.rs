@@ -164,7 +164,6 @@ async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
     }
 }
 
-/// Repairs the node and restores the previous plan, so that each failure needs a bypass.
 async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
     let up = |runtime: &Runtime| {
         let devices = runtime.control.controller().devices();

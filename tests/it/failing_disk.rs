@@ -279,7 +279,6 @@ async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
     rig
 }
 
-/// The plan stays known, and new faults are bypassed.
 #[test]
 fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
     let folder = tempfile::tempdir().unwrap();

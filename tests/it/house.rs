@@ -86,7 +86,6 @@ const ROOMS: &[Room] = &[
     ),
 ];
 
-/// APIs that pure crates ban in their `clippy.toml`.
 const BANS: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",

@@ -244,7 +244,6 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     assert!(of_ring("n2").is_null(), "it is in no ring");
     assert!(node("n3")["metadata"]["annotations"].as_object().unwrap().is_empty());
 
-    // After the repair, the operator's cordon and label remain.
     for name in ["n2", "n3"] {
         cluster.until(&["ctl", "fault", "--repaired", name]);
     }

@@ -123,7 +123,6 @@ fn rejected_phase_has_a_code_reason_and_fix() {
 fn phase_requested_ahead_starts_in_time() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
-    // One run in each direction measures the transitions.
     for (id, phase) in [("1", "weights"), ("2", "experts")] {
         rig.http("POST", "/v1/phase", &asked(id, phase, 0, 60_000, "train"));
         assert_eq!(became(&rig, id)["state"], "lit");
@@ -236,7 +235,6 @@ fn another_plan_ends_the_lease_and_drops_waiting_phases() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let waits = asked("w", "weights", 60_000, 60_000, "train");
     assert_eq!(rig.http("POST", "/v1/phase", &waits).0, 202);
-    // An operator reverts the plan.
     rig.ctl(&["rollback", "1", "--cut-light"]);
     assert_eq!(became(&rig, "w")["reason"], "another plan has been applied since");
     assert_eq!(rig.http("GET", "/v1/phases", &Value::Null).1["lease"], Value::Null);

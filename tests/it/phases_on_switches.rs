@@ -25,7 +25,6 @@ const WEIGHTS: [&str; 2] =
 const WEIGHTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@13,14,15,16,9,10,11,12)";
 const WEIGHTS_TL1: &str = "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12";
 const WEIGHTS_SONIC: &str = "1A-5B 2A-6B 3A-7B 4A-8B 5A-1B 6A-2B 7A-3B 8A-4B";
-/// `weights` on ocs0 in SCPI notation.
 const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
 
 const DARK: [&str; 3] = ["", "", ""];

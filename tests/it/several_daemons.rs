@@ -136,7 +136,6 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
         println!("skipped: no etcdctl");
         return;
     }
-    // The store is restored from older data.
     let (leads, _) = hall.leader(None);
     assert!(etcdctl(&["del", "/lightloom/t/journal/0000000000000000/0000000000000003"]));
     assert!(!hall.apply(10) || hall.status(leads).unwrap()["version"] == 2, "{}", hall.logs());

@@ -311,7 +311,6 @@ fn readme_matches_the_output_of_its_first_command() {
     let mut command = Command::new(programs::lightloom());
     let output = command.args(words.split(' ')).current_dir(root()).output().unwrap();
     let shown = text(&output.stdout);
-    // The first block is a drawing.
     let lines: Vec<&String> =
         lines.iter().filter(|line| line.contains(':') || line.contains(" ms ")).collect();
     let lines: Vec<&&String> = lines.iter().filter(|line| !line.contains('▶')).collect();

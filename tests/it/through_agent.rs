@@ -324,7 +324,6 @@ fn reader_of_a_dead_server_gets_an_error_and_a_new_server_starts() {
     let list = "transceivers:\n- {names: \"n0/b0\", powered_for: 2s}\n";
     let mut modules = Modules::serve(folder.path(), list);
     assert_eq!(modules.path("n0/b0"), 15);
-    // The server is killed during the read.
     modules.fault("n0/b0", "late 10s");
     let file = std::fs::File::open(modules.file("n0/b0")).unwrap();
     let (sender, ended) = std::sync::mpsc::channel();

@@ -24,7 +24,6 @@ use super::{checks, mentions};
 #[derive(Clone, Copy, Debug)]
 pub struct LogKind {
     pub name: &'static str,
-    /// How to obtain such a log.
     pub from: &'static str,
     pub(crate) is: fn(&str) -> bool,
     pub(crate) read: fn(&[LogFile<'_>], &mut Logs),

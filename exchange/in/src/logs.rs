@@ -31,7 +31,6 @@ impl LogFile<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostRecord {
     pub switches: Vec<String>,
-    /// Fast domain of the accelerators.
     pub domain: Option<String>,
     pub gpus: Option<u32>,
     pub product: Option<String>,
@@ -79,7 +78,6 @@ pub struct HostOutage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingProfile {
     pub place: LogPlace,
-    /// Profiles of the ranks, ordered by name.
     pub files: Vec<String>,
     pub world: Option<u32>,
     pub ranks_per_host: Option<u32>,

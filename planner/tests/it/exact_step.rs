@@ -55,7 +55,6 @@ jobs:
     }
 }
 
-/// A proven multi-hop rate must be reached even if it is less than twice the one-hop rate.
 #[test]
 fn plans_reach_a_proven_rate() {
     let fabric = fabric(

@@ -109,7 +109,6 @@ fn plan_is_never_slower_than_its_halves_planned_separately() {
     assert!(gained > 20, "{gained} of 80 gained anything");
 }
 
-/// Seconds per step for a job with 512 GPUs on the shipped dragonfly.
 fn dragonfly(broken: &[String]) -> f64 {
     let text = include_str!("../../../topologies/dragonfly-72.yaml");
     let broken: Vec<&str> = broken.iter().map(String::as_str).collect();

@@ -84,7 +84,6 @@ fn filling(share: f64) -> String {
     HELD_UP.replace("gradient_slack: 10s", &format!("usable_share: {share}"))
 }
 
-/// Each case sets one rate, bound or gain to a value that the interfaces rule out.
 #[test]
 fn checker_rejects_claims_that_interfaces_rule_out() {
     let fabric = fabric(HELD_UP);

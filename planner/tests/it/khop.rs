@@ -36,7 +36,6 @@ proptest! {
         prop_assert_eq!(check(&fabric, &faults, &document).err(), None);
     }
 
-    /// A daemon reports a failed node by its bundles.
     #[test]
     fn node_with_all_bundles_failed_is_a_failed_node(
         case in arbitrary_case(), hit in any::<prop::sample::Index>(),

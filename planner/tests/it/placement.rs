@@ -122,7 +122,6 @@ fn crossing_traffic_is_near_the_exact_optimum_on_small_fabrics() {
     assert_eq!(worse, 0);
 }
 
-/// Covers partial sets, ToRs of two to four nodes, and small fabrics without slack.
 #[test]
 fn partial_last_sets_cross_little_more_than_necessary() {
     let worse = worse_than_exact(cases(344, 2_000), |sample| {

@@ -58,7 +58,6 @@ pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String 
     list
 }
 
-/// Names that differ only in a trailing number.
 struct NameRange<'n> {
     name: &'n str,
     prefix: &'n str,

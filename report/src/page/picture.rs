@@ -25,7 +25,6 @@ const MOST_SECTORS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
-    /// Index of the job.
     Used(u32),
     Spare,
     /// The node works, but is outside any ring.

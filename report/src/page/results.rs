@@ -60,7 +60,6 @@ pub enum Subject<'a> {
 pub struct Comparison {
     pub cluster: Cluster,
     pub tp: u32,
-    /// Row of the fabric's own design.
     pub own: Option<String>,
     /// Such as "trace.json" or "synthetic".
     pub faults: String,
@@ -89,9 +88,7 @@ pub struct Cost {
     /// Interconnect cost per usable GPU, for each design with a computed waste.
     pub usable: Vec<(String, f64)>,
     pub gpu_usd: Option<f64>,
-    /// Interconnect and lost GPUs, by fault ratio.
     pub aggregate: Vec<Aggregate>,
-    /// Effect of each price on the ranking.
     pub sensitivity: Vec<Sensitivity>,
 }
 
@@ -141,7 +138,6 @@ pub struct EmulatedRun {
     pub packets: EmulatedPackets,
     /// Collectives by group, and repetitions of all other workloads.
     pub workloads: Vec<EmulatedCollective>,
-    /// Steps of training jobs.
     #[serde(default)]
     pub steps: Vec<Value>,
     #[serde(default)]

@@ -134,7 +134,6 @@ pub(crate) struct Host {
 }
 
 impl TopographModel {
-    /// Follows the rules in `pkg/models/model.go`.
     pub(crate) fn hosts(&self) -> BTreeMap<String, Host> {
         let mut parent = BTreeMap::new();
         for (name, switch) in &self.switches {

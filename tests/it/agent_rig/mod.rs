@@ -150,7 +150,6 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// Writes `NAME.pem`, `NAME.key` and the CA `NAME-ca.pem`.
     pub(crate) fn sign(&self, folder: &Path, name: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

@@ -37,7 +37,6 @@ fn bypasses_a_node_without_power_without_a_report() {
     });
 }
 
-/// One change suffices, whichever neighbour is read first.
 #[test]
 fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     let folder = tempfile::tempdir().unwrap();

@@ -276,12 +276,10 @@ fn tl1_text(at: &str) -> String {
         if let Some(lines) = tl1_lines(&socket) {
             return lines.join(" ");
         }
-        // The switch is restarting or not answering.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// `(@1,2),(@19,20)` becomes `1,19 2,20`.
 fn scpi_text(at: &str) -> String {
     loop {
         let socket = talk(at, b":OXC:SWIT:CONN:STAT?\n");

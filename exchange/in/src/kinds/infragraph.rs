@@ -101,7 +101,6 @@ enum InfraRole {
     Other,
 }
 
-/// The instance's name in the file, and its index.
 type Place<'i> = (&'i str, u32);
 
 const PAIRS_MAX: usize = 1 << 24;

@@ -143,7 +143,6 @@ fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, u
     (profile, steps.len())
 }
 
-/// The slowest rank determines the step's duration.
 fn joined(a: (TrainingProfile, usize), b: (TrainingProfile, usize)) -> (TrainingProfile, usize) {
     let ((mut one, steps), (other, more)) = (a, b);
     one.world = one.world.or(other.world);

@@ -346,7 +346,6 @@ fn totals(graph: &TaskGraph) -> [u64; 2] {
     graph.tasks().iter().map(one).fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
 }
 
-/// Encodes tasks as in `et_def.proto`.
 fn chakra_stream() -> Vec<u8> {
     let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
     let mut stream = vec![0];

@@ -22,7 +22,6 @@ const SIDE: u32 = 4;
 const CUBES: u32 = 64;
 /// Bandwidth per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 300.0;
-/// A tray has 2·2·1 GPUs.
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
 /// A cube has 6 faces of 4·4 links.

@@ -51,7 +51,6 @@ fn draws(
         .collect()
 }
 
-/// Nodes are independently faulty with probability `ratio`.
 #[must_use]
 pub fn snapshots(cluster: Cluster, ratio: f64, samples: u64, seed: Seed) -> Vec<Timeline> {
     (0..samples).map(|sample| snapshot(cluster, ratio, seed, sample)).collect()

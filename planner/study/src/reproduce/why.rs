@@ -5,7 +5,6 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// A parameter that a paper does not state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumption {
     pub about: &'static str,

@@ -182,7 +182,6 @@ fn accepts_answers_in_range_and_rejects_others() {
     }
 }
 
-/// Two designs of equal cost win together in every draw and at every fault rate, in either order.
 #[test]
 fn answer_does_not_depend_on_design_order() {
     // The larger domain also uses every GPU. With almost no faults, both do the same work at
