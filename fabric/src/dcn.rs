@@ -303,7 +303,7 @@ impl Default for Dcn {
 /// A fat-tree with two tiers (one aggregation domain) or three tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
-    /// Design name, which is leaf-spine for a two-tier tree that the file declares as such.
+    /// Design name. It is leaf-spine if the file declares a two-tier tree as such.
     pub design: &'static str,
     /// Nodes per ToR, at least 1.
     pub nodes_per_tor: u32,

@@ -101,7 +101,7 @@ pub(super) fn cable(
     good
 }
 
-/// Returns the later link of each such port. Runs even if nodes are wrong.
+/// Returns the later link of each such port. This check runs even if nodes are wrong.
 pub(super) fn cabled_twice(links: &[LinkFile], check: &mut Check<'_>) -> FxHashSet<usize> {
     let mut link_of: FxHashMap<Port, usize> = FxHashMap::default();
     let mut twice = FxHashSet::default();

@@ -433,7 +433,7 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000), example = 32)]
     pub tp: Option<u32>,
-    /// The repeated step, whose traffic circuits are planned for.
+    /// The repeated step. Circuits are planned for its traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepFile>,
 }

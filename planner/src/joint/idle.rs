@@ -2,13 +2,10 @@
 //! Chooses which nodes stay idle. If a job does not need all nodes, using fewer nodes per leaf can
 //! keep a stage or a set of replicas below one leaf.
 //!
-//! The search compares the layout that fills nodes in order with several others:
-//!
-//! * at most a given number of nodes per leaf, with or without smaller leaves
-//! * only complete leaves, on direct networks
-//! * the layout that ignores leaves
-//!
-//! The shortest estimated time between leaves wins; ties go to the first layout.
+//! The search compares the layout that fills nodes in order with layouts of at most a given number
+//! of nodes per leaf (with or without smaller leaves), with layouts of complete leaves on direct
+//! networks, and with the layout that ignores leaves. The shortest estimated time between leaves
+//! wins, and ties go to the first layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,7 +14,7 @@ use super::{Chain, Survey};
 pub(crate) struct Track<'a> {
     pub places: Vec<u64>,
     pub reach: u8,
-    /// Whether a working fibre connects a place to the place this many places up the line.
+    /// Whether a working fibre connects a place to the place at this distance up the line.
     pub joined: &'a dyn Fn(u64, u8) -> bool,
 }
 

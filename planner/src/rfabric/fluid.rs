@@ -2,9 +2,9 @@
 //! A fluid model of a phase, where flows share circuits, interfaces and the electrical core by
 //! max-min fairness, weighted by size.
 //!
-//! The closed form assumes optimal sharing of the core. Here, bytes are divided between circuits
-//! and core as in the plan, and each flow gets its fair share, recomputed whenever a flow ends.
-//! When circuits change, the remaining bytes are divided again. The result is never below the
+//! The closed form assumes optimal sharing of the core. In this model, bytes are divided between
+//! circuits and core as in the plan, and each flow gets its fair share, recomputed whenever a flow
+//! ends. When circuits change, the remaining bytes are divided again. The result is never below the
 //! closed form; the difference is the cost of fair sharing.
 
 use std::collections::BTreeMap;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes from one set of cross-connects to the next in stages, under traffic.
 //!
-//! A port must drop its old circuit before it can make a new one. In every stage:
-//!
-//! - the affected switches belong to one failure domain, which limits the effect of a failed stage;
-//! - the remaining circuits and the electrical core serve the *live* demand at no less than a
-//!   floor. The live demand is the demand of the next phase, because protecting the ending phase
-//!   would often make the last stage impossible.
+//! A port must drop its old circuit before it can make a new one. In every stage, the affected
+//! switches belong to one failure domain, which limits the effect of a failed stage. The remaining
+//! circuits and the electrical core serve the *live* demand at no less than a floor. The live
+//! demand is the demand of the next phase, because protecting the ending phase would often make the
+//! last stage impossible.
 //!
 //! The method is greedy first fit. Each stage changes as many switches as the floor allows,
 //! starting with those that lose the fewest circuits. If changing a single switch would violate the

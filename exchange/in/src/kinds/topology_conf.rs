@@ -5,7 +5,7 @@
 //! The format is documented in topology.conf(5) of Slurm 22.05 and 25.05. Lines contain
 //! `SwitchName=` with `Switches=` or `Nodes=`, or `BlockName=` with `Nodes=`. Keys ignore case,
 //! blanks may surround `=`, values may be quoted, `#` begins a comment, and `\` at the end
-//! continues a line. `scontrol` also lists all nodes below a switch of switches.
+//! continues a line. `scontrol` also lists all nodes below a switch that connects switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,7 +10,8 @@ pub(super) struct PricedArc {
     pub(super) to: usize,
     /// Pairs of a resource and its seconds per unit of traffic.
     pub(super) uses: Vec<(usize, f64)>,
-    /// The reverse arc, if both directions share ports. Only the heavier direction then counts.
+    /// The reverse arc, if both directions share ports. In this case, only the heavier direction is
+    /// relevant.
     pub(super) back: Option<usize>,
     pub(super) flow: f64,
 }

@@ -2,9 +2,11 @@
 //! Generation by replicas, with traffic within each replica and caches that migrate between
 //! replicas.
 //!
-//! - tensor parallelism: 2 all-reduces of h·b per layer and token;
-//! - expert parallelism: 2 all-to-alls of top_k·h·b per mixture-of-experts layer and token;
-//! - migration of a request to another replica: its length in tokens × cache bytes per token.
+//! | traffic | bytes |
+//! | --- | --- |
+//! | tensor parallelism | 2 all-reduces of h·b per layer and token |
+//! | expert parallelism | 2 all-to-alls of top_k·h·b per mixture-of-experts layer and token |
+//! | migration of a request to another replica | its length in tokens × cache bytes per token |
 //!
 //! Without migration, the demand consists of isolated pods, RFabric's template for this phase.
 

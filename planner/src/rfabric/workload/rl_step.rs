@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The pool generates the next batch while the trainer processes the current one, so their traffic
-//! shares a phase. The step is reconstructed from the abstract of the RFabric paper and a reading
-//! note, not from a trace of RFabric.
+//! shares a phase. The step is reconstructed from the abstract of the RFabric paper and from a
+//! reading note, not from a trace of RFabric.
 
 use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
 use lightloom_units::{Bytes, Picoseconds};

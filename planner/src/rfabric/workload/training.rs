@@ -2,21 +2,22 @@
 //! A training step with tensor, pipeline, data, context and expert parallelism.
 //!
 //! In rank order, the tensor dimension changes fastest, then context, data and pipeline. Expert
-//! groups are runs of data-parallel ranks. Below, t is the number of tokens of a micro-batch on one
-//! context-parallel rank, h·b the bytes of a token, and m the number of micro-batches per step:
+//! groups are runs of data-parallel ranks. In the table, t is the number of tokens of a micro-batch
+//! on one context-parallel rank, and h·b is the number of bytes of a token.
 //!
-//! - tensor: 4 all-reduces of t·h·b per layer and micro-batch (2 forward, 2 backward);
-//! - expert: 4 all-to-alls of t/tp·top_k·h·b per mixture-of-experts layer and micro-batch (dispatch
-//!   and combine, forward and backward), which share one matrix and its transpose (MixNet, arXiv
-//!   2501.03905);
-//! - pipeline: t·h·b/tp in each direction per boundary and micro-batch;
-//! - context: 3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention). Keys and values of
-//!   t tokens make c−1 hops around the ring of c ranks in the forward pass, and again with their
-//!   gradients in the backward pass;
-//! - data: an all-reduce of the non-expert gradients, params·b/(tp·pp), over data and context
-//!   ranks, and an all-reduce of the expert gradients, params·b/(tp·pp·ep), over the ranks with the
-//!   same experts. If sharded (FSDP), there are two all-gathers and a reduce-scatter of the same
-//!   size.
+//! | dimension | traffic |
+//! | --- | --- |
+//! | tensor | 4 all-reduces of t·h·b per layer and micro-batch (2 forward, 2 backward) |
+//! | expert | 4 all-to-alls of t/tp·top_k·h·b per mixture-of-experts layer and micro-batch |
+//! | pipeline | t·h·b/tp in each direction per boundary and micro-batch |
+//! | context | 3(c−1)·t·kv·b/tp per rank, layer and micro-batch (ring attention) |
+//! | data | all-reduces of params·b/(tp·pp) (non-expert) and params·b/(tp·pp·ep) (expert gradients) |
+//!
+//! The all-to-alls (dispatch and combine, forward and backward) share one matrix and its transpose
+//! (MixNet, arXiv 2501.03905). Keys and values of t tokens make c−1 hops around the ring of c ranks
+//! in the forward pass, and again with their gradients in the backward pass. Gradients are reduced
+//! over data and context ranks, and expert gradients over the ranks with the same experts. If
+//! sharded (FSDP), there are two all-gathers and a reduce-scatter of the same size.
 
 use lightloom_fabric::file::ShardingFile;
 use lightloom_units::Bytes;

@@ -4,8 +4,8 @@
 //!
 //! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K
 //! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes. The design
-//! is InfiniteHBD (arXiv 2502.03885). The counting rule is recalled and reproduces the recalled
-//! values.
+//! is InfiniteHBD (arXiv 2502.03885). The counting rule is recalled, like the values that it
+//! reproduces.
 //!
 //! In `khop:K:spare`, each ring has an additional pass-through node (`spare_per_ring: 1`). Rings
 //! are fixed runs of N + 1 nodes that tolerate one faulty node each.
@@ -45,8 +45,8 @@ pub(super) struct Khop {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WasteBounds {
     pub node_fault_ratio: f64,
-    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. Recalled from the paper's
-    /// appendix; reproduces the recalled values.
+    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. The bound is recalled from the
+    /// paper's appendix, like the values that it reproduces.
     pub recalled: f64,
     /// `2 (N_t/R − 1) P^K`, which we derived, because a break wastes a node only if it is at most
     /// N_t/R − 1 nodes away on one side.

@@ -104,8 +104,8 @@ fn exponential(
 }
 
 /// Draws the faults of each server from `factor` trace servers on average, with replacement. All
-/// servers start on the same random day, so that simultaneous faults stay together, but each at a
-/// random hour, so that copies of one server do not fail at the same instant.
+/// servers start on the same random day, which keeps simultaneous faults together. Each server
+/// starts at a random hour, so that copies of one server do not fail at the same instant.
 fn resampled(
     trace: &FaultTrace,
     cluster: Cluster,

@@ -94,8 +94,8 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// Returns the sentences in the order of the claims, then of `whys`, which vary the parameters left
-/// open.
+/// Returns the sentences in the order of the claims and then of `whys`, which vary the open
+/// parameters.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();

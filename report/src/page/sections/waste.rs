@@ -50,7 +50,7 @@ pub(super) fn own_figures(comparison: &Comparison) -> Option<&Figures> {
     held(&comparison.rows).find(|(arch, _)| *arch == own).map(|(_, figures)| figures)
 }
 
-/// The fabric's own design first, then by increasing waste, without the ideal switch.
+/// Sorts the designs by increasing waste after the fabric's own design, without the ideal switch.
 fn ranked(comparison: &Comparison) -> Vec<Named<'_>> {
     let mut designs: Vec<Named<'_>> =
         held(&comparison.rows).filter(|(arch, _)| *arch != BOUND).collect();
