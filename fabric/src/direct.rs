@@ -190,7 +190,7 @@ impl DirectNetwork {
         all.filter(move |(index, _)| !broken.contains(index)).map(|(_, cable)| *cable)
     }
 
-    /// Returns a leaf that is not connected to leaf 0. `None` if all are connected.
+    /// Returns a leaf that is not connected to leaf 0. `None` if all leaves are connected.
     #[must_use]
     pub fn cut_off(&self) -> Option<LeafId> {
         let mut seen = vec![false; self.leaves as usize];

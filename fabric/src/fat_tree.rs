@@ -11,7 +11,7 @@
 //! are moved. [`CrossConnect`]s are set in the switches, and form *circuits* between leaves with a
 //! [`CircuitState`].
 //!
-//! Each leaf has the same even number of ports on every switch in a bank. Then *any* set of
+//! Each leaf has the same even number of ports on every switch in a bank. Therefore, *any* set of
 //! circuits within each leaf's port count can be realised (Petersen; an Euler tour halves each
 //! degree and Kőnig's theorem splits the rest). Odd numbers are rejected, because some sets may
 //! then be impossible.

@@ -293,7 +293,7 @@ pub struct PhasePlan {
     pub lambda: f64,
     /// Upper bound on `lambda` for any choice of circuits and routes.
     pub lambda_upper_bound: f64,
-    /// Dual prices that prove the bound. `None` if GPU interfaces or a solver prove it.
+    /// Dual prices that prove the bound. `None` if GPU interfaces or a solver prove the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
@@ -389,7 +389,7 @@ pub struct PairShare {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SolverReport {
-    /// Rate of the best topology found. `None` if the solver found none in time.
+    /// Rate of the best topology found. `None` if the solver found no topology in time.
     pub lambda: Option<f64>,
     /// The solver's upper bound if it finished, otherwise the previously known bound.
     pub lambda_upper_bound: f64,

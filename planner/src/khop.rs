@@ -87,7 +87,7 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
     plan_leaving(fabric, faults, method, &[])
 }
 
-/// Like [`plan`], but keeps the nodes in `left` out of jobs. They may still become spares.
+/// Like [`plan`], but keeps the nodes in `left` out of jobs. These nodes may still become spares.
 pub(crate) fn plan_leaving(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -103,7 +103,8 @@ macro_rules! integers {
     };
 }
 
-/// Each method handles only the types that its callers accept, which avoids compiling the others.
+/// Each method handles only the types that its callers accept, which avoids compiling conversions
+/// to other types.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 

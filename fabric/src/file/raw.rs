@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric file as written. These types define its documentation, its JSON Schema and its
-//! parser; `lower` converts them to a [`Fabric`](crate::fabric::Fabric).
+//! The fabric file as written. These types define the documentation, the JSON Schema and the parser
+//! of the file; `lower` converts them to a [`Fabric`](crate::fabric::Fabric).
 
 use std::fmt;
 use std::str::FromStr;

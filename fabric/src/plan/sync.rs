@@ -54,7 +54,7 @@ pub struct MethodTimes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_ps: Option<Picoseconds>,
     /// Smallest fraction of the weights' bytes for which dedicated circuits beat those of the
-    /// previous phase. `None` if they never do or if there are no circuits.
+    /// previous phase. `None` if dedicated circuits are never faster or if there are no circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_pays_from: Option<f64>,
     /// The value of `change_pays_from` without slack.

@@ -32,7 +32,7 @@ pub const MAX_TRACE_BYTES: usize = 256 << 20;
 const MAX_DAYS: f64 = 36_525.0;
 const MAX_ERRORS: usize = 100;
 
-/// Facts about a trace that its file may lack. They take precedence over the file.
+/// Facts about a trace that its file may lack. These facts take precedence over the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Observed servers [default: as in the file, or the public trace's 400].

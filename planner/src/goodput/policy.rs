@@ -56,7 +56,7 @@ impl Answer {
     }
 
     /// Returns this response with its recovery times halved, and a name for these times. `None` if
-    /// halving changes nothing.
+    /// halving does not change anything.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {

@@ -20,7 +20,8 @@ pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) 
         .collect()
 }
 
-/// Moves the ranks of failed nodes to idle nodes of the same island. `None` if there are too few.
+/// Moves the ranks of failed nodes to idle nodes of the same island. `None` if there are too few
+/// idle nodes.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,

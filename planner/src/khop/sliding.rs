@@ -3,8 +3,8 @@
 //!
 //! A column is one ToR and a slot is one sub-line. Each slot holds consecutive chains, and the j-th
 //! chains of all slots form the j-th set. The program advances column by column and decides in each
-//! column which slots use their node. A column that all slots use for the same set is free.
-//! Otherwise it costs one crossing hop per run of slots that use it, counted around the set's inner
+//! column which slots use their node. A column that all slots use for the same set is free. Any
+//! other column costs one crossing hop per run of slots that use it, counted around the set's inner
 //! ring. A slot can be ahead of others by up to one chain, so that a failed node does not delay the
 //! other sub-lines. A column that holds the pass-through node (`spare`) of every chain is free, so
 //! the program prefers columns that not all slots use for them. At most one set, the cheapest, may

@@ -39,7 +39,8 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
     }
 
-    /// Marks nodes whose transceivers cannot be set. They stay lit and cannot replace other nodes.
+    /// Marks nodes whose transceivers cannot be set. These nodes stay lit and cannot replace other
+    /// nodes.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {

@@ -8,7 +8,7 @@
 //! circuits and the electrical core.
 //!
 //! RFabric keeps a topology if the predicted idle window is shorter than the switching time. This
-//! planner changes circuits only if that saves more time than it exposes.
+//! planner changes circuits only if the change saves more time than it exposes.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::{Bytes, Picoseconds};

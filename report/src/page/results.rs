@@ -61,7 +61,7 @@ pub struct Comparison {
     pub cluster: Cluster,
     pub tp: u32,
     pub own: Option<String>,
-    /// Such as "trace.json" or "synthetic".
+    /// Source of the faults, such as "trace.json" or "synthetic".
     pub faults: String,
     pub samples: u64,
     pub node_fault_ratio: NodeFaultRatio,

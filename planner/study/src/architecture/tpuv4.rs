@@ -4,7 +4,7 @@
 //! The effect of a fault depends on the rule:
 //!
 //! - block rule: cubes are divided into fixed blocks of one group each, and a faulty node makes its
-//!   block unusable. This reproduces the recalled mean waste.
+//!   block unusable, which reproduces the recalled mean waste.
 //! - strict rule: any fault makes the whole cube unusable, which is the fault radius in the
 //!   abstract.
 //!

@@ -125,7 +125,8 @@ struct Arrived<'a> {
     ends: i128,
     /// Time of the job's last node failure. Nodes of one server count as one interruption.
     hit_at: Option<i128>,
-    /// How often the job has released its groups. It then no longer uses the slow parts there.
+    /// How often the job has released its groups. A job no longer uses the slow parts in released
+    /// groups.
     moves: u32,
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }

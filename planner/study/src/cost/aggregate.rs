@@ -8,7 +8,7 @@ use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
 /// Interconnect cost of the whole cluster divided by the mean number of usable GPUs, which are
-/// neither faulty nor wasted. `None` if there are none.
+/// neither faulty nor wasted. `None` if there are no usable GPUs.
 #[must_use]
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
     (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)

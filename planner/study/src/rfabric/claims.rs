@@ -41,7 +41,7 @@ pub struct RfabricClaim {
     pub claim: String,
     pub source: Source,
     pub low: f64,
-    /// Maximum value that agrees. `None` for no upper limit.
+    /// Maximum value that agrees. `None` if there is no upper limit.
     pub high: Option<f64>,
     pub ours: f64,
     pub note: String,
