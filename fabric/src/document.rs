@@ -238,7 +238,7 @@ impl Report<'_> {
         self.depends_on(path).edit(|problem| problem.with_related(span, message))
     }
 
-    /// Adds a hidden location. If it has a schema error, the report is dropped.
+    /// Adds a hidden location. If the location has a schema error, the report is dropped.
     pub fn depends_on(mut self, path: &str) -> Self {
         if !self.place(path).1 {
             self.problem = None;

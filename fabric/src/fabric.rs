@@ -123,7 +123,7 @@ pub struct Parts {
     pub dac_power: Watts,
 }
 
-/// OCSTrx modules per bundle. Half of them belong to each of the two GPUs.
+/// OCSTrx modules per bundle. Half of the modules belong to each of the two GPUs.
 pub const MODULES_PER_BUNDLE: u32 = 8;
 const DACS_PER_EDGE: u32 = 2;
 

@@ -31,7 +31,7 @@ const NOT_IDENTITY: &[&[&str]] =
     &[&["digest"], &["inputs"], &["seed"], &["sensitivity"], &["version"], &["weight_sync"]];
 
 /// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
-/// describe how it was made. Formatting does not affect it.
+/// describe how it was made. Formatting does not affect the digest.
 #[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
     // Serialisation fails only for objects with non-string keys, which plans do not contain.

@@ -99,7 +99,7 @@ pub struct Related {
     pub place: Place,
 }
 
-/// A range in a file. Lines and columns count from 1, columns in characters.
+/// A range in a file. Lines and columns start at 1, and columns are in characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Line of the first character.

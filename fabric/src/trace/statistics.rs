@@ -46,7 +46,7 @@ pub struct KindStatistics {
     pub class: String,
     /// Number of faults.
     pub faults: u32,
-    /// Fraction of the total downtime. Overlapping faults each count in full.
+    /// Fraction of the total downtime. Overlapping faults are each counted in full.
     pub downtime_share: f64,
 }
 
@@ -67,7 +67,7 @@ pub struct Statistics {
     pub open_faults: u32,
     /// Faults per server and year.
     pub faults_per_server_year: f64,
-    /// Server-days out of service. Overlapping faults of the same server count once.
+    /// Server-days out of service. Overlapping faults of the same server are counted once.
     pub server_days: f64,
     /// Servers out of service at the same time.
     pub concurrency: Concurrency,

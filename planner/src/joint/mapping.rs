@@ -51,9 +51,10 @@ pub struct Mapping {
 /// How the groups of a job are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// In the order of placement, set by set.
+    /// Numbered in the order of placement, set by set.
     AsPlaced,
-    /// By the leaf of the first node. If leaves differ in size, a set may span several leaves.
+    /// Numbered by the leaf of the first node. If leaves differ in size, a set may span several
+    /// leaves.
     LeafByLeaf,
 }
 

@@ -163,7 +163,7 @@ fn best_of(
 
 const NEAR_ENOUGH: f64 = 0.95;
 
-/// Maximum exchanges for a changed demand. Beyond that, a new plan is better.
+/// Maximum exchanges for a changed demand. If more are needed, a new plan is better.
 const EXCHANGES: u32 = 64;
 
 /// Like [`plan`], but keeps the circuits on working ports. A circuit that lost a port is

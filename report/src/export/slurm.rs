@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports the rings of a plan to Slurm. In `topology.yaml` they are blocks and, up to 16 nodes,
-//! also rings. In `topology.conf`, which every version reads, they are leaf switches.
+//! Exports the rings of a plan to Slurm. In `topology.yaml`, the rings are blocks and, up to 16
+//! nodes, also rings. In `topology.conf`, which every version reads, they are leaf switches.
 //!
 //! A job in Slurm's ring topology cannot span rings, so blocks are always exported and are the
 //! default; a partition selects the rings with `Topology=`. Blocks are documented in

@@ -65,7 +65,7 @@ pub struct Slack {
     pub train: Picoseconds,
     /// Idle time before the gradients.
     pub gradients: Picoseconds,
-    /// Idle time before the weights, while the optimiser runs.
+    /// Idle time before the new weights are sent, while the optimiser runs.
     pub weight_sync: Picoseconds,
     /// Idle time before the pool changes its parallelism.
     pub parallelism_switch: Picoseconds,

@@ -205,7 +205,7 @@ enum Step {
     Back,
 }
 
-/// P. M. Fenwick, "A new data structure for cumulative frequency tables", 1994.
+/// Peter Fenwick, "A new data structure for cumulative frequency tables", 1994.
 #[derive(Clone, Debug)]
 struct Fenwick(Vec<u32>);
 

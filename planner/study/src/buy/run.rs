@@ -33,7 +33,8 @@ pub struct SlowPart {
     pub exchange: SlowExchange,
 }
 
-/// The communication that a slow part affects. The two kinds alternate within a step.
+/// The communication that a slow part affects. The two kinds of communication alternate within a
+/// step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
     Inside,
@@ -58,7 +59,7 @@ pub struct Rules {
     pub spares: u32,
     pub stretch: f64,
     pub step: i128,
-    /// The checkpoint interval is in steps on this design.
+    /// The checkpoint interval is measured in steps on this design.
     pub job: Policy,
     pub least: f64,
     pub outage: i128,
@@ -123,7 +124,8 @@ struct Arrived<'a> {
     counted: i128,
     /// End time without further faults while the job runs; run time while it waits.
     ends: i128,
-    /// Time of the job's last node failure. Nodes of one server count as one interruption.
+    /// Time of the job's last node failure. Failures of several nodes of one server are treated as
+    /// one interruption.
     hit_at: Option<i128>,
     /// How often the job has released its groups. A job no longer uses the slow parts in released
     /// groups.
@@ -132,7 +134,7 @@ struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// Only the slowest part of each kind of communication counts.
+    /// Only the slowest part of each kind of communication is relevant.
     fn slower(&self) -> i128 {
         let most = |exchange| {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);

@@ -33,7 +33,7 @@ pub struct CrossTorQuestion<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CrossTorPoint {
     pub node_fault_ratio: f64,
-    /// Share of snapshots in which the job fits. The means cover these snapshots.
+    /// Share of snapshots in which the job fits. The means cover only these snapshots.
     pub fits: f64,
     pub orchestrated_mean: f64,
     pub bound_mean: f64,
