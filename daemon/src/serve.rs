@@ -65,7 +65,7 @@ struct Place {
     of: String,
 }
 
-/// Requests in progress on a connection, without those whose body is incomplete.
+/// Requests in progress on a connection, except those with an incomplete body.
 pub type Busy = Arc<AtomicUsize>;
 
 impl Places {

@@ -306,9 +306,9 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes registers, like the serial request. Fails without a write: with
-    /// [`RequestRefusal::NoSuchRegister`] if a byte is not writable, [`RequestRefusal::Locked`]
-    /// without the password.
+    /// Writes registers, like the serial request. Fails with [`RequestRefusal::NoSuchRegister`] if
+    /// a byte is not writable, or [`RequestRefusal::Locked`] without the password, and then writes
+    /// nothing.
     pub fn write(
         &mut self,
         now: Micros,

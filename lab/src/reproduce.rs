@@ -321,7 +321,7 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-/// Shows only claims in full that differ or that quote published sentences.
+/// Shows claims in full only if they differ or quote published sentences.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
     // Omit the folder, because the page must not depend on this machine.

@@ -101,7 +101,7 @@ impl<P> Default for ApplyBody<P> {
     }
 }
 
-/// A request about one transaction.
+/// A request that refers to one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -127,7 +127,7 @@ pub struct RollbackBody {
     pub confirm_within_ms: Option<u64>,
 }
 
-/// A request about devices.
+/// A request that refers to devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

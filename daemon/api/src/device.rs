@@ -12,17 +12,17 @@ words! {
     DeviceState {
         /// The device is unreachable, or has not been read since it became reachable.
         Unseen,
-        /// It is part of an open transaction.
+        /// The device is part of an open transaction.
         Moving,
-        /// Its light is settling.
+        /// The light of the device is settling.
         Tuning,
-        /// It needs an operator.
+        /// The device needs an operator.
         Attention,
-        /// It differs from the journal.
+        /// The device differs from the journal.
         Drifted,
-        /// One of its ends receives light from the wrong port.
+        /// An end of the device receives light from the wrong port.
         Crossed,
-        /// It matches the journal.
+        /// The device matches the journal.
         AsWanted,
     }
 }

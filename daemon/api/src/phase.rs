@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of jobs for the phases of a plan, and the state of these requests.
+//! Phase requests from jobs, and their state.
 
 use serde::{Deserialize, Serialize};
 

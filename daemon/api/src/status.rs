@@ -55,11 +55,11 @@ pub struct Status {
     pub held_off: Vec<String>,
     /// Number of records in the journal.
     pub journal_records: u64,
-    /// Why the journal cannot be written, such as a full disk. Changes are refused until it can.
+    /// Why writes to the journal fail, such as a full disk. Changes are refused meanwhile.
     pub journal_failure: Option<String>,
     /// Remedy for a journal that cannot be written.
     pub journal_next: Option<String>,
-    /// Why the audit log cannot be written. Changes are refused until it can.
+    /// Why writes to the audit log fail. Changes are refused meanwhile.
     pub audit_failure: Option<String>,
     /// Circuits of the plan between nodes, with their state. If no plan is known, the circuits
     /// between positions that the daemon has set or adopted.
@@ -80,7 +80,7 @@ pub struct Status {
     pub broken_parts: Vec<BrokenPart>,
     /// Remedy for unbypassed faults; lists only commands that would be accepted now.
     pub broken_next: Option<String>,
-    /// Fibres without light whose ends can both be read, whether or not the policy bypasses them.
+    /// Fibres without light although both ends can be read, whether or not they are bypassed.
     pub dark_fibres: Vec<DarkFibreView>,
     /// Parts that are probably at fault, the best explanation first.
     pub named_parts: Vec<NamedPart>,

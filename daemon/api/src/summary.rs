@@ -63,7 +63,7 @@ mod tests {
     use crate::circuit::LoopbackView;
 
     #[test]
-    fn one_loopback_closes_a_ring_and_several_close_rings() {
+    fn counts_loopbacks_in_singular_and_plural() {
         let with = |loopbacks| {
             let loopbacks =
                 vec![LoopbackView { stands: true, ..LoopbackView::default() }; loopbacks];

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn bypass_that_failed_at_a_suspect_is_retried_without_waiting_once() {
+    fn retries_once_without_delay_after_failing_at_a_suspect() {
         let [one, other]: [Part; 2] = ["n5", "n9/b0"].map(|part| part.parse().expect(part));
         let (mut backoff, now) = (Backoff::default(), Micros::from_secs(7));
         backoff.tried(&[one], now);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn recently_bypassed_region_waits_and_others_do_not() {
+    fn delays_only_bypasses_near_a_recent_one() {
         let [one, fibre, other]: [Part; 3] =
             ["n5/b0", "n5/b1.1", "n9/b0"].map(|part| part.parse().expect(part));
         let mut backoff = Backoff::default();

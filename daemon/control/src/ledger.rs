@@ -222,7 +222,7 @@ impl Ledger {
             self.part_ends(&intent, (result, turned.is_some()), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        // An undo that left out devices is still an undo.
+        // An undo takes effect even if it left out devices.
         let took = result == TxnResult::Committed
             || (undid && result == TxnResult::Partial && turned.is_none());
         if undid && result == TxnResult::Partial {
@@ -280,7 +280,7 @@ impl Ledger {
         end: &PartEnd,
     ) {
         use crate::drive::Verdict;
-        // A device at its goal without light needs no operator, because its fibre is listed.
+        // A device in position but without light needs no operator: its fibre is listed as dark.
         let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
         match end.verdict {
             Verdict::Failed if result == TxnResult::Partial && obeyed => {

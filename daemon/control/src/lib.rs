@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The control core of `lightloomd`: controller and policies, without clocks, sockets or threads.
 //!
-//! The caller executes the actions in order and supplies replies and the time. It is `lightloomd`
-//! with real devices, or a simulation in virtual time. [`policy`] handles faults and rollbacks,
-//! [`controller`] executes transactions, and [`ledger`] is the state from the [`journal`].
+//! The caller executes the actions in order and supplies replies and the time. The caller is
+//! `lightloomd` with real devices, or a simulation in virtual time. [`policy`] handles faults and
+//! rollbacks, [`controller`] executes transactions, and [`ledger`] is the state from the
+//! [`journal`].
 
 pub mod actor;
 pub mod bypass;

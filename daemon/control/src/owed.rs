@@ -15,8 +15,8 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Returns the deferred change of a device that was unresponsive during `intent`: its reversal
-    /// if it `turned`, or the undo of another change. `None` for a forward change.
+    /// Returns the deferred change of a device that was unresponsive during `intent`: the reversal
+    /// of `intent` if it `turned`, or the undo of another change. `None` for a forward change.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {

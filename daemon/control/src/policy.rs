@@ -73,8 +73,8 @@ pub struct Setup {
     pub switches: Switches,
     pub on_fault: OnFault,
     pub may_move: MayMove,
-    /// How long a bypass waits for an unresponsive module that it needs, and how long a node
-    /// without an observing peer may be unresponsive before it is reported.
+    /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
+    /// no peer observes may be unresponsive before it is reported.
     pub heartbeat: Micros,
 }
 

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_suspects_by_mark_or_by_early_journal_text() {
+    fn reads_suspects_by_flag_or_early_journal_text() {
         let read = |text: &str| -> Broken { serde_json::from_str(text).expect("it is one") };
         let old = read(r#"{"wall_ms":1,"why":"suspect: 5 failed there: it said done"}"#);
         assert!(old.suspected);

@@ -126,7 +126,7 @@ pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
-/// At least every this many reads, a read of an idle device requests its neighbours.
+/// Maximum number of reads of an idle device between two requests for its neighbours.
 pub const NEIGHBOURS_EVERY: u8 = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,7 +143,7 @@ pub struct Observation {
     /// [`NEIGHBOURS_EVERY`]th read includes them, unless they are requested explicitly.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
-    /// Lit slots that do not send light according to the device, with the reason.
+    /// Slots with a circuit that do not send light according to the device, with the reason.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
     /// Nodes whose network interfaces are connected here but have no link.
@@ -191,7 +191,7 @@ impl fmt::Display for Move {
     }
 }
 
-/// From 1, never reused.
+/// Transaction number, counted from 1 and never reused.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

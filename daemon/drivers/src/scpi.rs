@@ -245,7 +245,7 @@ mod tests {
 
     /// Regression test: a greeting or an echo used to shift all replies by one.
     #[test]
-    fn greeting_and_echo_shift_no_answer() {
+    fn greeting_and_echo_do_not_shift_replies() {
         for (greeting, echoes) in
             [("", false), ("Polatis switch, SCPI ready\r\n\r\na,b\r\n", false), ("hi\n", true)]
         {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn circuits_are_read_in_every_form_of_a_list() {
+    fn parses_circuit_lists_in_every_format() {
         for (line, circuits) in [
             ("(@1,2,3),(@9,10,11)\n", vec![(1, 9), (2, 10), (3, 11)]),
             ("(@1:3), (@9:10, 11)\n", vec![(1, 9), (2, 10), (3, 11)]),

@@ -355,7 +355,7 @@ mod tests {
 
     /// Regression test: text that began with `*` or `A` used to hide the reply after it.
     #[test]
-    fn banner_echo_prompt_and_alarm_hide_no_reply() {
+    fn finds_the_reply_after_banner_echo_prompt_and_alarm() {
         let alarm =
             "\r\n\n   OCS1 26-11-28 10:00:00\r\n*C 17 REPT ALM ENV\r\n   \"FAN:CR,TEMP,SA\"\r\n;";
         assert_eq!(PLAIN.talk(), 0);
@@ -370,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn negotiation_of_telnet_is_left_out() {
+    fn skips_telnet_negotiation() {
         let mut bytes = b"\xff\xfd\x18a\xff\xfa\x18\x00x\xff\xf0b\xff\xfb".to_vec();
         without_telnet(&mut bytes);
         assert_eq!(bytes, b"ab\xff\xfb");
     }
 
     #[test]
-    fn failed_hello_reports_what_arrived_without_the_password() {
+    fn failed_hello_reports_received_text_without_password() {
         let mut session = Session::new(Tl1::new("op", "secret", false));
         session.connected(&mut Vec::new());
         assert_eq!(session.received(b"ACT-USER::op:1::secret;\r\nwelcome", &mut Vec::new()), None);

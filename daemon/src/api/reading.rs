@@ -120,7 +120,7 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Total idle time allowed during the upload of a plan. Received data extends it.
+/// Total idle time allowed during the upload of a plan, which received data extends.
 const SILENT_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
 const PIECES_MAX: usize = 4;

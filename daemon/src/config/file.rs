@@ -168,9 +168,9 @@ pub struct PoliciesFile {
     pub move_groups: Option<MoveGroups>,
     /// Maximum number of healthy circuits that a bypass may cut automatically [default: unlimited].
     pub max_healthy_circuits: Option<u32>,
-    /// How long a bypass waits for an unreachable module that it needs, and how long a node without
-    /// an observing peer may be unreachable before the status reports it. An unreachable module is
-    /// not treated as failed.
+    /// How long a bypass waits for an unreachable module that it needs, and how long a node that no
+    /// peer observes may be unreachable before the status reports it. An unreachable module is not
+    /// treated as failed.
     pub heartbeat: Text<Picoseconds>,
     /// Maximum number of links in one failure domain that may be dark at the same time, at least 2.
     pub dark_links_max: u32,
@@ -372,7 +372,7 @@ mod tests {
     use crate::config;
 
     #[test]
-    fn refuses_policies_that_leave_each_other_without_effect() {
+    fn refuses_policies_that_disable_each_other() {
         let mistakes = |policies: &str| {
             let text = format!("state_dir: s\npolicies: {{{policies}}}\n");
             let (_, mistakes) = config::load("daemon.yaml", text.as_bytes());

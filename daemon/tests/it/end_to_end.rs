@@ -501,7 +501,7 @@ fn check_reports_readable_and_default_passwords() {
     assert!(code == Some(1) && said.contains("cannot read"), "{said}");
 }
 
-/// S9: the connections send nothing or half a request.
+/// S9: 10,000 connections that send nothing or half of a request.
 #[test]
 fn ten_thousand_idle_clients_lock_out_no_client() {
     let (_switch, port) = Switch::serve();

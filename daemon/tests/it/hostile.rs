@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Six hostile clients of the real daemon, three of them without the role for changes, endlessly
-//! send long and truncated bodies and refused and valid requests. The daemon's memory and files
-//! must stay small, and it must respond to status requests.
+//! send long bodies, truncated bodies, and requests that are valid or refused. The daemon's memory
+//! and files must stay small, and it must respond to status requests.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ use lightloom_testkit::{alone, passed_alone};
 const RSS_KB_MAX: u64 = 128 << 10;
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 const STATUS_WITHIN: Duration = Duration::from_secs(1);
-/// Environment variable with the duration of an attack in milliseconds and the socket.
+/// Environment variable with the duration (in milliseconds) and socket of an attack.
 const HOSTILE: &str = "LIGHTLOOM_TEST_HOSTILE";
 const NOBODY: u32 = 65_534;
 

@@ -143,7 +143,7 @@ fn keeps_positions_that_an_operator_changed() {
 /// After a restart, an interrupted bypass moves a switch without epochs immediately only if all
 /// late commands are undone. Otherwise it waits until late commands can no longer arrive.
 #[test]
-fn interrupted_bypass_moves_immediately_only_if_late_commands_are_undone() {
+fn interrupted_bypass_waits_unless_late_commands_are_undone() {
     let mut interrupted = 0;
     for (restored_within, waits) in [(WITHIN, false), (LATE_WITHIN, true), (Micros(1), true)] {
         for seed in 0..cases(100, 2_000) {

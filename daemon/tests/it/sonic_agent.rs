@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests the SONiC driver with an emulated agent on a real Redis. The agent executes CONFIG_DB with
+//! Tests the SONiC driver with an emulated agent on a real Redis. The agent applies CONFIG_DB with
 //! a delay, one circuit after another, with tuning, failures and crashes. It fills STATE_DB as the
 //! design or the image of July 2026 does.
 //!

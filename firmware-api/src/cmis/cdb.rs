@@ -38,7 +38,7 @@ pub mod command {
     pub const PATH_CAPABILITIES: u16 = 0x8000;
     /// Vendor-specific: arms, with the payload of the serial request.
     pub const PATH_ARM: u16 = 0x8001;
-    /// Vendor-specific: fires, and completes when the module has accepted the fire.
+    /// Vendor-specific: fires the armed change, and completes when the module has accepted it.
     pub const PATH_FIRE: u16 = 0x8002;
     /// Vendor-specific: disarms, with the payload of the serial request.
     pub const PATH_DISARM: u16 = 0x8003;

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 /// Address of a register. Bank and page are ignored below offset 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterAddress {
-    /// Bank; 0 for pages without banks.
+    /// Bank number, 0 for pages without banks.
     pub bank: u8,
     /// Page number.
     pub page: u8,

@@ -152,35 +152,35 @@ impl Profile {
         connector: page00::connector::MPO_2X16,
         technology: page00::technology::EML_1310_NM,
         limits: MonitorLimits {
-            // 75, −5, 70, 0 °C.
+            // Limits in °C: 75, −5, 70, 0.
             temperature: Limits {
                 alarm_high: 75 * 256,
                 alarm_low: -5 * 256,
                 warning_high: 70 * 256,
                 warning_low: 0,
             },
-            // 3.3 V ± 10 %, ± 5 %.
+            // Limits around 3.3 V: ± 10 %, ± 5 %.
             supply: Limits {
                 alarm_high: 36_300,
                 alarm_low: 29_700,
                 warning_high: 34_650,
                 warning_low: 31_350,
             },
-            // 5, −5, 4, −4 dBm.
+            // Limits in dBm: 5, −5, 4, −4.
             transmitted: Limits {
                 alarm_high: 31_623,
                 alarm_low: 3_162,
                 warning_high: 25_119,
                 warning_low: 3_981,
             },
-            // 120, 20, 110, 30 mA.
+            // Limits in mA: 120, 20, 110, 30.
             bias: Limits {
                 alarm_high: 60_000,
                 alarm_low: 10_000,
                 warning_high: 55_000,
                 warning_low: 15_000,
             },
-            // 5, −13, 4, −10 dBm; loss of signal is at the low alarm.
+            // Limits in dBm: 5, −13, 4, −10. Loss of signal is reported at the low alarm.
             received: Limits {
                 alarm_high: 31_623,
                 alarm_low: 500,

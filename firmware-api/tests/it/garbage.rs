@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn line_garbage_moves_no_light(noise in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn garbage_on_the_line_never_switches_paths(noise in prop::collection::vec(any::<u8>(), 0..3000)) {
         let mut device = SerialModule::new(module());
         let now = Micros(u64::from(PROFILE.timing.boot_us));
         device.poll(now, |_| {});

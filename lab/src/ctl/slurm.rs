@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom ctl slurm` keeps Slurm in agreement with the plan in force and the known faults.
 //!
-//! Each pass computes the difference between desired and observed state and applies it. A pass
-//! keeps no state for the next one, so a restart is safe. It changes nothing while the daemon is
-//! unreachable, does not know its plan, or sends a response that is older than a previous one.
+//! Each pass computes the difference between desired and observed state and applies it. Passes do
+//! not share state, so a restart is safe. It changes nothing while the daemon is unreachable, does
+//! not know its plan, or sends a response that is older than a previous one.
 
 pub(crate) mod agree;
 pub(super) mod kubernetes;

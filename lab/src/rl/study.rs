@@ -2,16 +2,16 @@
 //! Recomputes published figures for all choices that the papers' abstracts leave open.
 //!
 //! - OrchestrRL (arXiv 2601.01209v2): up to 1.42 times the throughput of static baselines on 64
-//!   H800. A reading note on version 1 adds Qwen2.5 14B and 32B, one step off, and responses of
-//!   OpenR1. We chose the generating GPUs, samples per step, response lengths, the baseline's
-//!   distribution and the software's overhead before the study was run. Public RL software usually
-//!   generates 8 to 16 responses to each of 64 to 512 prompts (from memory).
-//! - StreamRL (arXiv 2504.15930): up to 2.66 times the throughput of existing systems. A reading
-//!   note adds 128 H800 in 16 nodes. We chose the model, samples and lengths, and assume that
-//!   existing systems alternate between generation and training on the same GPUs. Our system uses
-//!   separate GPUs, with the best split and the better of two loops.
+//!   H800. According to a reading note on version 1, it used Qwen2.5 14B and 32B, one step off, and
+//!   responses of OpenR1. We chose the generating GPUs, samples per step, response lengths, the
+//!   baseline's distribution and the software's overhead before the study was run. Public RL
+//!   software usually generates 8 to 16 responses to each of 64 to 512 prompts (from memory).
+//! - StreamRL (arXiv 2504.15930): up to 2.66 times the throughput of existing systems. According to
+//!   a reading note, it used 128 H800 in 16 nodes. We chose the model, samples and lengths, and
+//!   assume that existing systems alternate between generation and training on the same GPUs. Our
+//!   system uses separate GPUs, with the best split and the better of two loops.
 //! - Step-3 (arXiv 2507.19427): up to 4,039 tokens per second and GPU within 50 ms per token, with
-//!   4K of context, FP8 and no multi-token prediction, on Hopper. Its communication library adds
+//!   4K of context, FP8 and no multi-token prediction, on Hopper. Its communication library uses
 //!   three micro-batches, two nodes each for attention and feed-forward parts, and 128 tokens of
 //!   each attention GPU per micro-batch. We chose the number of nodes, cache bits, the meaning of
 //!   4K and the software's overhead before the study was run.

@@ -77,7 +77,7 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// Fails also if the module reports a code that the profile does not define.
+    /// Returns an error if the module reports a code that the profile does not define.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
@@ -114,7 +114,7 @@ impl ModuleProfile {
         }
     }
 
-    /// A group succeeds only at its target path. After an error, the positions are unknown.
+    /// A group succeeds only if it is at its target path. After an error, positions are unknown.
     pub fn fire(
         &self,
         memory: &mut dyn ModuleMemory,

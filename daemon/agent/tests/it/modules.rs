@@ -149,7 +149,7 @@ fn bus_failure_leaves_the_outcome_unknown() {
 
 /// A move without arriving light must succeed, because the daemon checks the light itself.
 #[test]
-fn counts_a_move_into_a_dark_fibre() {
+fn accepts_a_move_into_a_dark_fibre() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));

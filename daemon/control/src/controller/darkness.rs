@@ -170,7 +170,7 @@ impl Controller {
             return None;
         }
         // If the far end receives light from another end, a cable is crossed and the fibre is
-        // healthy, so only reads with neighbour names count.
+        // healthy, so only reads with neighbour names are considered.
         let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {

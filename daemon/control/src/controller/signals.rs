@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crowded_readings_do_not_count_as_device_pace() {
+    fn crowded_reads_do_not_affect_measured_response_time() {
         let mut crowd = Crowd::default();
         let asked = |at: u64, crowd: &mut Crowd| crowd.joined(Micros(at));
         let at_once = (0..1_000).filter(|_| asked(5_000, &mut crowd)).count();

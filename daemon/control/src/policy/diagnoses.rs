@@ -36,7 +36,7 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // A device that responds again is no longer a symptom.
+        // A device that responds again is no longer evidence of a fault.
         let answers = |symptom: &Symptom| match symptom {
             Symptom::Silent(module) => {
                 let seen = self.controller.devices().get(module);

@@ -286,7 +286,7 @@ impl Control {
         })
     }
 
-    /// Returns the recent duration, or else the duration in the plan, or else the longest there.
+    /// Returns the recent duration if known, else the planned one, else the longest planned one.
     #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));

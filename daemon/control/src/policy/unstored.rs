@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State outside the ledger that affects replies. A failed write restores the last stored value.
+//! State outside the ledger that affects replies. After a failed write, the last stored value is
+//! restored.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

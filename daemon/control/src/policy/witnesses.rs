@@ -13,7 +13,7 @@
 //! * No far end receives the suspect's light, and each has missed it for long enough.
 //! * Independent witnesses and the suspect do not share a [failure domain](crate::management).
 //! * A switch connected to all network interfaces of a node is a witness if their links are down.
-//! * For a suspect with at most one circuit, one witness is enough without a common cause.
+//! * One witness is enough for a suspect with at most one circuit, unless a common cause exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 

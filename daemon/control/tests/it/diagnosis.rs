@@ -19,7 +19,7 @@ use rand::RngExt;
 
 const LANES: usize = 8;
 const NODES: usize = 8;
-/// Number of links over the optical switch, which follow the links of the ring.
+/// Number of links over the optical switch, listed after the links of the ring.
 const SWITCHED: usize = 4;
 const NO_LIGHT: f64 = -40.0;
 

@@ -58,7 +58,7 @@ fn losing_management_of_four_nodes_keeps_their_light() {
 
 /// A module may take longer than 30 ms. Earlier versions gave up a ring after 20 ms.
 #[test]
-fn groups_move_once_every_module_has_answered_however_slowly() {
+fn groups_move_after_every_module_has_replied_slowly() {
     for answers_after in [Micros(400), Micros::from_millis(30)] {
         let mut world = World::new(32, 96, 16);
         for node in [4, 15] {
@@ -258,7 +258,7 @@ fn lost_answers_do_not_blame_a_module_that_reported_its_fibre() {
 /// A second daemon holds half of the serial lines, or their device files are missing. The status
 /// reports that this host cannot query the devices, and no part is reported as failed.
 #[test]
-fn unopened_lines_blame_no_part() {
+fn unavailable_serial_lines_report_no_failed_part() {
     let mut world = World::new(32, 96, 16);
     let lit = world.lit_circuits();
     world.kill();

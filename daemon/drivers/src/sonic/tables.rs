@@ -7,7 +7,7 @@
 //!              OCS_CROSS_CONNECT_TABLE|1A-2B  status, and OCS_PORT_TABLE|1A oper_status (image of July 2026)
 //! ```
 //!
-//! An agent on the switch executes CONFIG_DB with a delay. Positions come from CONFIG_DB, where
+//! An agent on the switch applies CONFIG_DB with a delay. Positions come from CONFIG_DB, where
 //! circuits must be removed. A circuit is tuning until STATE_DB matches and both sides are tuned.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -55,7 +55,7 @@ fn s5_changes_next_to_a_slow_device_take_the_usual_time() {
         took.sort_unstable();
         took[took.len() * 99 / 100]
     };
-    // A device takes 0.2 ms on average.
+    // A device replies after 0.2 ms on average.
     let usual = tail(Faults::default());
     let slower = |slow_micros| tail(Faults { slow_micros, ..Faults::default() });
     let silent = tail(Faults { lose_request: 1.0, ..Faults::default() });

@@ -161,7 +161,7 @@ fn turned(by: u32) -> Apply {
     target
 }
 
-/// Returns a world during the second of two such changes.
+/// Returns a world in the middle of the second change of all 64 circuits.
 fn changes_sixty_four(reboot: Reboot) -> World {
     let mut world = World::new(reboot.operation, sixty_four(), Faults::default());
     world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(turned(0)));

@@ -30,7 +30,7 @@ fn rolled_back_change_leaves_no_healthy_fibre_bypassed() {
 }
 
 #[test]
-fn half_finished_change_does_not_blame_the_fibre() {
+fn partial_change_does_not_implicate_the_fibre() {
     let mut partial = 0;
     for seed in 0..100 {
         let mut world = two_fibres(seed);
@@ -51,7 +51,7 @@ fn half_finished_change_does_not_blame_the_fibre() {
 }
 
 #[test]
-fn far_end_turned_away_temporarily_does_not_blame_the_fibre() {
+fn temporarily_redirected_far_end_does_not_implicate_the_fibre() {
     for seed in 0..100 {
         let mut world = two_fibres(seed);
         let path = |world: &mut World, path: u32| {
@@ -294,7 +294,7 @@ fn busy_host_during_a_fibre_cut_is_not_treated_as_failed() {
 /// Regression test: one module of a node has failed, the other missed a reply two seconds ago, and
 /// then its port is shut down. The missed reply is outdated.
 #[test]
-fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
+fn i9_reply_lost_before_the_light_is_not_evidence() {
     for seed in 0..40 {
         let mut world = two_fibres(seed);
         world.kill();

@@ -193,7 +193,7 @@ impl World {
         panic!("{invariant} violated: {what}");
     }
 
-    /// Checks write-ahead, I1 on the wire, I4, I5, and that unknown outcomes are not retried
+    /// Checks the write-ahead rule, I1 on the wire, I4 and I5. Unknown outcomes must not be retried
     /// blindly.
     pub(super) fn check_send(&self, device: &DeviceName, op: &Op) {
         let Op::Switch { txn, moves } = op else { return };

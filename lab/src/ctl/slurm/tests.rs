@@ -155,7 +155,7 @@ fn slurm_agrees_despite_controller_crashes_and_operators() {
 
 /// If the plan contains a node that Slurm does not know, nodes must not be resumed.
 #[test]
-fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
+fn resumes_nodes_after_the_topology_if_slurm_knows_all() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
     let mut slurm = FakeSlurm { left: usize::MAX, ..FakeSlurm::default() };
     slurm.now.nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();

@@ -123,7 +123,7 @@ pub enum Standing {
     Moving(Txn),
     /// The circuits were read back and qualified. They were already lit if there is no transaction.
     Lit(Option<Txn>),
-    /// The phase is too short for the transition. This duration would be enough.
+    /// The phase is too short for the transition, which requires at least this duration.
     Kept(Micros),
     Missed(Missed),
 }

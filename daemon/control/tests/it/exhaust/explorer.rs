@@ -233,7 +233,7 @@ impl Explorer {
         let mut left = actions.into_iter();
         let mut first = true;
         loop {
-            // A crash before the first action does not lose anything durable.
+            // Nothing durable has changed before the first action.
             if state.faults > 0 && follow && !std::mem::take(&mut first) {
                 self.take_over(&state, left.as_slice());
             }

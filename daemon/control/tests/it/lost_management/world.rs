@@ -249,7 +249,7 @@ impl World {
         self.queue.insert((at, self.sequence), (self.life, happens));
     }
 
-    // ---- what is true ------------------------------------------------------------------------
+    // ---- the true state -----------------------------------------------------------------------
 
     pub(crate) fn is_reached(&self, device: &DeviceName) -> bool {
         !self.lost.contains(device) && !self.is_dead(device)
