@@ -45,7 +45,7 @@ impl Took {
         self.begun.show("  journal, arming");
         self.moved.show("  light, read-back, journal");
         self.all.show("  dead to bypassed");
-        self.processor.show("  processor time of the daemon in it");
+        self.processor.show("  CPU time of the daemon");
     }
 
     fn add(&mut self, more: Self) {
@@ -184,7 +184,7 @@ async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
 #[test]
 fn bypasses_a_node_that_fails_between_polls_from_neighbour_reports() {
     let took = deaths(16, Known::Pushed, 2);
-    took.show("32 modules that report loss of light, polls of a second");
+    took.show("32 modules that report loss of light, polled every second");
     assert_eq!(took.changes, 2, "one for each");
     // The next poll is half a second away on average.
     assert!(took.all.at(0.5) < 500.0);
@@ -194,7 +194,7 @@ fn bypasses_a_node_that_fails_between_polls_from_neighbour_reports() {
 #[ignore = "measures time"]
 fn bypasses_a_failed_node_within_300_ms_at_100_ms_polls() {
     let took = deaths(32, Known::Polled, kills());
-    took.show("64 modules of protocol 1.1, polls of 100 ms");
+    took.show("64 modules with protocol 1.1, polled every 100 ms");
     assert!(took.all.at(0.99) <= 300.0);
 }
 

@@ -193,7 +193,7 @@ fn healthy_device_of_each_family_passes_every_case() {
 
 #[test]
 fn suite_detects_every_misbehaving_device() {
-    let mut table = String::from("misbehaviour,promise that it breaks,found by\n");
+    let mut table = String::from("misbehaviour,broken rule,detected by\n");
     let mut missed = Vec::new();
     for misbehaviour in Misbehaviour::ALL {
         let fault = DeviceFault::Misbehave(*misbehaviour).to_string();
