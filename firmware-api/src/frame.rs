@@ -207,7 +207,7 @@ impl Reassembler {
         })
     }
 
-    /// Discards a partial frame, for use after the line has been reopened.
+    /// Discards a partial frame. Must be called after the line has been reopened.
     pub fn reset(&mut self) {
         self.length = 0;
         self.overflowed = false;

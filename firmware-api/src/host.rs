@@ -128,7 +128,7 @@ impl Host {
         }
     }
 
-    /// Discards a partial frame, for use after the line has been reopened.
+    /// Discards a partial frame. Must be called after the line has been reopened.
     pub fn reset(&mut self) {
         self.reassembler.reset();
     }

@@ -19,7 +19,8 @@ use crate::transaction::{OpenTransaction, PendingConfirm, Transaction};
 pub struct Status {
     /// Version of the daemon.
     pub daemon: String,
-    /// Conditions that an operator must know or act on, most urgent first. Empty if all is well.
+    /// Conditions that an operator must know about or act on, most urgent first. Empty if all is
+    /// well.
     pub alarms: Vec<Alarm>,
     /// One line each for the plan, circuits, automatic changes and devices.
     pub summary: Vec<String>,

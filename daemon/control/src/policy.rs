@@ -46,7 +46,7 @@ pub use diagnoses::Diagnosis;
 use phases::Phases;
 use unstored::Unstored;
 
-/// Delay before faults are judged again while neighbouring modules are read.
+/// Delay before faults are evaluated again while neighbouring modules are being read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
 const OWN: ReplyTo = ReplyTo(0);
 

@@ -6,7 +6,7 @@ use super::{Link, OverSwitch, PortReading, Symptom};
 
 /// Minimum power that is treated as light, in 1/1000 dBm.
 const DARK: i32 = -25_000;
-/// Loss relative to the usual power above which it is not noise, in 1/1000 dB.
+/// Minimum loss relative to the usual power that is not noise, in 1/1000 dB.
 const LESS: i32 = 1_200;
 /// Excess loss of one lane over the others, or of the last lanes over the first, in 1/1000 dB.
 const LANE_LESS: i32 = 2_000;
