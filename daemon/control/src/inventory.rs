@@ -89,7 +89,7 @@ impl Default for Inventory {
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
-    /// Spreads the polls of devices that were read together, because this would delay replies.
+    /// Spreads the polls of devices that were read together, because replies would be delayed.
     #[must_use]
     pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {

@@ -70,7 +70,7 @@ pub struct ManagementFile {
     /// Type of the failure domain.
     #[schemars(with = "DomainKindFile")]
     pub kind: DomainKind,
-    /// Devices in the domain, such as `n4/b0` or `ocs0`, or nodes to include all modules of a node.
+    /// Devices in the domain, such as `n4/b0` or `ocs0`. A node `n4` includes all of its modules.
     pub lines: Vec<String>,
 }
 
