@@ -22,7 +22,6 @@ fn yaml(name: &str) -> Value {
     value.unwrap_or_else(|| panic!("{name}: {mistakes:?}"))
 }
 
-/// A checkout with a scenario that fails for some seeds, and a `cargo` that only records its arguments.
 fn checkout() -> tempfile::TempDir {
     let folder = small("restored within 178us");
     let put = |name: &str, text: String| {

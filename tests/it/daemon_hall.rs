@@ -181,8 +181,6 @@ impl Hall {
             .unwrap()
     }
 
-    /// Connects port 1 of each switch to `egress`, and the module to one of two paths. Returns whether the change
-    /// was committed.
     pub(crate) fn apply(&self, egress: u32) -> bool {
         self.apply_to(&self.devices(), egress)
     }

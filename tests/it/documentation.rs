@@ -17,7 +17,6 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
 }
 
-/// Compares a file in `docs` with the generated text; `LIGHTLOOM_BLESS` writes it.
 pub(crate) fn agrees(name: &str, generated: &str) {
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
         let page = page(name);

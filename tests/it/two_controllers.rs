@@ -37,7 +37,6 @@ async fn set(rig: &mut Rig, egress: u32) {
     rig.committed(&answer).await;
 }
 
-/// The switch sends an autonomous message for each new circuit.
 fn listen(at: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(b"ACT-USER::root:1::root;").unwrap();

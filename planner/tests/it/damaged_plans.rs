@@ -32,8 +32,6 @@ const ALLOWED: [(&str, &str); 8] = [
     ),
 ];
 
-/// Collects the locations of numbers, with placeholders for indices. Uses only the first and last
-/// entry of each list.
 fn numbers(value: &Value, at: &str, pointer: &str, found: &mut BTreeMap<String, Vec<String>>) {
     match value {
         Value::Number(_) => found.entry(at.to_owned()).or_default().push(pointer.to_owned()),

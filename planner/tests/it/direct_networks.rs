@@ -116,8 +116,6 @@ fn rejects_invalid_networks_with_the_reason() {
     }
 }
 
-/// Doubling the interfaces halves the time. A core with a quarter of the rate slows only traffic
-/// across it.
 #[test]
 fn interfaces_and_core_rate_affect_the_step() {
     let seconds = |keys: &str| {

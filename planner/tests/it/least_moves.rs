@@ -80,8 +80,6 @@ fn healthy<'a>(
         .collect()
 }
 
-/// Every set of `length` working nodes on a path, with the largest part of `worth` that one path
-/// over them uses.
 fn paths(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -11,8 +11,6 @@ use lightloom_planner::joint::sync::compare;
 use lightloom_planner::rfabric::workload::card::ModelCard;
 use lightloom_planner::{Options, plan};
 
-/// Returns a fabric with eight leaves of 16 GPUs and without rings or groups. Half of the GPUs
-/// train, and half generate in replicas of `replica` GPUs.
 fn by_leaf(sync: &str, replica: u32, oversubscription: u32) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\ndcn: {{reconfigurable_fat_tree: {{leaves: 8, gpus_per_leaf: 16, \

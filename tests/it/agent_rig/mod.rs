@@ -112,7 +112,6 @@ impl Modules {
         self.place.join(name.replace('/', "-"))
     }
 
-    /// Reads a byte at a linear offset, without the project's register code.
     pub(crate) fn byte(&self, name: &str, offset: u64) -> u8 {
         let mut byte = [0];
         let file = std::fs::File::open(self.file(name)).unwrap();

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-/// Answers each path with a status code and a document.
 struct Daemon {
     socket: PathBuf,
     heard: Arc<Mutex<Vec<u8>>>,

@@ -214,7 +214,6 @@ impl Rig {
         format!("{out}{err}")
     }
 
-    /// Meanwhile, the judges read ocs0, then ocs2, then ocs1.
     pub(crate) fn ctl_watched(&self, arguments: &[&str]) -> (String, Vec<[String; 3]>) {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -270,7 +269,6 @@ impl Rig {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Restarts the daemon with these lines at the start of its file, instead of those of an earlier call.
     pub(crate) fn with(&self, lines: &str) {
         let (file, first) = (self.path("daemon.yaml"), self.path("first.yaml"));
         if !Path::new(&first).exists() {

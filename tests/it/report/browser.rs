@@ -39,7 +39,6 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// All pages share one browser, whose start takes longer than a page. Returns the verdicts.
     pub(super) fn look(&self, sheets: &[Sheet<'_>], name: &str) -> Vec<Look> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
         fs::create_dir_all(&folder).unwrap();

@@ -28,7 +28,6 @@ pub struct RatioPoint {
     pub waste_stddev: f64,
 }
 
-/// Covers every design that holds groups of this size. All designs share the snapshots.
 #[must_use]
 pub fn against_fault_ratio(
     designs: &[Box<dyn Architecture>],

@@ -35,7 +35,6 @@ pub struct AggregatePoint {
     pub usd_per_gpu: f64,
 }
 
-/// Covers every design that has both a bill and a waste ratio.
 #[must_use]
 pub fn aggregate(
     designs: &[Box<dyn Architecture>],

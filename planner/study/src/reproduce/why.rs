@@ -117,7 +117,6 @@ pub fn explain(
     }
 }
 
-/// Returns every combination of indices below `sizes`; the first index changes fastest.
 #[must_use]
 pub fn combinations(sizes: &[usize]) -> Vec<Vec<usize>> {
     let one = |mut number: usize| {

@@ -39,7 +39,6 @@ fn fault_free_price_is_cost_over_peak() {
     assert_eq!((row.shares.useful, row.is_pareto), (1.0, true));
 }
 
-/// The parts of `high` are at the high end of their range, and all others are at the low end.
 fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
     let figure = |at: f64| {
         format!(

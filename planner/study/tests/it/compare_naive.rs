@@ -177,7 +177,6 @@ fn assert_same(design: &str, gpus: u32, ours: &Figures, naive: &[(usize, usize)]
     assert!(ours.lower_bound_mean <= ours.waste_mean + 1e-12, "{design} beats the bound");
 }
 
-/// Every millisecond of the window must be in exactly one moment that matches the definition.
 fn assert_same_history(
     design: &str,
     moments: &[compare::Moment],
