@@ -6,7 +6,7 @@ use std::fmt;
 use comfy_table::{CellAlignment, TableStyle};
 use lightloom_units::{Picoseconds, thousands};
 
-/// Text is aligned left and numbers right. `-` stands for no value.
+/// Text is aligned left and numbers right. `-` represents a missing value.
 pub struct TextTable {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,

@@ -153,7 +153,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the optical switches if the fabric has no domain and no job uses GPUs.
+    /// Returns the optical switches if the fabric lacks a domain and its jobs do not use GPUs.
     #[must_use]
     pub fn circuits_alone(&self) -> Option<&ReconfigurableFatTree> {
         let is_alone =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The high-bandwidth domain (HBD) connects GPUs in addition to the data-centre network.
 //!
-//! [`Hbd`] hides the differences between designs from callers. A design without transceivers has no
-//! bundles (K = 0) and no fibres. A design without a line orders its nodes by number.
+//! [`Hbd`] hides the differences between designs from callers. A design without transceivers also
+//! lacks bundles (K = 0) and fibres. A design without a line orders its nodes by number.
 
 use crate::khop::{Fibre, Hop, KhopRing, Port, Position, Shape};
 use lightloom_units::id::{GpuId, NodeId};

@@ -298,8 +298,8 @@ pub struct PhasePlan {
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
     pub gap: f64,
-    /// Duration: 1 / lambda plus the preceding switching time that no slack hides. It is limited by
-    /// the slowest of circuits, uplinks, core and GPU interfaces.
+    /// Duration: 1 / lambda plus the preceding switching time that is not hidden by slack. It is
+    /// limited by the slowest of circuits, uplinks, core and GPU interfaces.
     pub duration_ps: Picoseconds,
     /// Lower bound on the duration, given by the time that the busiest GPU's network interfaces
     /// need for traffic outside rings and islands. `None` if the step refers to leaves instead of
@@ -480,7 +480,8 @@ pub struct Metrics {
     /// Interconnect power per GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_per_gpu_w: Option<Watts>,
-    /// Time per step for communication between leaves, including switching that no slack hides.
+    /// Time per step for communication between leaves, including switching that is not hidden by
+    /// slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,
     /// Step time with the best fixed set of circuits; `None` if no fixed set serves all phases.

@@ -378,7 +378,7 @@ impl StepFile {
         }
     }
 
-    /// Returns whether the step refers to leaves, so that no GPUs have to be placed.
+    /// Returns whether the step refers to leaves, so that GPUs do not have to be placed.
     #[must_use]
     pub fn names_leaves(&self) -> bool {
         !matches!(self, Self::Training(_) | Self::Search(_))

@@ -40,7 +40,7 @@ pub struct Timeline {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
-    // Starts sort before ends, so adjacent faults leave no gap.
+    // Starts sort before ends, so adjacent faults do not leave a gap.
     Start,
     End,
 }

@@ -43,7 +43,7 @@ pub enum Answer {
         start: i128,
         /// Time to reintegrate the replica.
         rejoin: i128,
-        /// Minimum number of replicas. With fewer, the job waits.
+        /// Minimum number of replicas. With fewer replicas, the job waits.
         least: u32,
     },
 }

@@ -31,8 +31,8 @@ pub struct RingGroup {
     pub job: Option<u32>,
     /// Nodes in chain order.
     pub nodes: Vec<NodeId>,
-    /// Hops between consecutive nodes, one fewer than `nodes`. Empty if no fibres connect the
-    /// nodes.
+    /// Hops between consecutive nodes, one fewer than `nodes`. Empty if the nodes are not connected
+    /// by fibres.
     pub hops: Vec<Hop>,
     /// Nodes in rank order, where rank = index × R + GPU. A replacement node inherits the rank.
     pub ranks: Vec<NodeId>,

@@ -11,7 +11,7 @@ use lightloom_units::id::NodeId;
 /// The inner ring of s equal-rank GPUs has s hops, or none if s is 1. See docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
-    /// All inner hops. A hop between two nodes counts once, not once per GPU.
+    /// All inner hops. A hop between two nodes is counted once, not once per GPU.
     pub hops: u64,
     /// Hops between nodes under different ToRs.
     pub crossing: u64,

@@ -8,8 +8,8 @@
 //!
 //! 1. `sliding` finds the cheapest sets, one job after another, at one price per column.
 //! 2. If some sets do not fit, the planner keeps as many sets as possible and lets `packing` place
-//!    the other groups, ignoring ToRs. In the extreme case it keeps no sets, so alignment never
-//!    causes a job to be refused.
+//!    the other groups, ignoring ToRs. In the extreme case, it does not keep any sets, so a job is
+//!    never refused because of alignment.
 
 use std::collections::BTreeMap;
 

@@ -277,7 +277,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 
     /// Abandons the open chains of `slots` because they cannot continue, and frees their nodes.
-    /// Each freed node adds one crossing hop to the set; a set without nodes costs nothing.
+    /// Each freed node adds one crossing hop to the set, but a set without nodes is free.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;
         for slot in (0..self.slots).filter(|slot| slots >> slot & 1 == 1) {

@@ -4,7 +4,7 @@
 //! All N + 1 nodes are adjacent. If one fails, each neighbour switches a bundle to the fibre that
 //! bypasses it, and the spare takes over its ranks. At the end of a chain only one bundle switches.
 //! A ring therefore needs N + 1 consecutive nodes without faults, and working fibres between all
-//! nodes one or two places apart. If the spare itself fails, no rank moves.
+//! nodes one or two places apart. If the spare itself fails, the ranks do not move.
 //!
 //! On an open line, starting each run as early as possible maximises the number of runs. A closed
 //! line is cut at every relevant place, so the result is also the true maximum.

@@ -34,7 +34,7 @@ pub struct Carried {
 pub struct Seat {
     /// The leaf of its GPU.
     pub leaf: LeafId,
-    /// Ring or island of the GPU, if any. Traffic between ranks of one island stays there.
+    /// Ring or island of the GPU, if any. Traffic between ranks of one island does not leave it.
     pub island: Option<u32>,
     /// Index of its GPU among the planned ranks. `None` if only the leaf is known.
     pub gpu: Option<u32>,

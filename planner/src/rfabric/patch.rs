@@ -18,7 +18,8 @@ use super::topology::Topology;
 const PEERS: usize = 6;
 
 /// Improves circuits shared by all phases in `live`, each with its upper bound. Stops when every
-/// phase reaches the fraction `good` of its bound, when no step helps, or after `steps` steps.
+/// phase reaches the fraction `good` of its bound, when steps no longer help, or after `steps`
+/// steps.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],

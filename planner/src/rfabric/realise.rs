@@ -43,7 +43,8 @@ pub struct Realisation {
     pub kept: usize,
     /// Upper bound on the existing circuits that any placement could keep.
     pub kept_upper_bound: usize,
-    /// Circuits that fit on no switch. Empty unless other jobs hold circuits or ports have failed.
+    /// Circuits that do not fit on any switch. Empty unless other jobs hold circuits or ports have
+    /// failed.
     pub unplaced: Vec<LeafPair>,
 }
 

@@ -117,7 +117,7 @@ pub struct LiveRun {
     pub steps: Vec<LiveStep>,
     /// Components and the digest of the plan that each reports after the fault.
     pub digests: Vec<(String, String)>,
-    /// Why no scheduler took part.
+    /// Reason why a scheduler did not take part.
     pub lacks: Option<String>,
 }
 

@@ -231,7 +231,7 @@ impl Planner<'_> {
     }
 }
 
-/// Keeps circuits on ports that would become idle, because removing them gains nothing.
+/// Keeps circuits on ports that would become idle, because there is no gain in removing them.
 fn with_idle_ports_left_alone(
     mut circuits: Vec<CrossConnect>,
     before: &[CrossConnect],
