@@ -28,6 +28,7 @@ pub const MAX_CANDIDATES: usize = 2_000;
 /// Why the exact method failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExactError {
+    /// There are more than [`MAX_CANDIDATES`] candidates.
     #[error(
         "the exact method searches at most {MAX_CANDIDATES} candidate rings, but this fabric has more: use another method or a smaller fabric"
     )]
