@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the files of verbs up to the size limit, and writes files atomically.
+//! Reads files up to the size limit, and writes files atomically.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -129,8 +129,8 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Returns sets that idle the surplus nodes of each leaf, then also small leaves, then also the
-/// leaves beyond `needed` nodes.
+/// Returns sets of nodes to leave idle. They contain the surplus nodes of each leaf, then also
+/// small leaves, then also the leaves beyond `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);

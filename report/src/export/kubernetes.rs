@@ -3,8 +3,8 @@
 //!
 //! The export contains one `Node` per host for `kubectl apply --server-side
 //! --field-manager=lightloom`, which sets these labels, removes obsolete ones, and leaves other
-//! fields unchanged. `Node` v1 is documented in the Kubernetes 1.31 API, and Topograph's keys in
-//! its `docs/reference/node-labels.md`. The keys below [`PREFIX`] are our own.
+//! fields unchanged. `Node` v1 is documented in the Kubernetes 1.31 API, and Topograph's keys are
+//! documented in its `docs/reference/node-labels.md`. The keys below [`PREFIX`] are our own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -48,8 +48,8 @@ pub struct WasteBounds {
     /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. The bound is recalled from the
     /// paper's appendix, like the values that it reproduces.
     pub recalled: f64,
-    /// `2 (N_t/R − 1) P^K`, which we derived, because a break wastes a node only if it is at most
-    /// N_t/R − 1 nodes away on one side.
+    /// `2 (N_t/R − 1) P^K`, our own derivation. A break wastes a node only if it is at most N_t/R −
+    /// 1 nodes away on one side.
     pub derived: f64,
     /// `(N_t/R − 1) / N`, because N nodes may not be a multiple of the group size.
     pub remainder: f64,
