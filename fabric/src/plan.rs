@@ -487,7 +487,8 @@ pub struct Metrics {
     /// Step time with the best fixed set of circuits; `None` if no fixed set serves all phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Fraction of all ports' time in one step, including slack, that is spent without light.
+    /// Fraction of the time of a step, including slack, that ports spend without light, averaged
+    /// over all ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_port_time_share: Option<f64>,
     /// Fraction of the step's communication time saved by planning both layers jointly.

@@ -115,7 +115,7 @@ pub struct SourceFile {
 pub struct LiveRun {
     pub answer: String,
     pub steps: Vec<LiveStep>,
-    /// Components and the digest of the plan that each reports after the fault.
+    /// Components, with the digest of the plan that each one reports after the fault.
     pub digests: Vec<(String, String)>,
     /// Reason why a scheduler did not take part.
     pub lacks: Option<String>,
