@@ -137,35 +137,16 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
             sensitivity = Some(pricing.sensitivity(network, &phases, prices)?);
         }
     }
-    let read = |path: &PathBuf| replan::read_plan(path, &mut Inputs::new());
-    let other = arguments.against.as_ref().map(read).transpose()?;
-    if let Some((path, _)) = arguments
-        .against
-        .as_ref()
-        .zip(other.as_ref())
-        .filter(|(_, other)| other.fabric_sha256 != fabric.sha256)
-    {
-        output::note(&format!("{} was made for another fabric file", path.display()));
-    }
     plan.weight_sync = lightloom_planner::joint::sync::compare(&fabric, &faults, &plan, options);
     let plan = plan.sealed(inputs);
-    let against = arguments.against.as_deref().zip(other.as_ref());
-    let against = against.map(|(path, other)| Against::new(files::name(path), other, &plan));
+    let against = arguments.against.as_deref();
+    let against = against.map(|path| compare_with(path, &fabric, &plan)).transpose()?;
     write(arguments.output.as_deref(), &plan)?;
     match arguments.format {
         ResultFormat::Text => {
             output::print(&describe(&fabric, &plan, &verdict, took))?;
             output::print(&plan_rfabric::weight_sync(&plan.weight_sync))?;
-            let phases = sending(&fabric, &plan)?;
-            if let Some(network) = network.filter(|_| !phases.is_empty()) {
-                let network = network.without(&faults);
-                let circuits = rfabric::Options {
-                    effort: options.effort,
-                    floor: fabric.floor,
-                    ..rfabric::Options::default()
-                };
-                output::print(&plan_rfabric::break_even(&network, &phases, &plan, circuits))?;
-            }
+            output::print(&break_even(&fabric, &faults, &plan, options)?)?;
             if let Some(rows) = &sensitivity {
                 output::print(&pricing.text(rows))?;
             }
@@ -180,6 +161,33 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         }
     }
     Ok(VerbOutcome::Good)
+}
+
+fn compare_with(path: &Path, fabric: &Fabric, plan: &Plan) -> anyhow::Result<Against> {
+    let other = replan::read_plan(path, &mut Inputs::new())?;
+    if other.fabric_sha256 != fabric.sha256 {
+        output::note(&format!("{} was made for another fabric file", path.display()));
+    }
+    Ok(Against::new(files::name(path), &other, plan))
+}
+
+/// Empty without optical switches or without phases that send.
+fn break_even(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    plan: &Plan,
+    options: Options,
+) -> anyhow::Result<String> {
+    let phases = sending(fabric, plan)?;
+    let Some(network) = fabric.dcn.circuits().filter(|_| !phases.is_empty()) else {
+        return Ok(String::new());
+    };
+    let circuits = rfabric::Options {
+        effort: options.effort,
+        floor: fabric.floor,
+        ..rfabric::Options::default()
+    };
+    Ok(plan_rfabric::break_even(&network.without(faults), &phases, plan, circuits))
 }
 
 pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use prometheus::core::Collector;
 use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts,
     Registry, TextEncoder,
@@ -48,81 +49,81 @@ pub struct Watched {
 impl Metrics {
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("lightloomd".into()), None)?;
-        let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
-        let by = |name: &str, help: &str, labels: &[&str]| {
-            registered(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
-        };
-        let gauge_by = |name: &str, help: &str| {
-            registered(&registry, GaugeVec::new(Opts::new(name, help), &["device"])?)
-        };
-        let gauges = |name: &str, help: &str, labels: &[&str]| {
-            registered(&registry, GaugeVec::new(Opts::new(name, help), labels)?)
-        };
-        let int_gauge = |name: &str, help: &str| registered(&registry, IntGauge::new(name, help)?);
-        let seconds = |name: &str, help: &str| {
-            let buckets = prometheus::exponential_buckets(0.000_25, 2.0, 18)?;
-            let options = HistogramOpts::new(name, help).buckets(buckets);
-            registered(&registry, Histogram::with_opts(options)?)
-        };
+        let metrics = Registering(&registry);
         let version = Opts::new("build_info", "Version of the running daemon.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
-        registered(&registry, IntGauge::with_opts(version)?)?.set(1);
+        metrics.add(IntGauge::with_opts(version)?)?.set(1);
         Ok(Self {
-            transactions: by("transactions_total", "Completed transactions.", &["result"])?,
-            transaction_seconds: seconds(
-                "transaction_seconds",
-                "Duration of transactions, from \
-                intent to end.",
+            transactions: metrics.counters(
+                "transactions_total",
+                "Completed transactions.",
+                &["result"],
             )?,
-            operation_seconds: seconds(
+            transaction_seconds: metrics
+                .seconds("transaction_seconds", "Duration of transactions, from intent to end.")?,
+            operation_seconds: metrics.seconds(
                 "operation_seconds",
                 "Time from sending an operation to a device to its reply.",
             )?,
-            unknown: counter("outcomes_unknown_total", "Operations without a trustworthy reply.")?,
-            late: counter("late_replies_total", "Replies that arrived after their time limit.")?,
-            journal_seconds: seconds("journal_sync_seconds", "Time to make records durable.")?,
-            journal_records: int_gauge("journal_records", "Records in the journal.")?,
-            journal_failed: int_gauge("journal_failed", "1 when the journal has failed.")?,
-            event_to_fired_seconds: seconds(
+            unknown: metrics
+                .counter("outcomes_unknown_total", "Operations without a trustworthy reply.")?,
+            late: metrics
+                .counter("late_replies_total", "Replies that arrived after their time limit.")?,
+            journal_seconds: metrics
+                .seconds("journal_sync_seconds", "Time to make records durable.")?,
+            journal_records: metrics.gauge("journal_records", "Records in the journal.")?,
+            journal_failed: metrics.gauge("journal_failed", "1 when the journal has failed.")?,
+            event_to_fired_seconds: metrics.seconds(
                 "event_to_fired_seconds",
                 "Time from a known fault to the first switched circuit.",
             )?,
-            device_up: gauge_by("device_up", "1 when the device is reachable.")?,
-            drifted_slots: gauge_by("drifted_slots", "Slots that differ from the journal.")?,
-            contended: gauge_by("device_contended", "1 while another controller changes it.")?,
-            crossed_ends: gauge_by("crossed_ends", "Ends that receive light from the wrong port.")?,
-            dark_circuits: int_gauge(
-                "dark_circuits",
-                "Planned circuits that are down for no known reason.",
+            device_up: metrics.gauges(
+                "device_up",
+                "1 when the device is reachable.",
+                &["device"],
             )?,
-            device_noise: gauge_by("device_noise", "Malformed messages.")?,
-            confirm_pending_seconds: registered(
-                &registry,
-                Gauge::new("confirm_pending_seconds", "Time left to confirm.")?,
+            drifted_slots: metrics.gauges(
+                "drifted_slots",
+                "Slots that differ from the journal.",
+                &["device"],
             )?,
-            requests: by("requests_total", "API requests.", &["verb", "result"])?,
-            spans_dropped: counter(
-                "spans_dropped_total",
-                "Trace spans that did not reach a \
-                collector.",
+            contended: metrics.gauges(
+                "device_contended",
+                "1 while another controller changes it.",
+                &["device"],
             )?,
-            hooks: by("hooks_total", "Runs of hooks.", &["hook", "result"])?,
-            port_power_dbm: gauges(
+            crossed_ends: metrics.gauges(
+                "crossed_ends",
+                "Ends that receive light from the wrong port.",
+                &["device"],
+            )?,
+            dark_circuits: metrics
+                .gauge("dark_circuits", "Planned circuits that are down for no known reason.")?,
+            device_noise: metrics.gauges("device_noise", "Malformed messages.", &["device"])?,
+            confirm_pending_seconds: metrics
+                .add(Gauge::new("confirm_pending_seconds", "Time left to confirm.")?)?,
+            requests: metrics.counters("requests_total", "API requests.", &["verb", "result"])?,
+            spans_dropped: metrics
+                .counter("spans_dropped_total", "Trace spans that did not reach a collector.")?,
+            hooks: metrics.counters("hooks_total", "Runs of hooks.", &["hook", "result"])?,
+            port_power_dbm: metrics.gauges(
                 "port_power_dbm",
                 "Received power by device and slot.",
                 &["device", "slot"],
             )?,
-            attention: gauge_by("device_attention", "1 when the device needs an operator.")?,
-            broken_parts: gauges(
+            attention: metrics.gauges(
+                "device_attention",
+                "1 when the device needs an operator.",
+                &["device"],
+            )?,
+            broken_parts: metrics.gauges(
                 "broken_parts",
                 "Known faults, by whether the plan bypasses them.",
                 &["bypassed"],
             )?,
-            own_changes_left: int_gauge(
-                "own_changes_left",
-                "Automatic changes left in the current hour.",
-            )?,
-            phase: gauges("phase", "1 for the phase in force.", &["phase"])?,
+            own_changes_left: metrics
+                .gauge("own_changes_left", "Automatic changes left in the current hour.")?,
+            phase: metrics.gauges("phase", "1 for the phase in force.", &["phase"])?,
             registry,
         })
     }
@@ -156,10 +157,42 @@ impl Metrics {
     }
 }
 
-fn registered<C: prometheus::core::Collector + Clone + 'static>(
-    registry: &Registry,
-    metric: C,
-) -> Result<C, prometheus::Error> {
-    registry.register(Box::new(metric.clone()))?;
-    Ok(metric)
+struct Registering<'a>(&'a Registry);
+
+impl Registering<'_> {
+    fn add<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
+        self.0.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        self.add(IntCounter::new(name, help)?)
+    }
+
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec, prometheus::Error> {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.add(IntGauge::new(name, help)?)
+    }
+
+    fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<GaugeVec, prometheus::Error> {
+        self.add(GaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn seconds(&self, name: &str, help: &str) -> Result<Histogram, prometheus::Error> {
+        let buckets = prometheus::exponential_buckets(0.000_25, 2.0, 18)?;
+        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?)
+    }
 }

@@ -25,7 +25,7 @@ use crate::journal::{Journal, Storage};
 use crate::metrics::Metrics;
 use crate::protocol::Place;
 use crate::runtime::{Parts, Runtime};
-use crate::tend::tend;
+use crate::tend::{FromDevice, ToDevice, tend};
 use crate::traces::Traces;
 use crate::view::lost_plans;
 use lightloom_control::ledger::Ledger;
@@ -140,37 +140,24 @@ fn begin(
     let audited = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
     let journal_gone = opened.records.is_empty() && damage.is_none() && audited.has_bytes();
     // A shared journal does not record the audit key, because each host has its own.
-    let alone = seat.is_none();
-    let known = ledger.audit_key.clone().filter(|_| alone);
+    let is_alone = seat.is_none();
+    let known = ledger.audit_key.clone().filter(|_| is_alone);
     let (audit, key) = open_audit(&config, audited, known.as_deref())?;
-    if let Some(sha256) = key.filter(|_| damage.is_none() && alone) {
+    if let Some(sha256) = key.filter(|_| damage.is_none() && is_alone) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
         // If this fails, the next start retries it.
         if journal.append([&record]).is_ok() {
             ledger.apply(&record);
         }
     }
-    let setup = Setup {
-        installed,
-        modules: config.bundles.clone(),
-        switches: config.numbered_switches(),
-        on_fault: config.file.policies.on_fault,
-        may_move: config.file.policies.may_move(),
-        heartbeat: config::micros(config.file.policies.heartbeat),
-    };
     let inventory = config.inventory.clone();
-    let (control, first) = Control::start(inventory, setup, ledger, &clock.now());
+    let (control, first) =
+        Control::start(inventory, setup(&config, installed), ledger, &clock.now());
     // Do not complete an open change if the journal is damaged.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
     let fence = seat.map_or_else(Fence::default, |seat| seat.fence.clone());
-    let mut devices = BTreeMap::new();
-    for (name, driver) in drivers {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let took = metrics.operation_seconds.clone();
-        tokio::spawn(tend(name.clone(), driver, receiver, events_in.clone(), took, fence.clone()));
-        devices.insert(name, sender);
-    }
+    let devices = tend_all(drivers, &events_in, &metrics, &fence);
     let (calls_in, calls) = mpsc::channel(1024);
     let (changes, changes_out) = watch::channel(0);
     let instance = seat.map_or_else(|| claimant(&config, None), |seat| seat.name.clone());
@@ -190,11 +177,7 @@ fn begin(
         control,
         first,
         place: JournalPlace::of(&config),
-        leadership: seat.map(|seat| Leadership {
-            name: seat.name.clone(),
-            epoch: seat.epoch,
-            standbys: seat.standbys.clone(),
-        }),
+        leadership: seat.map(leadership),
         journal,
         audit,
         damage,
@@ -209,6 +192,38 @@ fn begin(
         traces,
     };
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
+}
+
+fn setup(config: &Config, installed: Option<Fabric>) -> Setup {
+    Setup {
+        installed,
+        modules: config.bundles.clone(),
+        switches: config.numbered_switches(),
+        on_fault: config.file.policies.on_fault,
+        may_move: config.file.policies.may_move(),
+        heartbeat: config::micros(config.file.policies.heartbeat),
+    }
+}
+
+fn leadership(seat: &LeaderSeat) -> Leadership {
+    Leadership { name: seat.name.clone(), epoch: seat.epoch, standbys: seat.standbys.clone() }
+}
+
+/// Starts one task per device, and returns the channels to them.
+fn tend_all(
+    drivers: BTreeMap<DeviceName, Endpoint>,
+    events: &mpsc::UnboundedSender<FromDevice>,
+    metrics: &Metrics,
+    fence: &Fence,
+) -> BTreeMap<DeviceName, mpsc::UnboundedSender<ToDevice>> {
+    let mut devices = BTreeMap::new();
+    for (name, driver) in drivers {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let took = metrics.operation_seconds.clone();
+        tokio::spawn(tend(name.clone(), driver, receiver, events.clone(), took, fence.clone()));
+        devices.insert(name, sender);
+    }
+    devices
 }
 
 fn open_audit(

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use lightloom_control::controller::{Note, end_name};
+use lightloom_control::controller::{Contended, Crossed, Note, end_name};
 use lightloom_control::record::TxnResult;
-use lightloom_control::state::Txn;
+use lightloom_control::state::{DeviceName, Txn};
 use lightloom_fabric::fault::Part;
 
 use super::{Runtime, contention};
@@ -27,43 +27,9 @@ impl Runtime {
                 contact.trouble = Some(why);
                 contact.down_since.get_or_insert(now);
             }
-            Note::Drift(device, drift) => {
-                #[expect(clippy::cast_precision_loss, reason = "a metric")]
-                let slots = drift.len() as f64;
-                self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots);
-                if self.control.controller().ledger().version == 0 {
-                    self.nothing_is_ours();
-                } else if drift.is_empty() {
-                    tracing::info!(%device, "the drift is resolved");
-                } else {
-                    tracing::warn!(%device, slots, "drift");
-                }
-            }
-            Note::Crossed(device, crossed) => {
-                #[expect(clippy::cast_precision_loss, reason = "a metric")]
-                let ends = crossed.len() as f64;
-                self.metrics.crossed_ends.with_label_values(&[device.as_str()]).set(ends);
-                match crossed.first() {
-                    None => tracing::info!(%device, "cables are no longer crossed"),
-                    Some(crossed) => tracing::warn!(
-                        %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
-                        "crossed cables?"
-                    ),
-                }
-            }
-            Note::Contended(device, contended) => {
-                let stopped = contended.as_ref().is_some_and(|c| c.stopped_for.is_some());
-                let value = f64::from(u8::from(contended.is_some()));
-                self.metrics.contended.with_label_values(&[device.as_str()]).set(value);
-                match contended.map(|contended| contention::evidence(&device, &contended)) {
-                    None => tracing::info!(%device, "no other controller is changing this device \
-                        any longer"),
-                    Some(evidence) => {
-                        tracing::warn!(%device, stopped, evidence, "another controller is \
-                            changing this device");
-                    }
-                }
-            }
+            Note::Drift(device, drift) => self.drifted(&device, drift.len()),
+            Note::Crossed(device, crossed) => self.crossed(&device, &crossed),
+            Note::Contended(device, contended) => self.contended(&device, contended.as_ref()),
             Note::Bypassing(parts, again_in) => {
                 let (parts, again_in_s) = (named(&parts), again_in.0 / 1_000_000);
                 tracing::warn!(parts, again_in_s, "bypassing failed parts");
@@ -73,16 +39,7 @@ impl Runtime {
                 "failed parts are not bypassed, because the hourly limit of automatic changes is \
                     reached; help: run `ctl fault`"
             ),
-            Note::Fired(txn) => {
-                if let Some(event_at) = self.event_at.take() {
-                    let passed = event_at.elapsed().as_secs_f64();
-                    self.metrics.event_to_fired_seconds.observe(passed);
-                }
-                if self.began.as_ref().is_none_or(|(began, _)| *began != txn) {
-                    self.began = Some((txn, Instant::now()));
-                }
-                tracing::info!(%txn, "switching circuits");
-            }
+            Note::Fired(txn) => self.fired(txn),
             Note::Ended(txn, result) => self.ended(txn, result),
             Note::Unknown(device, why) => {
                 tracing::warn!(%device, why, "outcome unknown");
@@ -90,6 +47,53 @@ impl Runtime {
             }
             Note::Late(_) => self.metrics.late.inc(),
         }
+    }
+
+    fn drifted(&mut self, device: &DeviceName, slots: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "a metric")]
+        self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots as f64);
+        if self.control.controller().ledger().version == 0 {
+            self.nothing_is_ours();
+        } else if slots == 0 {
+            tracing::info!(%device, "the drift is resolved");
+        } else {
+            tracing::warn!(%device, slots, "drift");
+        }
+    }
+
+    fn crossed(&self, device: &DeviceName, crossed: &[Crossed]) {
+        #[expect(clippy::cast_precision_loss, reason = "a metric")]
+        let ends = crossed.len() as f64;
+        self.metrics.crossed_ends.with_label_values(&[device.as_str()]).set(ends);
+        match crossed.first() {
+            None => tracing::info!(%device, "cables are no longer crossed"),
+            Some(crossed) => tracing::warn!(
+                %device, lit_by = crossed.lit_by, should_be = end_name(&crossed.should_be),
+                "crossed cables?"
+            ),
+        }
+    }
+
+    fn contended(&self, device: &DeviceName, contended: Option<&Contended>) {
+        let value = f64::from(u8::from(contended.is_some()));
+        self.metrics.contended.with_label_values(&[device.as_str()]).set(value);
+        let Some(contended) = contended else {
+            tracing::info!(%device, "no other controller is changing this device any longer");
+            return;
+        };
+        let evidence = contention::evidence(device, contended);
+        let stopped = contended.stopped_for.is_some();
+        tracing::warn!(%device, stopped, evidence, "another controller is changing this device");
+    }
+
+    fn fired(&mut self, txn: Txn) {
+        if let Some(event_at) = self.event_at.take() {
+            self.metrics.event_to_fired_seconds.observe(event_at.elapsed().as_secs_f64());
+        }
+        if self.began.as_ref().is_none_or(|(began, _)| *began != txn) {
+            self.began = Some((txn, Instant::now()));
+        }
+        tracing::info!(%txn, "switching circuits");
     }
 
     fn nothing_is_ours(&mut self) {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{damage_of, words};
 use crate::cluster::JournalPlace;
 use crate::journal::Damage;
-use lightloom_control::drive::{PartEnd, Verdict};
+use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::Ledger;
-use lightloom_control::record::{Broken, Lease, Record};
+use lightloom_control::record::{Asked, Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
@@ -65,93 +65,109 @@ fn told(
 }
 
 fn log_record(line: u64, record: &Record) -> LogRecord {
-    let names = |devices: &mut dyn Iterator<Item = &DeviceName>| -> Vec<String> {
-        devices.map(ToString::to_string).collect()
-    };
-    let troubles = |parts: &BTreeMap<DeviceName, PartEnd>| {
-        let said = parts.iter().filter(|(_, part)| !part.detail.is_empty());
-        said.map(|(device, part)| format!("{device}: {}", part.detail))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
-    let (what, wall_ms, txn, asked, detail, parts) = match record {
-        Record::Started { daemon, wall_ms } => {
-            (RecordKind::Started, *wall_ms, None, None, daemon.clone(), Vec::new())
-        }
-        Record::Snapshot { ledger, .. } => {
-            let detail =
-                format!("version {} after transaction {}", ledger.version, ledger.last_txn);
-            (RecordKind::Snapshot, 0, None, None, detail, names(&mut ledger.owned.keys()))
-        }
-        Record::Plan(plan) => {
-            let detail = plan.sha256().to_owned();
-            (RecordKind::Plan, 0, None, None, detail, Vec::new())
-        }
-        Record::PlanAfter(plan) => {
-            (RecordKind::Plan, 0, None, None, plan.sha256.clone(), Vec::new())
-        }
-        Record::Reported { asked, parts, wall_ms } => {
-            let why: BTreeSet<&str> = parts.values().map(|broken| broken.why.as_str()).collect();
-            let detail = why.into_iter().collect::<Vec<_>>().join("; ");
-            let parts = parts.keys().cloned().collect();
-            (RecordKind::Reported, *wall_ms, None, Some(asked), detail, parts)
-        }
-        Record::AuditKey { sha256, wall_ms } => {
-            (RecordKind::AuditKey, *wall_ms, None, None, format!("SHA-256 {sha256}"), Vec::new())
-        }
-        Record::Leased { asked, lease, wall_ms } => {
-            let detail = match lease {
-                Some(Lease { job, within, .. }) => {
-                    format!("job {job} for {} ms", within.0.div_ceil(1000))
-                }
-                None => "released".into(),
-            };
-            (RecordKind::Leased, *wall_ms, None, Some(asked), detail, Vec::new())
-        }
-        Record::Intent(intent) => {
-            let parts = names(&mut intent.after.keys());
-            let (txn, asked) = (Some(intent.txn), Some(&intent.asked));
-            (RecordKind::Intent, intent.wall_ms, txn, asked, String::new(), parts)
-        }
-        Record::Fire { txn, wave, wall_ms } => {
-            (RecordKind::Fire, *wall_ms, Some(*txn), None, String::new(), names(&mut wave.keys()))
-        }
-        Record::Turn { txn, parts, wall_ms } => (
-            RecordKind::Turn,
-            *wall_ms,
-            Some(*txn),
-            None,
-            troubles(parts),
-            names(&mut parts.keys()),
-        ),
-        Record::End { txn, parts, wall_ms, .. } => {
-            (RecordKind::End, *wall_ms, Some(*txn), None, troubles(parts), names(&mut parts.keys()))
-        }
-        Record::Confirmed { txn, asked, wall_ms } => {
-            (RecordKind::Confirmed, *wall_ms, Some(*txn), Some(asked), String::new(), Vec::new())
-        }
-        Record::Adopted { asked, positions, wall_ms } => {
-            let slots: usize = positions.values().map(BTreeMap::len).sum();
-            let detail = format!("{slots} paths and cross-connects adopted; no circuit switched");
-            (RecordKind::Adopted, *wall_ms, None, Some(asked), detail, names(&mut positions.keys()))
-        }
-        Record::Held { asked, levers, drained, wall_ms } => {
-            let detail = if *drained { "drained" } else { "in use" };
-            let parts = levers.iter().map(|(device, slot)| format!("{device}/{slot}")).collect();
-            (RecordKind::Held, *wall_ms, None, Some(asked), detail.into(), parts)
-        }
-        Record::Resumed { asked, wall_ms } => {
-            let detail = "the count of automatic changes was reset".into();
-            (RecordKind::Resumed, *wall_ms, None, Some(asked), detail, Vec::new())
-        }
-    };
+    let asked = asked_of(record);
+    let (what, wall_ms) = kind_and_time(record);
     LogRecord {
         line,
         unix_ms: Some(wall_ms).filter(|ms| *ms > 0),
         what,
-        txn: txn.map(|txn| txn.0),
+        txn: txn_of(record).map(|txn| txn.0),
         actor: asked.map(|asked| asked.actor.to_string()),
-        detail,
-        parts,
+        detail: detail_of(record),
+        parts: parts_of(record),
     }
+}
+
+fn kind_and_time(record: &Record) -> (RecordKind, u64) {
+    match record {
+        Record::Started { wall_ms, .. } => (RecordKind::Started, *wall_ms),
+        Record::Snapshot { .. } => (RecordKind::Snapshot, 0),
+        Record::Plan(_) | Record::PlanAfter(_) => (RecordKind::Plan, 0),
+        Record::Reported { wall_ms, .. } => (RecordKind::Reported, *wall_ms),
+        Record::AuditKey { wall_ms, .. } => (RecordKind::AuditKey, *wall_ms),
+        Record::Leased { wall_ms, .. } => (RecordKind::Leased, *wall_ms),
+        Record::Intent(intent) => (RecordKind::Intent, intent.wall_ms),
+        Record::Fire { wall_ms, .. } => (RecordKind::Fire, *wall_ms),
+        Record::Turn { wall_ms, .. } => (RecordKind::Turn, *wall_ms),
+        Record::End { wall_ms, .. } => (RecordKind::End, *wall_ms),
+        Record::Confirmed { wall_ms, .. } => (RecordKind::Confirmed, *wall_ms),
+        Record::Adopted { wall_ms, .. } => (RecordKind::Adopted, *wall_ms),
+        Record::Held { wall_ms, .. } => (RecordKind::Held, *wall_ms),
+        Record::Resumed { wall_ms, .. } => (RecordKind::Resumed, *wall_ms),
+    }
+}
+
+fn txn_of(record: &Record) -> Option<Txn> {
+    match record {
+        Record::Intent(intent) => Some(intent.txn),
+        Record::Fire { txn, .. }
+        | Record::Turn { txn, .. }
+        | Record::End { txn, .. }
+        | Record::Confirmed { txn, .. } => Some(*txn),
+        _ => None,
+    }
+}
+
+fn asked_of(record: &Record) -> Option<&Asked> {
+    match record {
+        Record::Intent(intent) => Some(&intent.asked),
+        Record::Reported { asked, .. }
+        | Record::Leased { asked, .. }
+        | Record::Confirmed { asked, .. }
+        | Record::Adopted { asked, .. }
+        | Record::Held { asked, .. }
+        | Record::Resumed { asked, .. } => Some(asked),
+        _ => None,
+    }
+}
+
+fn detail_of(record: &Record) -> String {
+    match record {
+        Record::Started { daemon, .. } => daemon.clone(),
+        Record::Snapshot { ledger, .. } => {
+            format!("version {} after transaction {}", ledger.version, ledger.last_txn)
+        }
+        Record::Plan(plan) => plan.sha256().to_owned(),
+        Record::PlanAfter(plan) => plan.sha256.clone(),
+        Record::Reported { parts, .. } => {
+            let why: BTreeSet<&str> = parts.values().map(|broken| broken.why.as_str()).collect();
+            why.into_iter().collect::<Vec<_>>().join("; ")
+        }
+        Record::AuditKey { sha256, .. } => format!("SHA-256 {sha256}"),
+        Record::Leased { lease: Some(Lease { job, within, .. }), .. } => {
+            format!("job {job} for {} ms", within.0.div_ceil(1000))
+        }
+        Record::Leased { lease: None, .. } => "released".into(),
+        Record::Turn { parts, .. } | Record::End { parts, .. } => {
+            let said = parts.iter().filter(|(_, part)| !part.detail.is_empty());
+            let said = said.map(|(device, part)| format!("{device}: {}", part.detail));
+            said.collect::<Vec<_>>().join("; ")
+        }
+        Record::Adopted { positions, .. } => {
+            let slots: usize = positions.values().map(BTreeMap::len).sum();
+            format!("{slots} paths and cross-connects adopted; no circuit switched")
+        }
+        Record::Held { drained, .. } => if *drained { "drained" } else { "in use" }.into(),
+        Record::Resumed { .. } => "the count of automatic changes was reset".into(),
+        Record::Intent(_) | Record::Fire { .. } | Record::Confirmed { .. } => String::new(),
+    }
+}
+
+fn parts_of(record: &Record) -> Vec<String> {
+    match record {
+        Record::Snapshot { ledger, .. } => names(ledger.owned.keys()),
+        Record::Reported { parts, .. } => parts.keys().cloned().collect(),
+        Record::Intent(intent) => names(intent.after.keys()),
+        Record::Fire { wave, .. } => names(wave.keys()),
+        Record::Turn { parts, .. } | Record::End { parts, .. } => names(parts.keys()),
+        Record::Adopted { positions, .. } => names(positions.keys()),
+        Record::Held { levers, .. } => {
+            levers.iter().map(|(device, slot)| format!("{device}/{slot}")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn names<'a>(devices: impl Iterator<Item = &'a DeviceName>) -> Vec<String> {
+    devices.map(ToString::to_string).collect()
 }

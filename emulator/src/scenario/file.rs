@@ -236,21 +236,12 @@ fn lower(
         OnFile::Fabric(name) => neighbours.fabric(name, "/on/fabric", check),
         _ => None,
     };
-    let named = || raw.on.plan.as_ref().and_then(|name| neighbours.plan(name, check));
-    let plan = in_force.or_else(named);
+    let plan = in_force.or_else(|| neighbours.plan(raw.on.plan.as_ref()?, check));
     let transport = lower_transport(&raw, check);
     let switches = lower_switches(&raw, fabric.as_deref(), transport.packet(), check);
-    let network = match &raw.on.on {
-        OnFile::Fabric(_) => None,
-        on => {
-            network::refuse_choice(on, transport.balance, check);
-            let shape = network::lower(on, &raw.links, check, neighbours);
-            shape.and_then(|shape| {
-                Substrate::of_shape(&shape, &switches, raw.links.nic_delay.0)
-                    .map_err(|e| drop(check.error(codes::BAD_NETWORK, "/on", e.to_string())))
-                    .ok()
-            })
-        }
+    let on = match fabric.clone() {
+        Some(fabric) => Some(On::Fabric(fabric)),
+        None => lower_network(&raw, &transport, &switches, check, neighbours).map(On::Network),
     };
     let collectives = collectives::lower(&raw.collectives, &switches, check);
     let named = collectives.clone();
@@ -258,10 +249,6 @@ fn lower(
     let broken_by = raw.broken_by.as_ref().and_then(|d| replay::lower_day(d, check, neighbours));
     let replay = raw.replay.as_ref().and_then(|days| replay::lower(days, check, neighbours));
     let span = span::lower(&raw, check, neighbours);
-    let on = match (&fabric, network) {
-        (Some(fabric), _) => Some(On::Fabric(fabric.clone())),
-        (None, network) => network.map(|network| On::Network(Arc::new(network))),
-    };
     let base = on.map(|on| Scenario {
         sha256: fabric.as_ref().map_or(sha256, |fabric| fabric.sha256.clone()),
         // With `span`, the seed selects the failures but not the measured losses.
@@ -298,36 +285,77 @@ fn lower(
     });
     let phases_after = lower_phases_after(&raw, &named, check);
     let place = faults::FaultContext::of(start.as_ref(), &switches, raw.phases.as_ref());
-    let mut faults = faults::lower(&raw.faults, place.as_ref(), check);
-    faults::warn_of_large_packets(&raw.faults, &transport, check);
-    faults.extend(faults_beside(&raw, place.as_ref(), check, neighbours));
-    let mut scenario = base.map(|base| Scenario {
+    let faults = lower_faults(&raw, place.as_ref(), &transport, check, neighbours);
+    let scenario = base.map(|base| Scenario {
         traffic: traffic.unwrap_or_default(),
         faults,
         phases_after,
         first: start.as_ref().and_then(|start| start.first(&base)),
         ..base
     });
-    if let Some((scenario, start)) = scenario.as_mut().zip(start.as_ref()) {
-        train::require(&raw, scenario, start, check);
-        restart::require(&raw, scenario, start, check);
+    let scenario = expect(scenario, start.as_ref(), &raw, check);
+    scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
+}
+
+fn lower_faults(
+    raw: &ScenarioFile,
+    place: Option<&faults::FaultContext<'_>>,
+    transport: &Transport,
+    check: &mut Check<'_>,
+    neighbours: &mut NamedFiles<'_, '_>,
+) -> Vec<ScenarioFault> {
+    let mut faults = faults::lower(&raw.faults, place, check);
+    faults::warn_of_large_packets(&raw.faults, transport, check);
+    faults.extend(faults_beside(raw, place, check, neighbours));
+    faults
+}
+
+/// Adds the expectations and the time limit, and refuses what the workloads cannot have.
+fn expect(
+    mut scenario: Option<Scenario>,
+    start: Option<&RunStart>,
+    raw: &ScenarioFile,
+    check: &mut Check<'_>,
+) -> Option<Scenario> {
+    if let Some((scenario, start)) = scenario.as_mut().zip(start) {
+        train::require(raw, scenario, start, check);
+        restart::require(raw, scenario, start, check);
         span::require(scenario, start, check);
         scenario.time_limit = train::time_limit(scenario, start);
-        if is_called && !scenario.ends_at_limit {
+        if scenario.is_called && !scenario.ends_at_limit {
             scenario.time_limit = SimTime(u64::MAX / 2);
         }
     }
-    let ground = scenario.as_ref().zip(start.as_ref()).map(|(s, start)| ground(&raw, s, start));
-    idle::refuse(&raw, scenario.as_ref(), ground.as_ref(), check);
+    let ground = scenario.as_ref().zip(start).map(|(s, start)| ground(raw, s, start));
+    idle::refuse(raw, scenario.as_ref(), ground.as_ref(), check);
     let expectations = lower_expectations(&raw.expect, ground.as_ref(), check);
     traffic::refuse_sentences(&raw.expect, &raw.traffic, check);
-    if let Some(start) = &start {
+    if let Some(start) = start {
         require_groups(start, &raw.expect, check);
     }
     if let Some(scenario) = &mut scenario {
         scenario.expectations = expectations;
     }
-    scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
+    scenario
+}
+
+fn lower_network(
+    raw: &ScenarioFile,
+    transport: &Transport,
+    switches: &PacketSwitches,
+    check: &mut Check<'_>,
+    neighbours: &mut NamedFiles<'_, '_>,
+) -> Option<Arc<Substrate>> {
+    let on = &raw.on.on;
+    if matches!(on, OnFile::Fabric(_)) {
+        return None;
+    }
+    network::refuse_choice(on, transport.balance, check);
+    let shape = network::lower(on, &raw.links, check, neighbours)?;
+    Substrate::of_shape(&shape, switches, raw.links.nic_delay.0)
+        .map(Arc::new)
+        .map_err(|e| drop(check.error(codes::BAD_NETWORK, "/on", e.to_string())))
+        .ok()
 }
 
 /// Phases without other workloads use large packets (a tenth of the data in flight) and twice the

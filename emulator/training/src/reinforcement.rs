@@ -206,31 +206,17 @@ impl ReinforcementJob {
         let (mapping, training, forward) = self
             .training(&calibration, &lengths)
             .ok_or(ReinforcementError::NoMapping { gpus: self.gpus[1], samples: self.samples })?;
-        let step = |(way, generation): (Way, Generation)| {
+        let card_rate = self.card_rate(&calibration);
+        let training_seconds = training.step_seconds + forward;
+        let step = |way: Way, generation: Generation| {
             let begins = generation.stages.first().map_or(1, |stage| stage.replica_gpus);
-            let weights = pool.change.weight_bytes
-                / f64::from(begins.min(self.gpus[1]))
-                / self.card_rate(&calibration);
-            let training_seconds = training.step_seconds + forward;
-            let seconds = generation.seconds;
-            let step_seconds = weights
-                + match self.training_loop {
-                    TrainingLoop::Synchronous => seconds + training_seconds,
-                    TrainingLoop::Streaming => streamed(&generation.ended, training_seconds),
-                    _ => seconds.max(training_seconds),
-                };
-            ReinforcementStep {
-                way,
-                training_seconds,
-                weights_seconds: weights,
-                step_seconds,
-                tokens_per_second: generation.tokens as f64 / step_seconds,
-                generation,
-            }
+            let weights_seconds =
+                pool.change.weight_bytes / f64::from(begins.min(self.gpus[1])) / card_rate;
+            self.step(way, generation, weights_seconds, training_seconds)
         };
         let able: Vec<usize> = pool.able(&samples).collect();
         let best_of = |way: Way, of: &dyn Fn(usize) -> Option<Generation>| {
-            let all = able.iter().filter_map(|size| Some(step((way, of(*size)?))));
+            let all = able.iter().filter_map(|size| Some(step(way, of(*size)?)));
             all.min_by(|a, b| a.step_seconds.total_cmp(&b.step_seconds)).ok_or_else(none)
         };
         let fixed = |size, dispatch| rollout::fixed(&pool, size, &samples, dispatch);
@@ -245,7 +231,7 @@ impl ReinforcementJob {
                     Way::Fixed => best_of(*way, &|size| fixed(size, Dispatch::Shared)),
                     Way::Adaptive => {
                         let adaptive = rollout::adaptive(&pool, &samples, &seen);
-                        Ok(step((*way, adaptive.ok_or_else(none)?)))
+                        Ok(step(*way, adaptive.ok_or_else(none)?))
                     }
                 };
                 ways.iter().map(of).collect::<Result<Vec<_>, _>>()?
@@ -257,7 +243,7 @@ impl ReinforcementJob {
         };
         let rate = |size: usize| {
             let generation = of_size(size).filter(|_| able.contains(&size));
-            generation.map_or(0.0, |generation| step((Way::Fixed, generation)).tokens_per_second)
+            generation.map_or(0.0, |generation| step(Way::Fixed, generation).tokens_per_second)
         };
         let tokens_per_second_by_size = (0..pool.sizes.len()).map(rate).collect();
         let best = |a: &usize, b: &usize| rate(*a).total_cmp(&rate(*b));
@@ -278,6 +264,30 @@ impl ReinforcementJob {
             least_generation_seconds,
             death,
         })
+    }
+
+    fn step(
+        &self,
+        way: Way,
+        generation: Generation,
+        weights_seconds: f64,
+        training_seconds: f64,
+    ) -> ReinforcementStep {
+        let seconds = generation.seconds;
+        let step_seconds = weights_seconds
+            + match self.training_loop {
+                TrainingLoop::Synchronous => seconds + training_seconds,
+                TrainingLoop::Streaming => streamed(&generation.ended, training_seconds),
+                _ => seconds.max(training_seconds),
+            };
+        ReinforcementStep {
+            way,
+            training_seconds,
+            weights_seconds,
+            step_seconds,
+            tokens_per_second: generation.tokens as f64 / step_seconds,
+            generation,
+        }
     }
 
     fn steady_of(&self, pool: &Pool, size: usize) -> Generation {

@@ -199,20 +199,6 @@ impl ServingJob {
         };
         let sizes: Vec<u32> = costs.iter().map(|(costs, _)| costs.gpus).collect();
         let together = sizes.iter().map(|gpus| Layout::Colocated { replica_gpus: *gpus }).collect();
-        let apart = || {
-            let pairs = sizes.iter().flat_map(|one| sizes.iter().map(move |other| [*one, *other]));
-            let shares = (1..8).map(|eighths| self.gpus * eighths / 8).filter(|gpus| *gpus > 0);
-            let of = |[one, other]: [u32; 2]| {
-                let shares = shares.clone();
-                shares.map(move |gpus| Layout::Disaggregated {
-                    prefill_gpus: gpus,
-                    prefill_replica_gpus: one,
-                    decode_gpus: self.gpus - gpus,
-                    decode_replica_gpus: other,
-                })
-            };
-            pairs.flat_map(of).collect::<Vec<_>>()
-        };
         let better = |a: &ServingResult, b: &ServingResult| {
             let late = |one: &ServingResult| {
                 one.ttft_p99_seconds + one.tpot_p99_seconds.unwrap_or_default()
@@ -231,10 +217,29 @@ impl ServingJob {
             let is_whole = self.seconds <= TRIAL_SECONDS;
             if is_whole { Some(best) } else { run(best.layout, &self.requests(self.seconds)) }
         };
-        let kinds: [Vec<Layout>; 3] = [together, apart(), halved];
+        let kinds: [Vec<Layout>; 3] = [together, self.disaggregated_layouts(&sizes), halved];
         let mut all: Vec<ServingResult> = kinds.iter().filter_map(best).collect();
         all.sort_by(better);
         all
+    }
+
+    fn disaggregated_layouts(&self, sizes: &[u32]) -> Vec<Layout> {
+        let mut layouts = Vec::new();
+        for prefill_replica_gpus in sizes {
+            for decode_replica_gpus in sizes {
+                for prefill_gpus in (1..8).map(|eighths| self.gpus * eighths / 8) {
+                    if prefill_gpus > 0 {
+                        layouts.push(Layout::Disaggregated {
+                            prefill_gpus,
+                            prefill_replica_gpus: *prefill_replica_gpus,
+                            decode_gpus: self.gpus - prefill_gpus,
+                            decode_replica_gpus: *decode_replica_gpus,
+                        });
+                    }
+                }
+            }
+        }
+        layouts
     }
 
     fn together(&self, (costs, _): &(ReplicaCosts, f64), requests: &[Request]) -> ServingResult {

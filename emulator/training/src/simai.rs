@@ -62,39 +62,93 @@ struct SimaiLayer {
 /// # Errors
 /// Fails if a line is malformed or a collective is not supported; the error states the line.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
-    let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, header) = lines.next().ok_or_else(|| wrong(1, "the file is empty".into()))?;
-    let setting = |name: &str| -> Option<u32> {
-        let mut words = header.split_whitespace();
-        words.find(|word| *word == name)?;
-        words.next()?.parse().ok()
-    };
-    let needed = |name: &str| {
-        let value = setting(name).filter(|value| *value > 0);
-        value.ok_or_else(|| wrong(1, format!("the header lacks a positive `{name}`")))
-    };
-    let (tensor, ranks) = (needed("model_parallel_NPU_group:")?, needed("all_gpus:")?);
-    if ranks > MOST_RANKS {
-        return Err(wrong(1, format!("`all_gpus:` {ranks} is more than {MOST_RANKS} ranks")));
+    let header = SimaiHeader::read(header).map_err(|reason| wrong(1, reason))?;
+    let layers = layers(&mut lines)?;
+    let stages = header.stages;
+    if layers.len().saturating_mul(stages as usize) > MOST_TASKS {
+        return Err(wrong(1, format!("more than {MOST_TASKS} layers and stages")));
     }
-    let at_least_one = |name: &str| setting(name).unwrap_or(1).max(1);
-    let [micro_batches, experts, stages, pieces] = ["ga:", "ep:", "pp:", "vpp:"].map(at_least_one);
-    if !ranks.is_multiple_of(tensor.saturating_mul(stages)) {
-        let reason =
-            format!("{ranks} ranks are not a multiple of {stages} stages of groups of {tensor}");
+    let firsts: Vec<usize> =
+        (0..layers.len()).filter(|at| layers[*at].name == FIRST_LAYER).collect();
+    let is_split = firsts.len() == header.micro_batches as usize;
+    if stages > 1 && !is_split {
+        let reason = format!(
+            "{} rows of `{FIRST_LAYER}` for ga {}: expected one per micro-batch",
+            firsts.len(),
+            header.micro_batches
+        );
         return Err(wrong(1, reason));
     }
-    let groups = ranks / tensor / stages;
-    if !groups.is_multiple_of(experts) {
-        let reason = format!("ep {experts} does not divide the {groups} groups of {tensor}");
-        return Err(wrong(1, reason));
+    let step = SimaiStep {
+        layers: &layers,
+        firsts: if is_split && stages > 1 { firsts } else { vec![0] },
+        stages,
+        pieces: header.virtual_stages,
+        sent: header.sent,
+        sizes: header.sizes,
+    };
+    let graph = step.graph().ok_or_else(|| wrong(1, "the stages wait for each other".into()))??;
+    Ok(SimaiWorkload { tensor: header.sizes.tensor, ranks: header.ranks, graph })
+}
+
+fn wrong(line: usize, reason: String) -> SimaiError {
+    SimaiError::Line { line, reason }
+}
+
+struct SimaiHeader {
+    ranks: u32,
+    micro_batches: u32,
+    stages: u32,
+    virtual_stages: u32,
+    /// Per micro-batch and boundary between stages.
+    sent: Bytes,
+    sizes: GroupSizes,
+}
+
+impl SimaiHeader {
+    fn read(header: &str) -> Result<Self, String> {
+        let (tensor, ranks) =
+            (needed(header, "model_parallel_NPU_group:")?, needed(header, "all_gpus:")?);
+        if ranks > MOST_RANKS {
+            return Err(format!("`all_gpus:` {ranks} is more than {MOST_RANKS} ranks"));
+        }
+        let [micro_batches, experts, stages, virtual_stages] =
+            ["ga:", "ep:", "pp:", "vpp:"].map(|name| setting(header, name).unwrap_or(1).max(1));
+        if !ranks.is_multiple_of(tensor.saturating_mul(stages)) {
+            return Err(format!(
+                "{ranks} ranks are not a multiple of {stages} stages of groups of {tensor}"
+            ));
+        }
+        let groups = ranks / tensor / stages;
+        if !groups.is_multiple_of(experts) {
+            return Err(format!("ep {experts} does not divide the {groups} groups of {tensor}"));
+        }
+        let mut words = header.split_whitespace().skip_while(|word| !word.starts_with("pp_comm"));
+        let sent: f64 = words.nth(1).and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0);
+        if stages > 1 && sent < 1.0 {
+            return Err(format!("{stages} stages need `pp_comm` above 0"));
+        }
+        let sizes = GroupSizes { tensor, experts, groups };
+        Ok(Self { ranks, micro_batches, stages, virtual_stages, sent: Bytes(sent as u64), sizes })
     }
-    let mut words = header.split_whitespace().skip_while(|word| !word.starts_with("pp_comm"));
-    let sent: f64 = words.nth(1).and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0);
-    if stages > 1 && sent < 1.0 {
-        return Err(wrong(1, format!("{stages} stages need `pp_comm` above 0")));
-    }
+}
+
+fn setting(header: &str, name: &str) -> Option<u32> {
+    let mut words = header.split_whitespace();
+    words.find(|word| *word == name)?;
+    words.next()?.parse().ok()
+}
+
+fn needed(header: &str, name: &str) -> Result<u32, String> {
+    let value = setting(header, name).filter(|value| *value > 0);
+    value.ok_or_else(|| format!("the header lacks a positive `{name}`"))
+}
+
+fn layers<'a>(
+    lines: &mut impl Iterator<Item = (usize, &'a str)>,
+) -> Result<Vec<SimaiLayer>, SimaiError> {
     let (at, count) =
         lines.next().ok_or_else(|| wrong(2, "the number of layers is missing".into()))?;
     let count: usize = count
@@ -111,29 +165,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
             format!("the header announces {count} layers, but {} follow", layers.len()),
         ));
     }
-    if layers.len().saturating_mul(stages as usize) > MOST_TASKS {
-        return Err(wrong(1, format!("more than {MOST_TASKS} layers and stages")));
-    }
-    let is_first = |layer: &SimaiLayer| layer.name == FIRST_LAYER;
-    let firsts: Vec<usize> = (0..count).filter(|at| is_first(&layers[*at])).collect();
-    let is_split = firsts.len() == micro_batches as usize;
-    if stages > 1 && !is_split {
-        let reason = format!(
-            "{} rows of `{FIRST_LAYER}` for ga {micro_batches}: expected one per micro-batch",
-            firsts.len()
-        );
-        return Err(wrong(1, reason));
-    }
-    let step = SimaiStep {
-        layers: &layers,
-        firsts: if is_split && stages > 1 { firsts } else { vec![0] },
-        stages,
-        pieces,
-        sent: Bytes(sent as u64),
-        sizes: GroupSizes { tensor, experts, groups },
-    };
-    let graph = step.graph().ok_or_else(|| wrong(1, "the stages wait for each other".into()))??;
-    Ok(SimaiWorkload { tensor, ranks, graph })
+    Ok(layers)
 }
 
 const FIRST_LAYER: &str = "embedding_layer";

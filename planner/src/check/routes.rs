@@ -76,22 +76,9 @@ fn check_phase(
             )),
         }
     }
-    let mut ends: BTreeMap<(bool, u32), f64> = BTreeMap::new();
-    let mut own: BTreeMap<u32, f64> = BTreeMap::new();
-    for ((from, to), bytes) in flows {
-        *ends.entry((true, *from)).or_default() += bytes * 8.0;
-        *ends.entry((false, *to)).or_default() += bytes * 8.0;
-    }
-    for (cable, count) in working {
-        for leaf in [cable.a.0, cable.b.0] {
-            *own.entry(leaf).or_default() += f64::from(*count) * network.link_rate.0 as f64;
-        }
-    }
-    let mut least: f64 = *interface_seconds;
-    for ((_, leaf), bits) in &ends {
-        seconds = seconds.max(bits / network.interface_rate());
-        least = least.max(bits / own.get(leaf).copied().unwrap_or(0.0));
-    }
+    let (through_interfaces, through_cables) = leaf_seconds(network, working, flows);
+    let least = interface_seconds.max(through_cables);
+    let seconds = seconds.max(through_interfaces);
     if (seconds - phase.duration_ps.as_secs_f64()).abs() > TOLERANCE * seconds.max(1e-6) {
         refuse(format!("its duration is {}, but its routes need {seconds} s", phase.duration_ps));
     }
@@ -102,4 +89,28 @@ fn check_phase(
     {
         refuse(format!("the bound of {bound} phases per second is not valid"));
     }
+}
+
+/// Returns the seconds that the busiest leaf needs for its traffic: through its interface, and
+/// through all its cables.
+fn leaf_seconds(
+    network: &DirectNetwork,
+    working: &BTreeMap<LeafCable, u32>,
+    flows: &BTreeMap<(u32, u32), f64>,
+) -> (f64, f64) {
+    let mut ends: BTreeMap<(bool, u32), f64> = BTreeMap::new();
+    for ((from, to), bytes) in flows {
+        *ends.entry((true, *from)).or_default() += bytes * 8.0;
+        *ends.entry((false, *to)).or_default() += bytes * 8.0;
+    }
+    let mut own: BTreeMap<u32, f64> = BTreeMap::new();
+    for (cable, count) in working {
+        for leaf in [cable.a.0, cable.b.0] {
+            *own.entry(leaf).or_default() += f64::from(*count) * network.link_rate.0 as f64;
+        }
+    }
+    ends.iter().fold((0.0_f64, 0.0_f64), |(interface, cables), ((_, leaf), bits)| {
+        let own = own.get(leaf).copied().unwrap_or(0.0);
+        (interface.max(bits / network.interface_rate()), cables.max(bits / own))
+    })
 }

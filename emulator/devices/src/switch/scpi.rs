@@ -193,29 +193,12 @@ impl ScpiState {
             }
             Verb::Size => format!("{},{}", matrix.ingress, matrix.egress),
             Verb::Connections => connections(&matrix.pairs()),
-            Verb::Peer => {
-                let port = arguments.trim().parse().map_err(|_| SYNTAX)?;
-                let mut port = known(matrix, port)?;
-                if self.breaks(Misbehaviour::WrongPeer) {
-                    port = port % matrix.ingress + 1;
-                }
-                format!("\"{}\"", matrix.peer(port).map_or(String::new(), |peer| peer.to_string()))
-            }
+            Verb::Peer => self.peer(matrix, arguments)?,
             Verb::PortStates => each_port(matrix, arguments, |port| {
                 if matrix.is_enabled(port) { "E".to_owned() } else { "D".to_owned() }
             })?,
             Verb::Power if !self.has_power_monitors => return Err(UNDEFINED),
-            Verb::Power => {
-                let all = each_port(matrix, arguments, |port| {
-                    format!("{:.1}", matrix.power_dbm(now, port))
-                })?;
-                match all.rsplit_once(',') {
-                    Some((all, _)) if self.breaks(Misbehaviour::ShortPowerList) => {
-                        format!("{all})")
-                    }
-                    _ => all,
-                }
-            }
+            Verb::Power => self.power(now, matrix, arguments)?,
             Verb::Error => shown(self.take_error()),
             Verb::Errors => {
                 let mut all = vec![shown(self.take_error())];
@@ -228,6 +211,24 @@ impl ScpiState {
             Verb::Version => "1999.0".to_owned(),
         };
         Ok(Executed { reply: Some(reply), ..Executed::default() })
+    }
+
+    fn peer(&self, matrix: &Matrix, arguments: &str) -> Result<String, ScpiError> {
+        let port = arguments.trim().parse().map_err(|_| SYNTAX)?;
+        let mut port = known(matrix, port)?;
+        if self.breaks(Misbehaviour::WrongPeer) {
+            port = port % matrix.ingress + 1;
+        }
+        Ok(format!("\"{}\"", matrix.peer(port).map_or(String::new(), |peer| peer.to_string())))
+    }
+
+    fn power(&self, now: SimTime, matrix: &Matrix, arguments: &str) -> Result<String, ScpiError> {
+        let all =
+            each_port(matrix, arguments, |port| format!("{:.1}", matrix.power_dbm(now, port)))?;
+        Ok(match all.rsplit_once(',') {
+            Some((all, _)) if self.breaks(Misbehaviour::ShortPowerList) => format!("{all})"),
+            _ => all,
+        })
     }
 
     fn change(

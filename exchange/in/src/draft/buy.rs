@@ -22,7 +22,6 @@ struct JobSize {
 }
 
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {
-    let kinds = job_kinds(logs, cluster);
     let mut page = DraftPage::new(
         "buy.yaml",
         "The cost of the logged jobs under the logged faults: lightloom buy buy.yaml. Keys: docs/buy.md.",
@@ -35,6 +34,27 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         total.value, cluster.gpus_per_node.value
     ));
     page.put("designs:\n- {design: nvl:72}\n- {design: khop:2}\n- {design: khop:3}");
+    put_workload(&mut page, cluster);
+    put_jobs(&mut page, cluster, &job_kinds(logs, cluster), window);
+    let checkpoint =
+        Sourced::assumed("30 min, 30 s, 10 min", "checkpoints and restarts are not read from logs");
+    page.guess("checkpoint", &checkpoint);
+    page.put("checkpoint: {every_minutes: 30, seconds: 30, restart_minutes: 10}");
+    if days.is_some() {
+        page.put(&format!("faults: {{trace: {}}}", trace::NAME));
+    } else {
+        let published = Sourced::assumed(
+            "published",
+            logs.lacks(Fact::Faults, "no log contains a fault") + ": those of a public trace",
+        );
+        page.guess("faults", &published);
+        page.put("faults: {published: {}}");
+    }
+    page.put("running: {service_years: 4, gpu_watts: 1000, usd_per_kwh: 0.08, pue: 1.2}");
+    page.end(draft);
+}
+
+fn put_workload(page: &mut DraftPage, cluster: &ClusterDraft) {
     page.guess("workload.tp", &cluster.tp);
     page.guess("workload.peak_tflops", &peak(cluster.accelerator.value, &cluster.accelerator.why));
     let mfu =
@@ -51,6 +71,9 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
          cross_tor_slowdown: 3, nodes_per_tor: {}}}",
         cluster.tp.value, peak.value, mfu.value, cluster.nodes_per_tor.value
     ));
+}
+
+fn put_jobs(page: &mut DraftPage, cluster: &ClusterDraft, kinds: &[JobSize], window: u32) {
     let jobs = match kinds.iter().map(|kind| kind.count).sum::<usize>() {
         0 => Sourced::assumed(
             "1 kind".to_owned(),
@@ -79,22 +102,6 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
             number + 1
         ));
     }
-    let checkpoint =
-        Sourced::assumed("30 min, 30 s, 10 min", "checkpoints and restarts are not read from logs");
-    page.guess("checkpoint", &checkpoint);
-    page.put("checkpoint: {every_minutes: 30, seconds: 30, restart_minutes: 10}");
-    if days.is_some() {
-        page.put(&format!("faults: {{trace: {}}}", trace::NAME));
-    } else {
-        let published = Sourced::assumed(
-            "published",
-            logs.lacks(Fact::Faults, "no log contains a fault") + ": those of a public trace",
-        );
-        page.guess("faults", &published);
-        page.put("faults: {published: {}}");
-    }
-    page.put("running: {service_years: 4, gpu_watts: 1000, usd_per_kwh: 0.08, pue: 1.2}");
-    page.end(draft);
 }
 
 fn peak(card: &str, why: &str) -> Sourced<u32> {

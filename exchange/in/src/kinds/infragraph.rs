@@ -112,82 +112,112 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     } else {
         serde_saphyr::from_str(&text).map_err(|error| error.to_string())?
     };
-    let devices: BTreeMap<&str, &InfraDevice> =
-        infra.devices.iter().map(|device| (&*device.name, device)).collect();
-    let instances: BTreeMap<&str, &InfraInstance> =
-        infra.instances.iter().map(|instance| (&*instance.name, instance)).collect();
-    let role = |name: &str| {
-        let name = name.split('[').next().unwrap_or_default();
-        let device = instances.get(name).map_or("", |instance| &*instance.device);
-        let has = |kind: &str| held(device, kind, &devices, 0) > 0;
-        match has("xpu") {
-            true => InfraRole::Host,
-            false if has("switch") || has("port") && !has("nic") => InfraRole::Switch,
-            false => InfraRole::Other,
-        }
+    let names = InfraNames {
+        devices: infra.devices.iter().map(|device| (&*device.name, device)).collect(),
+        instances: infra.instances.iter().map(|instance| (&*instance.name, instance)).collect(),
     };
-    let mut leaves: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
-    let mut between: BTreeMap<Place<'_>, BTreeSet<Place<'_>>> = BTreeMap::new();
-    let mut rates: Vec<u64> = Vec::new();
-    let mut between_hosts = 0;
-    for edge in &infra.edges {
-        let [first, second] =
-            [places(&edge.ep1, &instances, &devices)?, places(&edge.ep2, &instances, &devices)?];
-        let roles = (role(&edge.ep1.instance), role(&edge.ep2.instance));
-        between_hosts += usize::from(roles == (InfraRole::Host, InfraRole::Host));
-        let ends = match roles {
-            (InfraRole::Host | InfraRole::Switch, InfraRole::Switch) => [first, second],
-            (InfraRole::Switch, InfraRole::Host) => [second, first],
-            _ => continue,
-        };
-        let is_host = roles.0 == InfraRole::Host || roles.1 == InfraRole::Host;
-        let count = ends[0].len();
-        for (low, high) in pairs(&edge.scheme, ends)? {
-            if is_host {
-                leaves.entry(low).or_default().insert(high);
-            } else {
-                between.entry(low).or_default().insert(high);
-                between.entry(high).or_default().insert(low);
-            }
-        }
-        if is_host {
-            let link = infra.links.iter().find(|link| Some(&link.name) == edge.link.as_ref());
-            rates.extend(link.and_then(rate).into_iter().flat_map(|rate| repeat_n(rate, count)));
-        }
+    let cables = InfraCables::of(&infra, &names)?;
+    if cables.between_hosts > 0 {
+        logs.problem(file.whole(), LogTrouble::HostLinks { count: cables.between_hosts });
     }
-    if between_hosts > 0 {
-        logs.problem(file.whole(), LogTrouble::HostLinks { count: between_hosts });
-    }
-    let is_leaf: BTreeSet<Place<'_>> = leaves.values().flatten().copied().collect();
-    let named = |place: &Place<'_>| format!("{}.{}", place.0, place.1);
-    for instance in infra.instances.iter().filter(|one| role(&one.name) == InfraRole::Host) {
-        let gpus = held(&instance.device, "xpu", &devices, 0);
-        let product = described(&instance.device, &devices, 0);
+    let is_leaf: BTreeSet<Place<'_>> = cables.leaves.values().flatten().copied().collect();
+    for instance in infra.instances.iter().filter(|one| names.role(&one.name) == InfraRole::Host) {
+        let gpus = held(&instance.device, "xpu", &names.devices, 0);
+        let product = described(&instance.device, &names.devices, 0);
         let shape = HostShape {
             gpus,
             product: product.clone(),
-            bits_per_second: most_common(rates.iter().copied()),
+            bits_per_second: most_common(cables.rates.iter().copied()),
             domain_links: None,
             place: file.whole(),
         };
         logs.shapes.push(shape);
         for index in 0..instance.count {
             let host = (&*instance.name, index);
-            let leaf = leaves.get(&host).and_then(|leaves| leaves.first());
+            let leaf = cables.leaves.get(&host).and_then(|leaves| leaves.first());
             let above = leaf.and_then(|leaf| {
-                between.get(leaf)?.iter().find(|switch| !is_leaf.contains(*switch))
+                cables.between.get(leaf)?.iter().find(|switch| !is_leaf.contains(*switch))
             });
             let found = HostRecord {
-                switches: leaf.into_iter().chain(above).map(named).collect(),
+                switches: leaf.into_iter().chain(above).map(place_name).collect(),
                 gpus: Some(gpus),
                 product: product.clone(),
                 place: Some(file.whole()),
                 ..HostRecord::default()
             };
-            logs.host(&named(&host), found);
+            logs.host(&place_name(&host), found);
         }
     }
     Ok(())
+}
+
+fn place_name((instance, index): &Place<'_>) -> String {
+    format!("{instance}.{index}")
+}
+
+struct InfraNames<'i> {
+    devices: BTreeMap<&'i str, &'i InfraDevice>,
+    instances: BTreeMap<&'i str, &'i InfraInstance>,
+}
+
+impl InfraNames<'_> {
+    fn role(&self, instance: &str) -> InfraRole {
+        let name = instance.split('[').next().unwrap_or_default();
+        let device = self.instances.get(name).map_or("", |instance| &*instance.device);
+        let has = |kind: &str| held(device, kind, &self.devices, 0) > 0;
+        match has("xpu") {
+            true => InfraRole::Host,
+            false if has("switch") || has("port") && !has("nic") => InfraRole::Switch,
+            false => InfraRole::Other,
+        }
+    }
+}
+
+#[derive(Default)]
+struct InfraCables<'i> {
+    /// Leaves of each host.
+    leaves: BTreeMap<Place<'i>, BTreeSet<Place<'i>>>,
+    /// Neighbours of each switch.
+    between: BTreeMap<Place<'i>, BTreeSet<Place<'i>>>,
+    /// Rates of the cables to hosts, in bit/s.
+    rates: Vec<u64>,
+    between_hosts: usize,
+}
+
+impl<'i> InfraCables<'i> {
+    fn of(infra: &'i Infrastructure, names: &InfraNames<'i>) -> Result<Self, String> {
+        let mut cables = Self::default();
+        for edge in &infra.edges {
+            let first = places(&edge.ep1, &names.instances, &names.devices)?;
+            let second = places(&edge.ep2, &names.instances, &names.devices)?;
+            let roles = (names.role(&edge.ep1.instance), names.role(&edge.ep2.instance));
+            let is_host = roles.0 == InfraRole::Host || roles.1 == InfraRole::Host;
+            let ends = match roles {
+                (InfraRole::Host, InfraRole::Host) => {
+                    cables.between_hosts += 1;
+                    continue;
+                }
+                (InfraRole::Host | InfraRole::Switch, InfraRole::Switch) => [first, second],
+                (InfraRole::Switch, InfraRole::Host) => [second, first],
+                _ => continue,
+            };
+            let count = ends[0].len();
+            for (low, high) in pairs(&edge.scheme, ends)? {
+                if is_host {
+                    cables.leaves.entry(low).or_default().insert(high);
+                } else {
+                    cables.between.entry(low).or_default().insert(high);
+                    cables.between.entry(high).or_default().insert(low);
+                }
+            }
+            if is_host {
+                let link = infra.links.iter().find(|link| Some(&link.name) == edge.link.as_ref());
+                let rate = link.and_then(rate);
+                cables.rates.extend(rate.into_iter().flat_map(|rate| repeat_n(rate, count)));
+            }
+        }
+        Ok(cables)
+    }
 }
 
 /// Limits the nesting of devices, because a file may contain a cycle.
