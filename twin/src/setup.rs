@@ -199,7 +199,7 @@ fn switch(
     // An emulated mirror takes up to a tenth longer or shorter; the slowest one takes the stated
     // time.
     let switching = Picoseconds(switching.get() / 110 * 100);
-    // A command takes the fabric's control time, minus the daemon's own work.
+    // A command takes the fabric's control time less the time that the daemon itself needs.
     let line = COST.per_input + COST.handoff + Picoseconds(COST.jitter.get() / 2);
     let half = daemon.flush + line * LINES_OF_HALF;
     let until_moved = control.saturating_sub(half).get() / COMMANDS_OF_HALF;

@@ -176,7 +176,7 @@ impl Gnmi {
                 val: Some(TypedValue::from(value)),
                 duplicates: 0,
             });
-            // Remove failed connections at these ports, because they would block the next attempt.
+            // Remove failed connections on these ports, because they would block the next attempt.
             let dead = self.listed.iter().filter(|(listed, of)| {
                 let is_dead =
                     matches!(of.status, Some(ConnectionStatus::Failed | ConnectionStatus::Invalid));

@@ -115,7 +115,9 @@ pub fn free_ports(
 ) -> Result<(Vec<u32>, Vec<u32>), String> {
     let before = before.ok_or(unread)?;
     if plan.ports.is_empty() {
-        return Err("read-only: use --may-move with two inputs and two outputs".into());
+        return Err(
+            "read-only; to permit changes, use --may-move with two inputs and two outputs".into()
+        );
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for text in plan.ports {

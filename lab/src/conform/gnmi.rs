@@ -381,8 +381,10 @@ impl GnmiSuite {
             return;
         };
         if plan.ports.is_empty() {
-            self.stays_still =
-                Some("read-only: use --may-move with two inputs and two outputs".into());
+            self.stays_still = Some(
+                "read-only; to permit changes, use --may-move with two inputs and two outputs"
+                    .into(),
+            );
             return;
         }
         for name in plan.ports {

@@ -315,7 +315,7 @@ impl ModuleSuite {
     fn choose(&mut self, plan: &SuiteScope<'_>) -> Option<String> {
         let [port] = plan.ports else {
             return Some(
-                "read-only: use --may-move with one group of the module, such as 0".into(),
+                "read-only; to permit changes, use --may-move with one of the module's groups, such as 0".into(),
             );
         };
         let Some(group) = port.parse::<usize>().ok().filter(|group| *group < 8) else {

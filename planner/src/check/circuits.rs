@@ -297,7 +297,7 @@ fn check_bound(
     match proven.map(|proven| proven.min(1.0 / interfaces)) {
         Ok(proven) if (bound / proven - 1.0).abs() <= RATE_TOLERANCE => {}
         Ok(proven) => findings.push(format!(
-            "phase {name}: its bound is {bound} times per second, but its prices prove {proven}"
+            "phase {name}: it states a bound of {bound} times per second, but its prices prove only {proven}"
         )),
         Err(finding) => findings.push(format!("phase {name}: {finding}")),
     }

@@ -39,7 +39,7 @@ pub(super) fn pack(
     })
 }
 
-/// `length` includes the spare of a ring.
+/// `length` includes a ring's spare.
 pub(super) fn most_chains(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -26,7 +26,9 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
         true => format!("check the fibre; bypass it: lightloom ctl fault {}", first.near),
         false => {
             let silent = silent.join(" ");
-            format!("the far end does not answer; if it has failed: lightloom ctl fault {silent}")
+            format!(
+                "the far end does not respond; if it has failed, run: lightloom ctl fault {silent}"
+            )
         }
     };
     let about = named(dark.iter().map(one).collect(), NAMES_MAX);

@@ -93,7 +93,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Returns the time for `batch` tokens, without reading their caches.
+    /// Returns the time for `batch` tokens, excluding the time to read their caches.
     #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let job = self.job(batch, 1);

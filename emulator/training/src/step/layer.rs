@@ -208,7 +208,7 @@ impl Job<'_> {
         let logits = vocabulary * per_rank;
         let spent = PassSeconds::compute;
         Passes {
-            // Logits are written, widened to four bytes, and read for maximum, sum and loss.
+            // Logits are written, widened to four bytes, and read to compute their maximum, sum and loss.
             forward: spent(gemm + self.memory_seconds(16.0 * logits)),
             backward: spent(2.0 * gemm + self.memory_seconds(8.0 * logits)),
             weight_gradient: gemm,

@@ -84,7 +84,7 @@ impl Architecture for FatTree {
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
         let tiers = self.tiers_for(site.gpus)?;
         let basis = format!(
-            "{tiers} tiers of {}-port switches for {} GPUs of one network card",
+            "{tiers} tiers of {}-port switches for {} GPUs with one network card each",
             self.radix, site.gpus
         );
         Ok(dcn_bill(

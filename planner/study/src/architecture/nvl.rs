@@ -46,7 +46,7 @@ pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("nvl:144", "Rubin Ultra NVL144: one tier behind a midplane"),
         ("nvl:X", "NVLink switch domains of X GPUs; `nvl:72`"),
-        ("nvl:XxN", "the same with N racks of X GPUs; `nvl:36x2`"),
+        ("nvl:XxN", "the same with N racks of X GPUs, such as `nvl:36x2`"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("nvl:")?)?)),
 };

@@ -4,7 +4,8 @@
 //! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares refer to
 //! the reference network, where all GPUs are connected at B GB/s. b is the design's rate, h the
 //! mean number of hops of an all-to-all in a group, and cross the share of inner data-parallel hops
-//! that cross ToRs. If circuits follow the phases of a step, the network lengthens the whole step.
+//! that cross ToRs. If circuits follow the phases of a step, the
+//! stretch of the step by the network is a further factor.
 
 use lightloom_units::seed::Seed;
 
