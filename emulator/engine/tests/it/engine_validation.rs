@@ -76,8 +76,8 @@ fn ring(ranks: u64, kind: CollectiveKind, directions: Directions) -> Row {
     topology::Ring::build_into(&mut builder, &members, RingShape::Ring, |_| link());
     let mut engine = engine(builder);
     let (ways, name, slack) = match directions {
-        Directions::One => (1, "one way", 0),
-        Directions::Both => (2, "both ways", 1_000 * ACKNOWLEDGEMENT / PACKET + 1),
+        Directions::One => (1, "one direction", 0),
+        Directions::Both => (2, "both directions", 1_000 * ACKNOWLEDGEMENT / PACKET + 1),
     };
     let piece = 64;
     let size = Bytes(ranks * ways * piece * PAYLOAD);
@@ -89,7 +89,7 @@ fn ring(ranks: u64, kind: CollectiveKind, directions: Directions) -> Row {
         _ => (ranks - 1, "(N − 1)·(p·t + d)"),
     };
     Row {
-        work: format!("ring {}, {ranks} ranks, {name}, 64 packets a piece", kind.name()),
+        work: format!("ring {}, {ranks} ranks, {name}, 64 packets per chunk", kind.name()),
         form,
         expected: steps * message(piece, 1),
         took: took(&running, &engine),
@@ -145,7 +145,7 @@ fn incast(senders: u64) -> Row {
     }
     engine.run(LIMIT);
     Row {
-        work: format!("incast of 100 packets each from {senders} hosts, no bound on the queue"),
+        work: format!("incast of 100 packets each from {senders} hosts, unbounded queue"),
         form: "(m·n + 1)·t + 2·d",
         expected: message(100 * senders, 2),
         took: engine.records().map(|record| record.end.unwrap().0).max().unwrap(),
@@ -175,7 +175,7 @@ fn rows() -> Vec<Row> {
 
 fn table(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| work | closed form | form, µs | engine, µs | apart |\n| --- | --- | ---: | ---: | ---: |\n",
+        "| work | closed form | form, µs | engine, µs | difference |\n| --- | --- | ---: | ---: | ---: |\n",
     );
     for row in rows {
         let apart = match row.took == row.expected {
