@@ -28,8 +28,7 @@ const SCHEMA: &str = "lightloom.replan/v1";
 #[command(group(clap::ArgGroup::new("change").args(["fault", "repair"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:
   lightloom replan plan.json --fabric topologies/ring-2880.yaml --fault n17 -o next.json
-  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17
-  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17 --fresh")]
+  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17")]
 pub struct Arguments {
     /// Plan in force
     plan: PathBuf,
@@ -42,9 +41,6 @@ pub struct Arguments {
     /// Repaired parts
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     repair: Vec<Part>,
-    /// Also plan from scratch and show the possible gain; takes as long as `plan`
-    #[arg(long)]
-    fresh: bool,
     /// File to write the next plan to
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
@@ -67,24 +63,27 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let start = Instant::now();
     let is_repair = !arguments.repair.is_empty();
     let options = Options { compare: false, ..Options::default() };
-    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed } =
-        joint::replan(&fabric, &before, &faults, is_repair, options)?;
-    let planned = start.elapsed();
+    // A job that had to shrink does not fit in a plan from scratch, so there may be none.
+    let (next, cold) = rayon::join(
+        || (joint::replan(&fabric, &before, &faults, is_repair, options), start.elapsed()),
+        || lightloom_planner::plan(&fabric, &faults, Options::default()).ok(),
+    );
+    let (next, planned) = next;
+    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed } = next?;
+    let proving = Instant::now();
     let verdict = plan::prove(&fabric, &faults, &next)?;
-    let took = plan::Took { planned, proven: Some(start.elapsed() - planned) };
+    let took = plan::Took { planned, proven: Some(proving.elapsed()) };
     let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
-    // A job that had to shrink does not fit in a plan from scratch.
-    let from_nothing = || lightloom_planner::plan(&fabric, &faults, options).ok();
-    let fresh = arguments.fresh.then(from_nothing).flatten();
+    let step_over_cold = cold.as_ref().and_then(|cold| joint::step_over_cold(&next, cold));
     match arguments.format {
         ResultFormat::Json => {
-            let fresh = fresh.map(|fresh| {
+            let cold = cold.map(|cold| {
                 json!({
-                    "gpus_used": fresh.metrics.gpus_used,
-                    "waste_ratio": fresh.metrics.waste_ratio,
-                    "cross_tor_share": fresh.metrics.cross_tor_share,
-                    "step_time_ps": fresh.metrics.step_time_ps,
+                    "gpus_used": cold.metrics.gpus_used,
+                    "waste_ratio": cold.metrics.waste_ratio,
+                    "cross_tor_share": cold.metrics.cross_tor_share,
+                    "step_time_ps": cold.metrics.step_time_ps,
                 })
             });
             output::note(&took.to_string());
@@ -102,7 +101,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
                     "cross_tor_share": before.metrics.cross_tor_share,
                     "step_time_ps": before.metrics.step_time_ps,
                 },
-                "fresh_plan": fresh,
+                "cold_plan": cold,
+                "step_over_cold": step_over_cold,
             }))?;
         }
         ResultFormat::Csv | ResultFormat::Markdown => {
@@ -110,6 +110,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         }
         ResultFormat::Text => {
             output::print(&describe(&before, &change, fabric.hbd.k()))?;
+            if change.is_cold {
+                output::print(
+                    "the groups moved to the placement of a plan from scratch: the search for fewer moves found none\n\n",
+                )?;
+            }
             if change.moved != MovedForOthers::default() {
                 output::print(&format!("{}\n\n", change.moved))?;
             }
@@ -126,7 +131,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             }
             output::print(&given_up(&before, &next))?;
             output::print(&plan::describe(&fabric, &next, &verdict, took))?;
-            output::print(&fresh.map_or(String::new(), |fresh| beside_fresh(&next, &fresh)))?;
+            output::print(&cold.map_or(String::new(), |cold| beside_cold(&next, &cold)))?;
         }
     }
     Ok(VerbOutcome::Good)
@@ -184,8 +189,8 @@ fn given_up(before: &Plan, next: &Plan) -> String {
 }
 
 /// Returns how much a plan from scratch would gain over `next`, which minimises moves.
-fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
-    let (next, fresh) = (&next.metrics, &fresh.metrics);
+fn beside_cold(next: &Plan, cold: &Plan) -> String {
+    let (next, fresh) = (&next.metrics, &cold.metrics);
     let mut gains = Vec::new();
     if let Some(more) = fresh.gpus_used.checked_sub(next.gpus_used).filter(|more| *more > 0) {
         gains.push(format!("{more} more GPUs"));
@@ -201,12 +206,12 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
         gains.push(format!("a cross-ToR share of {fresh} instead of {next}"));
     }
     match gains.split_last() {
-        None => "a fresh plan would gain nothing\n".to_owned(),
+        None => "as good as a plan from scratch\n".to_owned(),
         Some((last, [])) => {
-            format!("a fresh plan would have {last}, but would move running groups\n")
+            format!("a plan from scratch would have {last}, but would move running groups\n")
         }
         Some((last, before)) => format!(
-            "a fresh plan would have {} and {last}, but would move running groups\n",
+            "a plan from scratch would have {} and {last}, but would move running groups\n",
             before.join(", ")
         ),
     }
@@ -250,7 +255,7 @@ fn document(before: &Plan, change: &Change) -> serde_json::Value {
     let MovedForOthers { rings, circuits, at_least } = change.moved;
     let healthy = json!({"rings": rings, "circuits": circuits, "rings_at_least": at_least});
     let (bundles, groups) = (bundles.collect::<Vec<_>>(), groups.collect::<Vec<_>>());
-    json!({"bundles": bundles, "groups": groups, "healthy_moved": healthy})
+    json!({"bundles": bundles, "groups": groups, "healthy_moved": healthy, "cold_placement": change.is_cold})
 }
 
 fn describe(before: &Plan, change: &Change, k: u8) -> String {

@@ -82,17 +82,16 @@ fn validate_proves_a_plan_on_its_fabric() {
 }
 
 #[test]
-fn fresh_option_compares_with_a_new_plan() {
+fn every_replan_states_its_distance_from_a_plan_from_scratch() {
     let folder = planned();
-    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3", "--fresh"];
-    let unasked = lightloom(folder.path(), &arguments[..6]);
-    assert!(!text(&unasked.stdout).contains("a fresh plan"), "{unasked:?}");
+    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3"];
     let shown = lightloom(folder.path(), &arguments);
-    assert!(text(&shown.stdout).contains("a fresh plan would "), "{shown:?}");
+    assert!(text(&shown.stdout).contains("a plan from scratch"), "{shown:?}");
     let output = lightloom(folder.path(), &[&arguments[..], &["--format", "json"]].concat());
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let fresh = result["fresh_plan"]["gpus_used"].as_u64().expect("a count");
-    assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
+    let cold = result["cold_plan"]["gpus_used"].as_u64().expect("a count");
+    assert!(cold >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
+    assert_eq!(result["change"]["cold_placement"], false);
 }
 
 #[test]
@@ -113,6 +112,10 @@ fn slower_step_after_a_replan_is_reported() {
         let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(result["plan_before"]["step_time_ps"].as_u64(), before, "{fault}");
         assert_eq!(step(&result["plan"]) > before, is_slower, "{fault}");
+        let [next, cold] = [&result["plan"]["metrics"], &result["cold_plan"]]
+            .map(|metrics| metrics["step_time_ps"].as_f64().expect("a time"));
+        let ratio = result["step_over_cold"].as_f64().expect("a ratio");
+        assert!((ratio - next / cold).abs() < 1e-9, "{fault}: {ratio}");
     }
 }
 

@@ -44,9 +44,9 @@ pub struct Replanned {
     pub change: Change,
     /// The renumbering of ranks. `None` if all groups keep their ranks.
     pub ranks_changed: Option<RanksChanged>,
-    /// Cross-connects made, over all phases.
+    /// Cross-connects that no phase of the previous plan has.
     pub circuits_made: usize,
-    /// Cross-connects removed, over all phases.
+    /// Cross-connects of the previous plan that no phase has now.
     pub circuits_removed: usize,
 }
 
@@ -302,16 +302,22 @@ fn shrink(
     left.len()
 }
 
+/// Returns the step's communication time as a multiple of its time in `cold`, a plan from scratch
+/// for the same faults. `None` if a plan has no step, or uses more GPUs than the other.
+#[must_use]
+pub fn step_over_cold(next: &Plan, cold: &Plan) -> Option<f64> {
+    let (next, cold) = (&next.metrics, &cold.metrics);
+    let step = next.step_time_ps?.as_secs_f64();
+    let least = cold.step_time_ps.filter(|step| *step > Picoseconds::ZERO)?.as_secs_f64();
+    (next.gpus_used == cold.gpus_used).then_some(step / least)
+}
+
+/// Returns the numbers of cross-connects made and removed. A cross-connect that serves several
+/// phases counts once, and one that only moves to another phase does not count.
 fn changed(before: &Plan, after: &Plan) -> (usize, usize) {
-    let mut made = 0;
-    let mut removed = 0;
-    for phase in &after.phases {
-        let old = before.phases.iter().find(|old| old.name == phase.name);
-        let old: BTreeSet<CrossConnect> =
-            old.into_iter().flat_map(|old| old.circuits.iter().copied()).collect();
-        let new: BTreeSet<CrossConnect> = phase.circuits.iter().copied().collect();
-        made += new.difference(&old).count();
-        removed += old.difference(&new).count();
-    }
-    (made, removed)
+    let all = |plan: &Plan| -> BTreeSet<CrossConnect> {
+        plan.phases.iter().flat_map(|phase| phase.circuits.iter().copied()).collect()
+    };
+    let (old, new) = (all(before), all(after));
+    (new.difference(&old).count(), old.difference(&new).count())
 }

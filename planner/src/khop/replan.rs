@@ -69,14 +69,14 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     let is_hit = before.groups.iter().map(|group| work.is_broken_group(group) || is_open(group));
     let is_hit: Vec<bool> = is_hit.collect();
     let healthy = || before.groups.iter().zip(&is_hit).filter(|(_, is_hit)| !**is_hit);
-    let (groups, given, at_least) =
+    let (groups, given, at_least, is_cold) =
         match least::rearranged(fabric, survey, &before, &mended, is_hit.clone()) {
-            Ok(least::Rearranged { groups, given, at_least }) => (groups, given, at_least),
+            Ok(least::Rearranged { groups, given, at_least }) => (groups, given, at_least, false),
             Err(least::Nothing::InSight { at_least })
                 if let Some(cold) = cold::with_more_groups(fabric, survey, &mended) =>
             {
                 let given = cold::matched(&before.groups, &cold.groups);
-                (cold.groups, given, at_least)
+                (cold.groups, given, at_least, true)
             }
             Err(_) => {
                 *layout = mended;
@@ -87,7 +87,7 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     work.fill_jobs();
     let change = work.finish();
     let moved = moved_for_others(fabric, healthy().map(|(group, _)| group), layout);
-    Change { moved: MovedForOthers { at_least, ..moved }, ..change }
+    Change { moved: MovedForOthers { at_least, ..moved }, is_cold, ..change }
 }
 
 fn moved_for_others<'a>(
@@ -536,7 +536,7 @@ impl<'a> Work<'a> {
         let works = |bundle: &BundleId| self.survey.bundle_works(*bundle);
         let bundles = self.before.iter().map(|(bundle, path)| now((*bundle, *path)));
         let bundles = bundles.filter(|(bundle, from, to)| from != to && works(bundle)).collect();
-        Change { bundles, groups: self.groups, moved: MovedForOthers::default() }
+        Change { bundles, groups: self.groups, ..Change::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{Group, Plan};
 use lightloom_planner::check::check;
-use lightloom_planner::joint::replan;
+use lightloom_planner::joint::{Replanned, replan};
 use lightloom_planner::{Options, plan};
 use lightloom_units::id::GroupId;
 
@@ -94,6 +94,26 @@ fn fault_in_one_half_changes_little_of_the_other() {
         "{removed} of {} circuits move, {of_switch} were on it",
         before.len()
     );
+}
+
+const JOB: &str = include_str!("../../../topologies/job-2048-circuits.yaml");
+
+/// One topology serves both phases of this plan, so each of its cross-connects is in both.
+#[test]
+fn cross_connect_in_several_phases_counts_once() {
+    let fabric = fabric(JOB);
+    let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
+    let broken = faults(&fabric, &["n100"]);
+    let Replanned { plan: next, circuits_made, circuits_removed, .. } =
+        replan(&fabric, &first, &broken, false, options()).expect("a next plan");
+    let lit = |plan: &Plan| -> BTreeSet<_> {
+        plan.phases.iter().flat_map(|phase| phase.circuits.clone()).collect()
+    };
+    let (before, after) = (lit(&first), lit(&next));
+    let made = after.iter().filter(|at| !before.contains(at)).count();
+    let removed = before.iter().filter(|at| !after.contains(at)).count();
+    assert!(made > 0);
+    assert_eq!((circuits_made, circuits_removed), (made, removed));
 }
 
 #[test]

@@ -55,6 +55,9 @@ pub struct Change {
     pub groups: Vec<GroupChange>,
     /// Rings without a fault that moved to make room for other groups.
     pub moved: MovedForOthers,
+    /// The groups moved to the placement of a plan from scratch, because the search for the least
+    /// moves did not apply or ran out of steps.
+    pub is_cold: bool,
 }
 
 /// Moves of rings without a fault that make room for another group.
