@@ -39,7 +39,9 @@ use crate::rfabric::step::Mistake;
 pub use crate::rfabric::step::{load, load_with};
 
 pub use mapping::{Dimension, Mapping, MappingError};
-pub use replan::{Bounds, RanksChanged, ReplanError, Replanned, replan, replan_within, step_over_cold};
+pub use replan::{
+    Bounds, CurvePoint, MoveLimit, RanksChanged, ReplanError, Replanned, replan, replan_within, step_over_cold,
+};
 pub use traffic::{phases, phases_between_gpus};
 
 /// Planning options.

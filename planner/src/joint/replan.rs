@@ -9,6 +9,10 @@
 //! Circuits also stay in place, and a circuit that lost a port is remade on another switch. New
 //! circuits are planned only if they make the step faster.
 
+mod improve;
+mod model;
+mod walk;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::{Fabric, Job};
@@ -48,6 +52,36 @@ pub struct Replanned {
     pub circuits_made: usize,
     /// Cross-connects of the previous plan that no phase has now.
     pub circuits_removed: usize,
+    /// Groups of jobs that a fault affects.
+    pub groups_hit: usize,
+    /// Groups of jobs with other nodes, stages or experts than before.
+    pub groups_moved: usize,
+    /// The shortest estimated steps for each number of moves that the search found, fewest moves
+    /// first. Empty if it did not search.
+    pub curve: Vec<CurvePoint>,
+}
+
+/// The shortest step that a search found for a number of moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurvePoint {
+    /// Groups that move.
+    pub moves: usize,
+    /// Estimated communication time of the step.
+    pub step_time_ps: Picoseconds,
+}
+
+/// The number of groups that a replan may move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MoveLimit {
+    /// As few groups as possible.
+    #[default]
+    Least,
+    /// Up to this many groups more than the faults affect.
+    BeyondHit(usize),
+    /// Up to this many groups, or more if the faults require it.
+    Total(usize),
+    /// As many groups as a plan from scratch requires.
+    Cold,
 }
 
 /// A renumbering of ranks, made because the step would take longer with the old ones.
@@ -86,6 +120,8 @@ pub struct Bounds {
     /// Rings without a fault may only move if they belong to these jobs. `None` means that all may
     /// move.
     pub moves: Option<BTreeSet<u32>>,
+    /// The number of groups that may move for a shorter step.
+    pub limit: MoveLimit,
     /// Nodes that lack their planned light. A ring with such a node is already open, so moving it
     /// costs no more than moving a ring with a fault.
     pub open: BTreeSet<NodeId>,
@@ -111,26 +147,91 @@ pub fn replan_within(
     if let Some(jobs) = &bounds.moves {
         survey = survey.move_only(jobs.clone());
     }
+    let start = layout.clone();
     let change = match is_repair {
         false => khop::replan(fabric, &survey, &mut layout),
         true => khop::replan_after_repairs(fabric, &survey, &mut layout),
     };
-    let (ranked, given_up) = hand_on(fabric, &mut layout, known);
-    let mut plan = khop::to_document(fabric, faults, before.seed, &layout);
-    for rank in &mut plan.ranks {
-        write(rank, ranked.get(&rank.group), fabric);
-    }
-    plan.given_up = before.given_up.iter().cloned().chain(given_up).collect();
+    let (ranked, given_up) = hand_on(fabric, &mut layout, known.clone());
     let network = Network { fabric, faults, before, options };
-    network.carry(&mut plan)?;
+    let given_up: Vec<GivenUp> = before.given_up.iter().cloned().chain(given_up).collect();
+    let plan = network.planned(&layout, &ranked, &given_up)?;
+    let step_time_kept_ps = plan.metrics.step_time_ps.unwrap_or_default();
     let quicker = network.ranked_anew(&plan, &layout)?;
-    let ranks_changed = quicker.as_ref().map(|quicker| RanksChanged {
-        groups: groups_ranked_anew(&plan.ranks, &quicker.ranks),
-        step_time_kept_ps: plan.metrics.step_time_ps.unwrap_or_default(),
-    });
-    let plan = quicker.unwrap_or(plan);
+    let mut found = Found { plan: quicker.unwrap_or(plan), change };
+    let groups_hit = khop::groups_hit(fabric, &survey, &start);
+    let states = states(fabric, &start, &known);
+    let mut curve = Vec::new();
+    let most = match bounds.limit {
+        MoveLimit::BeyondHit(extra) => Some(groups_hit + extra),
+        MoveLimit::Total(most) => Some(most),
+        MoveLimit::Least | MoveLimit::Cold => None,
+    };
+    if let Some(most) = most.filter(|_| !survey.is_bounded()) {
+        let task = improve::Task {
+            network: &network,
+            survey: &survey,
+            start: &start,
+            states: &states,
+            is_repair,
+            most,
+        };
+        let now = coordinates(&found.plan);
+        let (points, better) = task.improved(&layout, &now, &given_up, &found)?;
+        curve = points;
+        found = better.unwrap_or(found);
+    }
+    let Found { plan, change } = found;
+    let groups = groups_ranked_anew(&ranked, &plan);
+    let ranks_changed = (groups > 0).then_some(RanksChanged { groups, step_time_kept_ps });
+    let groups_moved = groups_moved(fabric, &states, &plan);
     let (circuits_made, circuits_removed) = changed(before, &plan);
-    Ok(Replanned { plan, change, ranks_changed, circuits_made, circuits_removed })
+    Ok(Replanned {
+        plan,
+        change,
+        ranks_changed,
+        circuits_made,
+        circuits_removed,
+        groups_hit,
+        groups_moved,
+        curve,
+    })
+}
+
+struct Found {
+    plan: Plan,
+    change: Change,
+}
+
+type States = BTreeMap<GroupId, (Vec<NodeId>, model::Weights)>;
+
+/// Returns the nodes in rank order and the weights of each group of a job.
+fn states(
+    fabric: &Fabric,
+    layout: &Layout,
+    at: &BTreeMap<GroupId, Coordinates>,
+) -> States {
+    let of_jobs = layout.groups.iter().filter_map(|group| Some((group.job?, group)));
+    let state = |(job, group): (u32, &RingGroup)| {
+        let at = at.get(&group.id).copied().unwrap_or_default();
+        (group.id, (group.ranks.clone(), model::weights(&fabric.jobs[job as usize], &at)))
+    };
+    of_jobs.map(state).collect()
+}
+
+/// Counts the groups in both plans that have other nodes, another stage or other experts.
+fn groups_moved(fabric: &Fabric, states: &States, plan: &Plan) -> usize {
+    let mut now: States = BTreeMap::new();
+    for rank in plan.ranks.iter().filter(|rank| rank.gpu.gpu == 0 || rank.tp == 0) {
+        let Some(job) = rank.job else { continue };
+        let at = Coordinates { pp: rank.pp, cp: rank.cp, dp: rank.dp };
+        let weights = model::weights(&fabric.jobs[job as usize], &at);
+        let own = now.entry(rank.group).or_insert_with(|| (Vec::new(), weights));
+        if own.0.last() != Some(&rank.gpu.node) {
+            own.0.push(rank.gpu.node);
+        }
+    }
+    states.iter().filter(|(id, was)| now.get(id).is_some_and(|now| now != *was)).count()
 }
 
 struct Network<'a> {
@@ -141,6 +242,21 @@ struct Network<'a> {
 }
 
 impl Network<'_> {
+    fn planned(
+        &self,
+        layout: &Layout,
+        ranked: &BTreeMap<GroupId, Coordinates>,
+        given_up: &[GivenUp],
+    ) -> Result<Plan, PlanError> {
+        let mut plan = khop::to_document(self.fabric, self.faults, self.before.seed, layout);
+        for rank in &mut plan.ranks {
+            write(rank, ranked.get(&rank.group), self.fabric);
+        }
+        plan.given_up = given_up.to_vec();
+        self.carry(&mut plan)?;
+        Ok(plan)
+    }
+
     fn carry(&self, plan: &mut Plan) -> Result<(), PlanError> {
         let sent = phases(self.fabric, &plan.ranks)?;
         let Self { fabric, faults, before, options } = *self;
@@ -181,9 +297,10 @@ fn jobs_with_other_nodes(before: &Plan, layout: &Layout) -> BTreeSet<u32> {
     others.filter_map(|group| group.job).collect()
 }
 
-fn groups_ranked_anew(kept: &[Rank], ranks: &[Rank]) -> usize {
-    let differ = kept.iter().zip(ranks).filter(|(kept, rank)| kept != rank);
-    differ.map(|(_, rank)| rank.group).collect::<BTreeSet<GroupId>>().len()
+/// Counts the groups in both plans that have another rank.
+fn groups_ranked_anew(known: &BTreeMap<GroupId, Coordinates>, plan: &Plan) -> usize {
+    let now = coordinates(plan);
+    known.iter().filter(|(id, was)| now.get(id).is_some_and(|now| now != *was)).count()
 }
 
 fn coordinates(plan: &Plan) -> BTreeMap<GroupId, Coordinates> {

@@ -5,7 +5,7 @@
 //! a phase for gradients. Traffic within a ring, an island or a leaf is recorded separately from
 //! the demand.
 
-use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
 use lightloom_fabric::plan::Rank;
 use lightloom_units::Picoseconds;
@@ -132,7 +132,19 @@ fn training(
     if all == 0 {
         return named([none(leaves), none(leaves)], slack);
     }
-    let training = Training {
+    let training = of_step(raw, card, (tp, pp, cp, dp), seats);
+    let micro_batches = training.micro_batch_traffic(none(leaves)).filling(raw.usable_share);
+    let gradients = training.data_parallel_traffic(none(leaves)).filling(raw.gradient_share());
+    named([micro_batches, gradients], slack)
+}
+
+fn of_step(
+    raw: &MappingFile,
+    card: ModelCard,
+    (tp, pp, cp, dp): (u32, u32, u32, u32),
+    seats: Vec<Seat>,
+) -> Training {
+    Training {
         card,
         seats: Seats(seats),
         tp,
@@ -145,10 +157,35 @@ fn training(
         tokens: raw.tokens,
         expert_skew: 0.0,
         seed: Seed(0),
+    }
+}
+
+/// Returns the traffic between the groups of a training job in both phases of its step. Each group
+/// counts as a leaf, numbered with the context rank changing fastest, then the data-parallel rank.
+/// `None` if the job does not train.
+///
+/// # Errors
+/// Fails if the model of the step is unknown.
+pub(super) fn between_groups(
+    fabric: &Fabric,
+    job: &Job,
+    (pp, cp, dp): (u32, u32, u32),
+) -> Result<Option<[Demand; 2]>, PlanError> {
+    let Some(StepFile::Training(raw)) = &job.step else { return Ok(None) };
+    let refuse = |mistakes| PlanError::Step { job: job.name.clone(), mistakes };
+    let Some(card) = step::model(fabric, job).map_err(refuse)? else { return Ok(None) };
+    let groups = (pp * cp * dp) as usize;
+    let seat = |group| Seat {
+        leaf: LeafId::from_index(group),
+        island: u32::try_from(group).ok(),
+        gpu: None,
     };
-    let micro_batches = training.micro_batch_traffic(none(leaves)).filling(raw.usable_share);
-    let gradients = training.data_parallel_traffic(none(leaves)).filling(raw.gradient_share());
-    named([micro_batches, gradients], slack)
+    let seats = (0..groups).flat_map(|group| std::iter::repeat_n(seat(group), job.tp as usize));
+    let training = of_step(raw, card, (job.tp, pp, cp, dp), seats.collect());
+    Ok(Some([
+        training.micro_batch_traffic(Demand::none(groups)).filling(raw.usable_share),
+        training.data_parallel_traffic(Demand::none(groups)).filling(raw.gradient_share()),
+    ]))
 }
 
 fn named(demands: [Demand; 2], slack: [Picoseconds; 2]) -> Vec<Phase> {

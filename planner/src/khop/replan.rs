@@ -123,6 +123,38 @@ pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut L
     work.finish()
 }
 
+/// Counts the groups of jobs that a fault affects.
+pub(crate) fn groups_hit(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> usize {
+    let mut layout = layout.clone();
+    let work = Work::new(fabric, survey, &mut layout);
+    let own = work.layout.groups.iter().filter(|group| group.job.is_some());
+    own.filter(|group| work.is_broken_group(group)).count()
+}
+
+/// Replaces the groups of `layout` by `groups`. A group with the identifier of an earlier group is
+/// that group, on the given nodes. If `forms_spares` is set, idle nodes form spare rings.
+pub(crate) fn rebuilt(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    layout: &mut Layout,
+    groups: Vec<RingGroup>,
+    forms_spares: bool,
+) -> Change {
+    let healthy: Vec<RingGroup> = {
+        let work = Work::new(fabric, survey, layout);
+        let own = work.layout.groups.iter();
+        own.filter(|group| !work.is_broken_group(group)).cloned().collect()
+    };
+    let mut work = Work::new(fabric, survey, layout);
+    work.become_groups(groups);
+    if forms_spares {
+        work.form_spares();
+    }
+    let change = work.finish();
+    let moved = moved_for_others(fabric, healthy.iter(), layout);
+    Change { moved, ..change }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fresh {
     /// Forms rings as in a new plan: with a spare node if the design has one per ring.

@@ -26,6 +26,7 @@ mod least_moves;
 mod placement;
 mod reinforcement;
 mod replan_as_cold;
+mod replan_sequences;
 mod rfabric_files;
 mod rfabric_mistakes;
 mod rfabric_workloads;

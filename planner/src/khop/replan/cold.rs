@@ -67,6 +67,45 @@ impl Work<'_> {
         self.idle = idle(self.fabric, self.survey, self.layout);
     }
 
+    /// Replaces the groups of the layout by `new`, which have their final identifiers and ranks.
+    pub(super) fn become_groups(&mut self, new: Vec<RingGroup>) {
+        let old = std::mem::take(&mut self.layout.groups);
+        let now: BTreeMap<_, _> = new.iter().map(|group| (group.id, group)).collect();
+        for (place, was) in old.iter().enumerate() {
+            match now.get(&was.id) {
+                Some(now) if now.ranks != was.ranks => self.note_move(place, was, now),
+                Some(_) => {}
+                None if was.job.is_some() => {
+                    let from = was.nodes.clone();
+                    self.groups.push(GroupChange::Lost { job: was.job, group: place, from });
+                }
+                None => self.spare_gone(was),
+            }
+        }
+        let known: BTreeSet<_> = old.iter().map(|group| group.id).collect();
+        for group in new.iter().filter(|group| !known.contains(&group.id)) {
+            let (job, to) = (group.job, group.ranks.clone());
+            self.groups.push(GroupChange::Formed { job, to });
+        }
+        self.layout.keep_ids(new.iter().map(|group| group.id));
+        self.layout.groups = new;
+        self.light_all();
+        self.idle = idle(self.fabric, self.survey, self.layout);
+    }
+
+    fn note_move(&mut self, place: usize, was: &RingGroup, new: &RingGroup) {
+        self.groups.push(match new.ranks.iter().any(|node| was.ranks.contains(node)) {
+            true => {
+                let (out, into) = replaced(was, new);
+                GroupChange::Bypassed { group: place, out, into }
+            }
+            false => {
+                let (from, to) = (was.nodes.clone(), new.ranks.clone());
+                GroupChange::Moved { group: place, from, to }
+            }
+        });
+    }
+
     fn moved(&mut self, place: usize, was: &RingGroup, now: &RingGroup) -> RingGroup {
         let is_same = nodes_in_order(was) == nodes_in_order(now) && was.segment == now.segment;
         if is_same && !self.is_broken_group(was) {
@@ -75,16 +114,7 @@ impl Work<'_> {
         let ranks = kept_ranks(&was.ranks, &now.ranks);
         let new = RingGroup { id: was.id, ranks, ..now.clone() };
         if was.job.is_some() {
-            self.groups.push(match new.ranks.iter().any(|node| was.ranks.contains(node)) {
-                true => {
-                    let (out, into) = replaced(was, &new);
-                    GroupChange::Bypassed { group: place, out, into }
-                }
-                false => {
-                    let (from, to) = (was.nodes.clone(), new.ranks.clone());
-                    GroupChange::Moved { group: place, from, to }
-                }
-            });
+            self.note_move(place, was, &new);
         }
         new
     }

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Moves groups one after the other for a shorter step.
+//!
+//! The state is the node of every rank. From the present placement, the search repeatedly makes the
+//! best of these changes until the limit on moves is reached or nothing helps:
+//!
+//! * Two groups of a job exchange their places in its order. If both hold the same weights, no
+//!   group moves.
+//! * A group moves to the chain of free nodes whose racks hold the most traffic of its neighbours.
+//! * A group takes nodes of another group, which then moves to free nodes.
+//!
+//! Nodes are free if no group of a job uses them; spare rings are dissolved. The result is not
+//! proven to be optimal.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
+use lightloom_units::id::{GroupId, NodeId, TorId};
+
+use super::model::{Member, Members, Model, Score, Weights};
+use crate::khop::{Layout, Survey};
+
+/// Limits the time of one search to about 0.2 s.
+const EFFORT: usize = 60_000_000;
+
+/// Groups below the busiest racks that a search tries to move.
+const MOST_TRIED: usize = 48;
+
+/// A placement, and the number of groups that move for it.
+#[derive(Clone)]
+pub(super) struct Point {
+    pub(super) moves: usize,
+    pub(super) score: Score,
+    pub(super) seating: Vec<Members>,
+}
+
+struct Edit {
+    job: usize,
+    place: usize,
+    member: Member,
+}
+
+pub(super) struct Walk<'a> {
+    model: &'a Model<'a>,
+    survey: &'a Survey<'a>,
+    /// The nodes and weights of each group before the replan.
+    before: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
+    /// The jobs whose groups may change.
+    jobs: Vec<usize>,
+    seating: Vec<Members>,
+    scores: Vec<Score>,
+    free: Vec<bool>,
+    /// For each position and hop, whether a working fibre starts there.
+    joined: Vec<bool>,
+    effort: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Aim {
+    /// Racks of neighbours.
+    Near,
+    /// Racks with little traffic.
+    Apart,
+}
+
+/// The racks where the neighbours of a group are.
+struct Wish {
+    /// For each rank, the traffic with neighbours by rack.
+    of_rank: Vec<BTreeMap<TorId, f64>>,
+    of_rack: BTreeMap<TorId, f64>,
+    most: f64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        model: &'a Model<'a>,
+        survey: &'a Survey<'a>,
+        layout: &Layout,
+        before: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
+    ) -> Self {
+        let hbd = survey.hbd();
+        let mut free: Vec<bool> =
+            (0..hbd.nodes()).map(|at| survey.is_whole(Position(at)) && survey.in_reach()[at as usize]).collect();
+        for node in layout.groups.iter().filter(|group| group.job.is_some()).flat_map(|group| &group.nodes) {
+            free[hbd.position_of(*node).index()] = false;
+        }
+        let member = |group: &crate::khop::RingGroup| Member { id: group.id, ranks: group.ranks.clone(), chain: None };
+        let of_job = |job| layout.groups_of(job).map(member).collect::<Members>();
+        let seating: Vec<Members> = (0..).take(layout.jobs.len()).map(of_job).collect();
+        let scores = seating.iter().enumerate().map(|(job, members)| model.of_job(job, members)).collect();
+        let joined = (0..hbd.nodes())
+            .flat_map(|at| (0..=hbd.k()).map(move |hop| (at, hop)))
+            .map(|(at, hop)| hop > 0 && survey.has_fibre(Position(at), hop.cast_signed()))
+            .collect();
+        Self { model, survey, before, jobs: Vec::new(), seating, scores, free, joined, effort: EFFORT }
+    }
+
+    /// Returns the jobs whose groups changed.
+    pub(super) fn changed(&self) -> BTreeSet<usize> {
+        let is_moved = |job: usize| (0..self.seating[job].len()).any(|place| self.is_moved(job, place));
+        (0..self.seating.len()).filter(|job| is_moved(*job)).collect()
+    }
+
+    /// Returns the jobs that take as long as the step.
+    pub(super) fn slowest(&self) -> BTreeSet<usize> {
+        let step = self.score().step;
+        (0..self.scores.len()).filter(|job| self.scores[*job].step >= step * (1.0 - 1e-6)).collect()
+    }
+
+    /// Returns the best placements found for each number of moves up to `most`, fewest first. Only
+    /// groups of `jobs` change, and groups that must leave their nodes to them.
+    pub(super) fn points(mut self, jobs: &BTreeSet<usize>, most: usize) -> Vec<Point> {
+        self.jobs = jobs.iter().copied().filter(|job| self.model.jobs[*job].may_move).collect();
+        let mut points = Vec::new();
+        loop {
+            while self.improve(self.moves()) {}
+            points.push(Point { moves: self.moves(), score: self.score(), seating: self.seating.clone() });
+            if self.effort == 0 || !self.improve(most) {
+                return points;
+            }
+        }
+    }
+
+    fn score(&self) -> Score {
+        self.scores.iter().fold(Score::default(), |sum, own| sum.with(*own))
+    }
+
+    fn moves(&self) -> usize {
+        let places = |job: usize| (0..self.seating[job].len()).filter(move |place| self.is_moved(job, *place));
+        (0..self.seating.len()).map(|job| places(job).count()).sum()
+    }
+
+    fn is_moved(&self, job: usize, place: usize) -> bool {
+        let now = &self.seating[job][place];
+        self.before.get(&now.id).is_some_and(|(ranks, weights)| {
+            *ranks != now.ranks || *weights != self.model.jobs[job].weights[place]
+        })
+    }
+
+    /// Makes the best change that needs at most `most` moves in all. Returns whether there is one.
+    fn improve(&mut self, most: usize) -> bool {
+        let now = (self.score(), self.moves());
+        let mut best: Option<(Score, usize, Vec<Edit>)> = None;
+        for job in self.jobs.clone() {
+            for place in self.busiest(job) {
+                for edits in self.edits(job, place, most > now.1) {
+                    let (edits, score, moves) = self.tried(edits);
+                    let is_better = match &best {
+                        _ if moves > most || !score.is_better_than(&now.0) => false,
+                        None => true,
+                        Some((best, least, _)) => {
+                            let gain = |score: &Score, moves: usize| {
+                                let extra = moves.saturating_sub(now.1).max(1) as f64;
+                                ((now.0.step - score.step) / now.0.step.max(1e-12) * 100.0 + now.0.load - score.load) / extra
+                            };
+                            gain(&score, moves).total_cmp(&gain(best, *least)) == Ordering::Greater
+                        }
+                    };
+                    if is_better {
+                        best = Some((score, moves, edits));
+                    }
+                }
+                if self.effort == 0 {
+                    break;
+                }
+            }
+        }
+        let Some((_, _, edits)) = best else { return false };
+        self.make(edits);
+        true
+    }
+
+    /// Returns the places of groups that send between racks, busiest racks first.
+    fn busiest(&self, job: usize) -> Vec<usize> {
+        let members = &self.seating[job];
+        let racks = self.model.racks(job, members);
+        let tor = |node: &NodeId| self.model.fabric.dcn.tor_of(*node);
+        let busy = |place: &usize| {
+            let own = &members[*place].ranks;
+            own.iter().map(|node| racks[tor(node).index()]).fold(0.0, f64::max)
+        };
+        let crosses = |place: &usize| {
+            let own = &members[*place].ranks;
+            self.model.jobs[job].neighbours[*place].iter().any(|(other, _)| {
+                own.iter().zip(&members[*other].ranks).any(|(one, other)| tor(one) != tor(other))
+            })
+        };
+        let mut places: Vec<usize> = (0..members.len()).filter(crosses).collect();
+        places.sort_by(|one, other| busy(other).total_cmp(&busy(one)));
+        places.truncate(MOST_TRIED);
+        places
+    }
+
+    fn tried(&mut self, mut edits: Vec<Edit>) -> (Vec<Edit>, Score, usize) {
+        self.exchange(&mut edits);
+        let jobs: BTreeSet<usize> = edits.iter().map(|edit| edit.job).collect();
+        let mut score = Score::default();
+        for (job, own) in self.scores.iter().enumerate() {
+            score = score.with(match jobs.contains(&job) {
+                true => self.model.of_job(job, &self.seating[job]),
+                false => *own,
+            });
+        }
+        let groups: usize = jobs.iter().map(|job| self.seating[*job].len()).sum();
+        self.effort = self.effort.saturating_sub(20 * groups);
+        let moves = self.moves();
+        self.exchange(&mut edits);
+        (edits, score, moves)
+    }
+
+    fn exchange(&mut self, edits: &mut [Edit]) {
+        for edit in edits {
+            std::mem::swap(&mut self.seating[edit.job][edit.place], &mut edit.member);
+        }
+    }
+
+    fn make(&mut self, mut edits: Vec<Edit>) {
+        self.exchange(&mut edits);
+        let at = |node: &NodeId| self.survey.hbd().position_of(*node).index();
+        for edit in &edits {
+            edit.member.ranks.iter().for_each(|node| self.free[at(node)] = true);
+        }
+        for edit in &edits {
+            let now = &self.seating[edit.job][edit.place];
+            now.ranks.iter().for_each(|node| self.free[at(node)] = false);
+            self.scores[edit.job] = self.model.of_job(edit.job, &self.seating[edit.job]);
+        }
+    }
+
+    /// Returns the changes of the group at `place` to try. If `may_push` is set, other groups may
+    /// have to leave their nodes to it.
+    fn edits(&mut self, job: usize, place: usize, may_push: bool) -> Vec<Vec<Edit>> {
+        let mut all = self.places_exchanged(job, place, may_push);
+        if !may_push && !self.is_moved(job, place) && self.before.contains_key(&self.seating[job][place].id) {
+            return all;
+        }
+        let mut free = self.free.clone();
+        self.set(&mut free, &self.seating[job][place].ranks.clone(), true);
+        for aim in [Aim::Near, Aim::Apart] {
+            if let Some(member) = self.moved(job, place, &free, aim) {
+                all.push(vec![Edit { job, place, member }]);
+            }
+            all.extend(self.moved_to_other_places(job, place, &free, aim));
+        }
+        for (other, at) in if may_push { self.in_the_way(job, place) } else { Vec::new() } {
+            all.extend(self.pushed((job, place), (other, at), free.clone()));
+        }
+        all
+    }
+
+    /// Moves the group at `place` to other nodes and to every other place of its job.
+    fn moved_to_other_places(&mut self, job: usize, place: usize, free: &[bool], aim: Aim) -> Vec<Vec<Edit>> {
+        let weights = &self.model.jobs[job].weights;
+        let others: Vec<usize> =
+            (0..weights.len()).filter(|other| *other != place && weights[*other] == weights[place]).collect();
+        let mut all = Vec::new();
+        for other in others {
+            if self.effort == 0 {
+                break;
+            }
+            self.seating[job].swap(place, other);
+            let moved = self.moved(job, other, free, aim);
+            self.seating[job].swap(place, other);
+            if let Some(member) = moved {
+                let one = Edit { job, place, member: self.seating[job][other].clone() };
+                all.push(vec![one, Edit { job, place: other, member }]);
+            }
+        }
+        all
+    }
+
+    /// Moves a group to nodes of another one, which moves to free nodes.
+    fn pushed(&mut self, (job, place): (usize, usize), (other, at): (usize, usize), mut free: Vec<bool>) -> Option<Vec<Edit>> {
+        let gone = self.seating[other][at].clone();
+        self.set(&mut free, &gone.ranks, true);
+        let member = self.moved(job, place, &free, Aim::Near)?;
+        if !member.ranks.iter().any(|node| gone.ranks.contains(node)) {
+            return None;
+        }
+        self.set(&mut free, &member.ranks.clone(), false);
+        let was = std::mem::replace(&mut self.seating[job][place], member);
+        let away = self.moved(other, at, &free, Aim::Near);
+        let member = std::mem::replace(&mut self.seating[job][place], was);
+        Some(vec![Edit { job, place, member }, Edit { job: other, place: at, member: away? }])
+    }
+
+    fn set(&self, free: &mut [bool], nodes: &[NodeId], is_free: bool) {
+        for node in nodes {
+            free[self.survey.hbd().position_of(*node).index()] = is_free;
+        }
+    }
+
+    fn places_exchanged(&self, job: usize, place: usize, may_move: bool) -> Vec<Vec<Edit>> {
+        let (members, weights) = (&self.seating[job], &self.model.jobs[job].weights);
+        let with = |other: usize| {
+            let [one, two] = [&members[place], &members[other]].map(Clone::clone);
+            vec![Edit { job, place, member: two }, Edit { job, place: other, member: one }]
+        };
+        let others = (0..members.len()).filter(|other| *other != place);
+        let mut all: Vec<Vec<Edit>> = others
+            .filter(|other| may_move || weights[*other] == weights[place])
+            .map(with)
+            .collect();
+        // The group at `place` moves to another place, and the groups between move up.
+        for other in (0..members.len()).filter(|other| other.abs_diff(place) > 1) {
+            let range = place.min(other)..=place.max(other);
+            if range.clone().any(|at| weights[at] != weights[place]) {
+                continue;
+            }
+            let from = |at: usize| match at {
+                _ if at == other => place,
+                _ if other > place => at + 1,
+                _ => at - 1,
+            };
+            all.push(range.map(|at| Edit { job, place: at, member: members[from(at)].clone() }).collect());
+        }
+        all
+    }
+
+    /// Returns groups on nodes below the racks of the neighbours of a group.
+    fn in_the_way(&self, job: usize, place: usize) -> Vec<(usize, usize)> {
+        let wish = self.wish(job, place);
+        let is_wanted = |node: &NodeId| wish.of_rack.contains_key(&self.model.fabric.dcn.tor_of(*node));
+        let neighbours: BTreeSet<usize> =
+            self.model.jobs[job].neighbours[place].iter().map(|(other, _)| *other).collect();
+        let mut found = Vec::new();
+        for (other, members) in self.seating.iter().enumerate().filter(|(other, _)| self.model.jobs[*other].may_move) {
+            for (at, member) in members.iter().enumerate() {
+                let is_own = other == job && (at == place || neighbours.contains(&at));
+                if !is_own && member.ranks.iter().any(is_wanted) {
+                    found.push((other, at));
+                }
+            }
+        }
+        found.truncate(MOST_TRIED);
+        found
+    }
+
+    fn wish(&self, job: usize, place: usize) -> Wish {
+        let members = &self.seating[job];
+        let length = members[place].ranks.len();
+        let mut wish = Wish { of_rank: vec![BTreeMap::new(); length], of_rack: BTreeMap::new(), most: 0.0 };
+        for (other, weight) in &self.model.jobs[job].neighbours[place] {
+            wish.most = wish.most.max(*weight);
+            for (rank, node) in members[*other].ranks.iter().enumerate().take(length) {
+                let rack = self.model.fabric.dcn.tor_of(*node);
+                *wish.of_rank[rank].entry(rack).or_default() += weight;
+                *wish.of_rack.entry(rack).or_default() += weight;
+            }
+        }
+        wish
+    }
+
+    /// Returns the group at `place` on the best chain of `free` nodes. `None` if it would stay.
+    fn moved(&mut self, job: usize, place: usize, free: &[bool], aim: Aim) -> Option<Member> {
+        let wish = self.wish(job, place);
+        let hbd = self.survey.hbd();
+        let own = self.seating[job][place].clone();
+        let racks = self.model.racks(job, &self.seating[job]);
+        let most = racks.iter().fold(1e-12_f64, |most, load| most.max(*load));
+        let weight = |at: u32| {
+            let node = hbd.node_at(Position(at));
+            let rack = self.model.fabric.dcn.tor_of(node);
+            let stays = if own.ranks.contains(&node) { 0.05 * wish.most } else { 0.0 };
+            let load = racks[rack.index()] / most;
+            let wanted = wish.of_rack.get(&rack).copied();
+            stays + match aim {
+                Aim::Near => wanted.unwrap_or(-0.3 * wish.most * load),
+                Aim::Apart => wanted.unwrap_or(0.0) - wish.most * load,
+            }
+        };
+        let weights: Vec<f64> = (0..hbd.nodes()).map(weight).collect();
+        let chain = self.best_chain(own.ranks.len(), free, &weights)?;
+        let nodes: Vec<NodeId> = chain.iter().map(|at| hbd.node_at(*at)).collect();
+        let ranks = self.ranked(&wish, &own.ranks, nodes);
+        (ranks != own.ranks).then_some(Member { id: own.id, ranks, chain: Some(chain) })
+    }
+
+    /// Assigns ranks to `nodes`, so that they share racks with their neighbours.
+    fn ranked(&self, wish: &Wish, old: &[NodeId], mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let gain = |rank: usize, node: &NodeId| {
+            let rack = self.model.fabric.dcn.tor_of(*node);
+            let stays = if old[rank] == *node { 0.01 * wish.most } else { 0.0 };
+            wish.of_rank[rank].get(&rack).copied().unwrap_or(0.0) + stays
+        };
+        loop {
+            let mut is_better = false;
+            for one in 0..nodes.len() {
+                for other in one + 1..nodes.len() {
+                    let kept = gain(one, &nodes[one]) + gain(other, &nodes[other]);
+                    if gain(one, &nodes[other]) + gain(other, &nodes[one]) > kept + 1e-12 {
+                        nodes.swap(one, other);
+                        is_better = true;
+                    }
+                }
+            }
+            if !is_better {
+                return nodes;
+            }
+        }
+    }
+
+    /// Returns the chain of `length` free nodes in ascending order with the largest total weight.
+    fn best_chain(&mut self, length: usize, free: &[bool], weights: &[f64]) -> Option<Vec<Position>> {
+        let hbd = self.survey.hbd();
+        let (nodes, reach) = (hbd.nodes() as usize, usize::from(hbd.k()));
+        let over = match hbd.shape() {
+            Shape::Ring => (length - 1) * reach,
+            Shape::Line => 0,
+        };
+        if over >= nodes {
+            return None;
+        }
+        let (places, width) = (nodes + over, reach + 1);
+        self.effort = self.effort.saturating_sub(length * places * width * 2);
+        let at = |joined: usize, place: usize, hop: usize| (joined * places + place) * width + hop;
+        let mut best = vec![f64::NEG_INFINITY; length * places * width];
+        let mut from = vec![0_u8; length * places * width];
+        for place in (0..nodes).filter(|place| free[*place]) {
+            best[at(0, place, 0)] = weights[place];
+        }
+        let hop = |hop: usize| Hop::try_from(hop).expect("K is at most 64");
+        let fits: Vec<bool> = (0..width * width)
+            .map(|pair| (pair / width, pair % width))
+            .map(|(back, on)| back == 0 || on > 0 && hops_are_compatible(hbd.k(), -hop(back), hop(on)))
+            .collect();
+        for joined in 1..length {
+            for place in (0..places).filter(|place| free[place % nodes]) {
+                for on in 1..=reach.min(place) {
+                    let last = place - on;
+                    if !self.joined[last % nodes * width + on] {
+                        continue;
+                    }
+                    for back in (0..width).filter(|back| fits[back * width + on]) {
+                        let total = best[at(joined - 1, last, back)] + weights[place % nodes];
+                        let slot = at(joined, place, on);
+                        if total > best[slot] {
+                            best[slot] = total;
+                            from[slot] = u8::try_from(back).expect("K is at most 64");
+                        }
+                    }
+                }
+            }
+        }
+        let ends = (0..places).flat_map(|place| (0..width).map(move |hop| (place, hop)));
+        let (mut place, mut on) = ends.max_by(|one, other| {
+            let total = |(place, hop): &(usize, usize)| best[at(length - 1, *place, *hop)];
+            total(one).total_cmp(&total(other))
+        })?;
+        if best[at(length - 1, place, on)] == f64::NEG_INFINITY {
+            return None;
+        }
+        let mut chain = Vec::with_capacity(length);
+        for joined in (0..length).rev() {
+            chain.push(Position(u32::try_from(place % nodes).expect("a position")));
+            let back = usize::from(from[at(joined, place, on)]);
+            (place, on) = (place - on, back);
+        }
+        chain.reverse();
+        Some(chain)
+    }
+}
