@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom replan`: computes the next plan after a fault or a repair with minimal changes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{self as plan_document, Plan};
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::Options;
-use lightloom_planner::joint::{self, Replanned};
+use lightloom_planner::joint::{self, Bounds, MoveLimit, MoveReason, Replanned};
 use lightloom_planner::khop::{self, Change, GroupChange, MovedForOthers};
 use lightloom_units::id::NodeId;
 use serde_json::json;
@@ -25,10 +26,11 @@ const SCHEMA: &str = "lightloom.replan/v1";
 
 /// Compute the next plan after faults and repairs with minimal moves
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("change").args(["fault", "repair"]).required(true).multiple(true)))]
+#[command(group(clap::ArgGroup::new("change").args(["fault", "repair", "heal"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:
   lightloom replan plan.json --fabric topologies/ring-2880.yaml --fault n17 -o next.json
-  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17")]
+  lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17
+  lightloom replan next.json --fabric topologies/ring-2880.yaml --heal --moves 8")]
 pub struct Arguments {
     /// Plan in force
     plan: PathBuf,
@@ -41,6 +43,13 @@ pub struct Arguments {
     /// Repaired parts
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     repair: Vec<Part>,
+    /// Move groups back towards a plan from scratch, by default up to 8
+    #[arg(long)]
+    heal: bool,
+    /// Groups that may move: `least`, a number, or `cold` for the placement of a plan from scratch [default: groups
+    /// with a fault + 2]
+    #[arg(long, value_name = "LIMIT", value_parser = moves)]
+    moves: Option<Moves>,
     /// File to write the next plan to
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
@@ -48,6 +57,41 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moves {
+    Least,
+    UpTo(usize),
+    Cold,
+}
+
+fn moves(text: &str) -> Result<Moves, String> {
+    match text {
+        "least" => Ok(Moves::Least),
+        "cold" => Ok(Moves::Cold),
+        _ => text
+            .parse()
+            .map(Moves::UpTo)
+            .map_err(|_| "write `least`, `cold` or a number of groups".to_owned()),
+    }
+}
+
+fn limit(arguments: &Arguments) -> MoveLimit {
+    match (arguments.moves, arguments.heal) {
+        (Some(Moves::Least), _) => MoveLimit::Least,
+        (Some(Moves::Cold), _) => MoveLimit::Cold,
+        (Some(Moves::UpTo(most)), true) => MoveLimit::Heal(most),
+        (Some(Moves::UpTo(most)), false) => MoveLimit::Total(most),
+        (None, true) => MoveLimit::Heal(MOVES_TO_HEAL),
+        (None, false) => MoveLimit::BeyondHit(MOVES_BEYOND_HIT),
+    }
+}
+
+const MOVES_TO_HEAL: usize = 8;
+const MOVES_BEYOND_HIT: usize = 2;
+
+/// On larger fabrics, only `--moves cold` plans from scratch.
+const MOST_NODES_COMPARED: u32 = 8_192;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let fabric = crate::fabric::read(&arguments.fabric)?;
@@ -61,15 +105,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         output::note(&note);
     }
     let start = Instant::now();
-    let is_repair = !arguments.repair.is_empty();
+    let is_repair = arguments.heal || !arguments.repair.is_empty();
     let options = Options { compare: false, ..Options::default() };
+    let bounds = Bounds { limit: limit(arguments), ..Bounds::default() };
+    let is_compared = fabric.hbd.nodes() <= MOST_NODES_COMPARED;
     // A job that had to shrink does not fit in a plan from scratch, so there may be none.
     let (next, cold) = rayon::join(
-        || (joint::replan(&fabric, &before, &faults, is_repair, options), start.elapsed()),
-        || lightloom_planner::plan(&fabric, &faults, Options::default()).ok(),
+        || {
+            let next = joint::replan_within(&fabric, &before, &faults, is_repair, &bounds, options);
+            (next, start.elapsed())
+        },
+        || is_compared.then(|| lightloom_planner::plan(&fabric, &faults, options).ok()).flatten(),
     );
     let (next, planned) = next;
-    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed } = next?;
+    let replanned = next?;
+    let Replanned { plan: next, change, ranks_changed, .. } = replanned.clone();
+    let (circuits_made, circuits_removed) = (replanned.circuits_made, replanned.circuits_removed);
     let proving = Instant::now();
     let verdict = plan::prove(&fabric, &faults, &next)?;
     let took = plan::Took { planned, proven: Some(proving.elapsed()) };
@@ -101,6 +152,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
                     "cross_tor_share": before.metrics.cross_tor_share,
                     "step_time_ps": before.metrics.step_time_ps,
                 },
+                "moves": moves_document(&replanned),
                 "cold_plan": cold,
                 "step_over_cold": step_over_cold,
             }))?;
@@ -109,8 +161,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             arguments.format.print(&document(&before, &change), "bundles", String::new)?;
         }
         ResultFormat::Text => {
-            output::print(&describe(&before, &change, fabric.hbd.k()))?;
-            if change.is_cold {
+            output::print(&describe(&before, &replanned, fabric.hbd.k()))?;
+            if change.is_cold && arguments.moves != Some(Moves::Cold) {
                 output::print(
                     "the groups moved to the placement of a plan from scratch: the search for fewer moves found none\n\n",
                 )?;
@@ -118,6 +170,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             if change.moved != MovedForOthers::default() {
                 output::print(&format!("{}\n\n", change.moved))?;
             }
+            output::print(&one_more_move(&replanned))?;
             if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
                 let moved =
                     format!("cross-connects: {circuits_made} made, {circuits_removed} removed\n");
@@ -258,17 +311,54 @@ fn document(before: &Plan, change: &Change) -> serde_json::Value {
     json!({"bundles": bundles, "groups": groups, "healthy_moved": healthy, "cold_placement": change.is_cold})
 }
 
-fn describe(before: &Plan, change: &Change, k: u8) -> String {
+/// Returns the number of moves and the step with the next larger number of moves that shortens it.
+fn one_more_move(replanned: &Replanned) -> String {
+    let Replanned { plan, moves, curve, .. } = replanned;
+    let Some(step) = plan.metrics.step_time_ps else { return String::new() };
+    let better = curve.iter().find(|point| {
+        point.moves > moves.len() && point.step_time_ps.as_secs_f64() < 0.99 * step.as_secs_f64()
+    });
+    better.map_or_else(String::new, |point| {
+        let (more, shorter) = (point.moves - moves.len(), point.step_time_ps);
+        format!("with --moves {}, {more} more groups would move for a step of about {shorter} instead of {step}\n\n", point.moves)
+    })
+}
+
+fn moves_document(replanned: &Replanned) -> serde_json::Value {
+    let Replanned { moves, groups_hit, curve, .. } = replanned;
+    let groups: Vec<_> = moves
+        .iter()
+        .map(|moved| {
+            let why = match moved.why {
+                MoveReason::Fault => "fault",
+                MoveReason::Room => "room",
+                MoveReason::Step => "step",
+            };
+            json!({"group": moved.group, "why": why})
+        })
+        .collect();
+    let curve: Vec<_> = curve
+        .iter()
+        .map(|point| json!({"moves": point.moves, "step_time_ps": point.step_time_ps}))
+        .collect();
+    json!({"groups_hit": groups_hit, "groups": groups, "curve": curve})
+}
+
+fn describe(before: &Plan, replanned: &Replanned, k: u8) -> String {
+    let change = &replanned.change;
     if change.bundles.is_empty() && change.groups.is_empty() {
         return "no moves: the plan in force already covers these faults\n\n".to_owned();
     }
-    let mut groups = TextTable::new(["group", "what", "nodes out", "nodes in"]);
+    let whys: BTreeMap<String, MoveReason> =
+        replanned.moves.iter().map(|moved| (moved.group.to_string(), moved.why)).collect();
+    let mut groups = TextTable::new(["group", "what", "why", "nodes out", "nodes in"]);
     let list = |nodes: Vec<NodeId>| {
         let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
         if names.is_empty() { "-".to_owned() } else { names.join(" ") }
     };
     for (what, group, out, into) in change.groups.iter().map(|change| summary(before, change)) {
-        groups.row([group, what.to_owned(), list(out), list(into)]);
+        let why = whys.get(&group).map_or_else(|| "-".to_owned(), ToString::to_string);
+        groups.row([group, what.to_owned(), why, list(out), list(into)]);
     }
     let mut bundles = TextTable::new(["bundle", "from", "to"]);
     for (bundle, from, to) in &change.bundles {

@@ -40,7 +40,8 @@ pub use crate::rfabric::step::{load, load_with};
 
 pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{
-    Bounds, CurvePoint, MoveLimit, RanksChanged, ReplanError, Replanned, replan, replan_within, step_over_cold,
+    Bounds, CurvePoint, GroupMove, MoveLimit, MoveReason, RanksChanged, ReplanError, Replanned,
+    replan, replan_within, step_over_cold,
 };
 pub use traffic::{phases, phases_between_gpus};
 

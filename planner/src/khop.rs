@@ -35,8 +35,8 @@ pub use document::{DocumentError, from_document, to_document};
 pub use exact::{ExactError, MAX_CANDIDATES, MostRings, SOLVER_SECONDS, most_groups};
 pub use layout::{JobOutcome, Layout, RingGroup, Segment};
 pub use metrics::{CrossTor, cross_tor};
-pub(crate) use replan::{groups_hit, rebuilt};
 pub use replan::{Change, GroupChange, MovedForOthers, replan, replan_after_repairs};
+pub(crate) use replan::{groups_hit, matched, rebuilt};
 pub use survey::Survey;
 
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};

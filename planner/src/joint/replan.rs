@@ -14,6 +14,7 @@ mod model;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fat_tree::CrossConnect;
@@ -52,13 +53,43 @@ pub struct Replanned {
     pub circuits_made: usize,
     /// Cross-connects of the previous plan that no phase has now.
     pub circuits_removed: usize,
-    /// Groups of jobs that a fault affects.
+    /// Number of groups of jobs that a fault affects.
     pub groups_hit: usize,
-    /// Groups of jobs with other nodes, stages or experts than before.
-    pub groups_moved: usize,
+    /// Groups of jobs with other nodes, another stage or other experts than before.
+    pub moves: Vec<GroupMove>,
     /// The shortest estimated steps for each number of moves that the search found, fewest moves
     /// first. Empty if it did not search.
     pub curve: Vec<CurvePoint>,
+}
+
+/// A group that moves, and the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMove {
+    /// The group.
+    pub group: GroupId,
+    /// The reason.
+    pub why: MoveReason,
+}
+
+/// The reason why a group moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveReason {
+    /// The group lost a part.
+    Fault,
+    /// Another group needs its nodes.
+    Room,
+    /// The step becomes shorter, or crosses fewer ToRs.
+    Step,
+}
+
+impl fmt::Display for MoveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fault => "fault",
+            Self::Room => "room for a group",
+            Self::Step => "shorter step",
+        })
+    }
 }
 
 /// The shortest step that a search found for a number of moves.
@@ -80,6 +111,8 @@ pub enum MoveLimit {
     BeyondHit(usize),
     /// Up to this many groups, or more if the faults require it.
     Total(usize),
+    /// Up to this many groups, also to cross fewer ToRs with an equal step.
+    Heal(usize),
     /// As many groups as a plan from scratch requires.
     Cold,
 }
@@ -162,18 +195,17 @@ pub fn replan_within(
     let groups_hit = khop::groups_hit(fabric, &survey, &start);
     let states = states(fabric, &start, &known);
     let mut curve = Vec::new();
-    let most = match bounds.limit {
-        MoveLimit::BeyondHit(extra) => Some(groups_hit + extra),
-        MoveLimit::Total(most) => Some(most),
-        MoveLimit::Least | MoveLimit::Cold => None,
-    };
-    if let Some(most) = most.filter(|_| !survey.is_bounded()) {
+    let needed = groups_moved(fabric, &states, &found.plan);
+    let is_free = !survey.is_bounded();
+    if let Some(most) = bounds.limit.most(groups_hit.len()).filter(|_| is_free) {
+        let is_heal = matches!(bounds.limit, MoveLimit::Heal(_));
         let task = improve::Task {
             network: &network,
             survey: &survey,
             start: &start,
             states: &states,
             is_repair,
+            is_heal,
             most,
         };
         let now = coordinates(&found.plan);
@@ -181,11 +213,28 @@ pub fn replan_within(
         curve = points;
         found = better.unwrap_or(found);
     }
+    let reaches_cold = matches!(bounds.limit, MoveLimit::Cold | MoveLimit::Heal(_)) && is_free;
+    let cold = reaches_cold.then(|| network.cold(&survey, &start)).flatten();
+    if let Some(cold) = cold {
+        let moves = groups_moved(fabric, &states, &cold.plan).len();
+        let fits = bounds.limit.most(groups_hit.len()).is_none_or(|most| moves <= most);
+        if fits && (bounds.limit == MoveLimit::Cold || improve::is_better(&cold.plan, &found.plan))
+        {
+            found = cold;
+        }
+    }
     let Found { plan, change } = found;
     let groups = groups_ranked_anew(&ranked, &plan);
     let ranks_changed = (groups > 0).then_some(RanksChanged { groups, step_time_kept_ps });
-    let groups_moved = groups_moved(fabric, &states, &plan);
+    let why = |group: GroupId| match () {
+        () if groups_hit.contains(&group) => MoveReason::Fault,
+        () if needed.contains(&group) => MoveReason::Room,
+        () => MoveReason::Step,
+    };
+    let moved = groups_moved(fabric, &states, &plan).into_iter();
+    let moves = moved.map(|group| GroupMove { group, why: why(group) }).collect();
     let (circuits_made, circuits_removed) = changed(before, &plan);
+    let groups_hit = groups_hit.len();
     Ok(Replanned {
         plan,
         change,
@@ -193,9 +242,19 @@ pub fn replan_within(
         circuits_made,
         circuits_removed,
         groups_hit,
-        groups_moved,
+        moves,
         curve,
     })
+}
+
+impl MoveLimit {
+    fn most(self, hit: usize) -> Option<usize> {
+        match self {
+            Self::BeyondHit(extra) => Some(hit + extra),
+            Self::Total(most) | Self::Heal(most) => Some(most),
+            Self::Least | Self::Cold => None,
+        }
+    }
 }
 
 struct Found {
@@ -206,11 +265,7 @@ struct Found {
 type States = BTreeMap<GroupId, (Vec<NodeId>, model::Weights)>;
 
 /// Returns the nodes in rank order and the weights of each group of a job.
-fn states(
-    fabric: &Fabric,
-    layout: &Layout,
-    at: &BTreeMap<GroupId, Coordinates>,
-) -> States {
+fn states(fabric: &Fabric, layout: &Layout, at: &BTreeMap<GroupId, Coordinates>) -> States {
     let of_jobs = layout.groups.iter().filter_map(|group| Some((group.job?, group)));
     let state = |(job, group): (u32, &RingGroup)| {
         let at = at.get(&group.id).copied().unwrap_or_default();
@@ -219,8 +274,8 @@ fn states(
     of_jobs.map(state).collect()
 }
 
-/// Counts the groups in both plans that have other nodes, another stage or other experts.
-fn groups_moved(fabric: &Fabric, states: &States, plan: &Plan) -> usize {
+/// Returns the groups in both plans that have other nodes, another stage or other experts.
+fn groups_moved(fabric: &Fabric, states: &States, plan: &Plan) -> BTreeSet<GroupId> {
     let mut now: States = BTreeMap::new();
     for rank in plan.ranks.iter().filter(|rank| rank.gpu.gpu == 0 || rank.tp == 0) {
         let Some(job) = rank.job else { continue };
@@ -231,7 +286,8 @@ fn groups_moved(fabric: &Fabric, states: &States, plan: &Plan) -> usize {
             own.0.push(rank.gpu.node);
         }
     }
-    states.iter().filter(|(id, was)| now.get(id).is_some_and(|now| now != *was)).count()
+    let moved = states.iter().filter(|(id, was)| now.get(id).is_some_and(|now| now != *was));
+    moved.map(|(id, _)| *id).collect()
 }
 
 struct Network<'a> {
@@ -262,6 +318,26 @@ impl Network<'_> {
         let Self { fabric, faults, before, options } = *self;
         network::carry_on(fabric, faults, &sent, &before.phases, options)?.write_into(plan);
         Ok(())
+    }
+
+    /// Returns a plan from scratch in which as few groups as possible move. `None` if no such plan
+    /// exists.
+    fn cold(&self, survey: &Survey<'_>, start: &Layout) -> Option<Found> {
+        let Self { fabric, faults, options, .. } = *self;
+        let cold = super::plan(fabric, faults, options).ok()?;
+        let (layout, _) = khop::from_document(fabric, &cold).ok()?;
+        for keeps_ranks in [true, false] {
+            let (groups, names) = improve::renamed(fabric, start, &layout, keeps_ranks);
+            let ranked: BTreeMap<GroupId, Coordinates> =
+                coordinates(&cold).into_iter().map(|(id, at)| (names[&id], at)).collect();
+            let mut rebuilt = start.clone();
+            let change = khop::rebuilt(fabric, survey, &mut rebuilt, groups, false);
+            let plan = self.planned(&rebuilt, &ranked, &[]).ok()?;
+            if !keeps_ranks || plan.metrics.step_time_ps <= cold.metrics.step_time_ps {
+                return Some(Found { plan, change: Change { is_cold: true, ..change } });
+            }
+        }
+        None
     }
 
     /// Renumbers the ranks of jobs whose nodes changed, if the step of `plan` takes longer than

@@ -46,6 +46,7 @@ use super::document::selected_port;
 use super::grouping::chains_on_line;
 use super::{Layout, RingGroup, Survey, any_groups, islands, spare, spare_sizes};
 pub use change::{Change, GroupChange, MovedForOthers};
+pub(crate) use cold::matched;
 use neighbourhood::Effort;
 
 /// Adapts `layout` to the faults in `survey` with as little change as possible.
@@ -123,12 +124,16 @@ pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut L
     work.finish()
 }
 
-/// Counts the groups of jobs that a fault affects.
-pub(crate) fn groups_hit(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> usize {
+/// Returns the groups of jobs that a fault affects.
+pub(crate) fn groups_hit(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    layout: &Layout,
+) -> BTreeSet<GroupId> {
     let mut layout = layout.clone();
     let work = Work::new(fabric, survey, &mut layout);
     let own = work.layout.groups.iter().filter(|group| group.job.is_some());
-    own.filter(|group| work.is_broken_group(group)).count()
+    own.filter(|group| work.is_broken_group(group)).map(|group| group.id).collect()
 }
 
 /// Replaces the groups of `layout` by `groups`. A group with the identifier of an earlier group is
@@ -140,11 +145,9 @@ pub(crate) fn rebuilt(
     groups: Vec<RingGroup>,
     forms_spares: bool,
 ) -> Change {
-    let healthy: Vec<RingGroup> = {
-        let work = Work::new(fabric, survey, layout);
-        let own = work.layout.groups.iter();
-        own.filter(|group| !work.is_broken_group(group)).cloned().collect()
-    };
+    let hit = groups_hit(fabric, survey, layout);
+    let healthy: Vec<RingGroup> =
+        layout.groups.iter().filter(|group| !hit.contains(&group.id)).cloned().collect();
     let mut work = Work::new(fabric, survey, layout);
     work.become_groups(groups);
     if forms_spares {

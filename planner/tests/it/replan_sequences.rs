@@ -70,7 +70,9 @@ fn of_case(case: &Case) -> Fabric {
     };
     let jobs: String = case.jobs.iter().map(job).collect();
     let Case { name, hbd, dcn, .. } = case;
-    fabric(&format!("kind: fabric\nversion: 2\nname: {name}\nhbd: {hbd}\ndcn: {dcn}\njobs:\n{jobs}"))
+    fabric(&format!(
+        "kind: fabric\nversion: 2\nname: {name}\nhbd: {hbd}\ndcn: {dcn}\njobs:\n{jobs}"
+    ))
 }
 
 /// The GPU of each rank of each group of a job.
@@ -90,7 +92,13 @@ fn step(plan: &Plan) -> f64 {
     plan.metrics.step_time_ps.expect("a step").as_secs_f64()
 }
 
-fn next(fabric: &Fabric, before: &Plan, faults: &FaultSet, is_repair: bool, limit: MoveLimit) -> Plan {
+fn next(
+    fabric: &Fabric,
+    before: &Plan,
+    faults: &FaultSet,
+    is_repair: bool,
+    limit: MoveLimit,
+) -> Plan {
     let bounds = Bounds { limit, ..Bounds::default() };
     let options = Options { compare: false, ..Options::default() };
     let Replanned { plan: next, .. } =
@@ -119,7 +127,8 @@ fn sequence(case: &Case, events: u32) -> Tally {
     let mut broken: Vec<String> = Vec::new();
     let mut tally = Tally::default();
     for event in 0..events {
-        let is_repair = !broken.is_empty() && (draws.random_range(0..100) < 45 || broken.len() > nodes as usize / 12);
+        let is_repair = !broken.is_empty()
+            && (draws.random_range(0..100) < 45 || broken.len() > nodes as usize / 12);
         let part = match is_repair {
             true => broken.swap_remove(draws.random_range(0..broken.len())),
             false => format!("n{}", draws.random_range(0..nodes)),
@@ -134,16 +143,36 @@ fn sequence(case: &Case, events: u32) -> Tally {
         let known = faults(&fabric, &broken.iter().map(String::as_str).collect::<Vec<_>>());
         let after = next(&fabric, &now, &known, is_repair, MoveLimit::BeyondHit(2));
         let t0 = std::time::Instant::now();
-        let cold = plan(&fabric, &known, Options { compare: std::env::var("FULL").is_ok(), ..Options::default() }).expect("a plan");
-        let t1 = t0.elapsed(); let t0 = std::time::Instant::now(); let _ = next(&fabric, &now, &known, is_repair, MoveLimit::BeyondHit(2)); let t2 = t0.elapsed(); let t0 = std::time::Instant::now(); let _ = next(&fabric, &now, &known, is_repair, MoveLimit::Least); let t3 = t0.elapsed();
+        let cold = plan(
+            &fabric,
+            &known,
+            Options { compare: std::env::var("FULL").is_ok(), ..Options::default() },
+        )
+        .expect("a plan");
+        let t1 = t0.elapsed();
+        let t0 = std::time::Instant::now();
+        let _ = next(&fabric, &now, &known, is_repair, MoveLimit::BeyondHit(2));
+        let t2 = t0.elapsed();
+        let t0 = std::time::Instant::now();
+        let _ = next(&fabric, &now, &known, is_repair, MoveLimit::Least);
+        let t3 = t0.elapsed();
         let (was, is) = (placed(&now), placed(&after));
         let dead: BTreeSet<_> = known.failed_nodes(&fabric.hbd);
         let hit = was.values().filter(|own| own.iter().any(|gpu| dead.contains(&gpu.node))).count();
-        let moved = was.iter().filter(|(group, own)| is.get(group).is_some_and(|now| now != *own)).count();
+        let moved =
+            was.iter().filter(|(group, own)| is.get(group).is_some_and(|now| now != *own)).count();
         assert!(moved <= hit + 2, "{at}: {moved} groups move, {hit} are hit");
         assert!(after.metrics.gpus_used >= cold.metrics.gpus_used, "{at}: groups are lost");
         let ratio = step(&after) / step(&cold);
-        if std::env::var("SHOW").is_ok() { println!("{at}: step {:.2} cold {:.2} ratio {ratio:.3} xtor {:.3} {:.3} moved {moved} hit {hit} cold {t1:?} next {t2:?} least {t3:?}", step(&after)*1e3, step(&cold)*1e3, after.metrics.cross_tor_share, cold.metrics.cross_tor_share); }
+        if std::env::var("SHOW").is_ok() {
+            println!(
+                "{at}: step {:.2} cold {:.2} ratio {ratio:.3} xtor {:.3} {:.3} moved {moved} hit {hit} cold {t1:?} next {t2:?} least {t3:?}",
+                step(&after) * 1e3,
+                step(&cold) * 1e3,
+                after.metrics.cross_tor_share,
+                cold.metrics.cross_tor_share
+            );
+        }
         tally.events += 1;
         tally.close += usize::from(ratio <= 1.05);
         tally.worst = tally.worst.max(ratio);
@@ -152,7 +181,16 @@ fn sequence(case: &Case, events: u32) -> Tally {
         now = after;
     }
     let healed = next(&fabric, &now, &FaultSet::none(), true, MoveLimit::Total(8));
-    println!("{}: {} events, {} close, worst {:.3}, {} moves, {} at least, healed {:.3}", case.name, tally.events, tally.close, tally.worst, tally.moves, tally.least, step(&healed) / first);
+    println!(
+        "{}: {} events, {} close, worst {:.3}, {} moves, {} at least, healed {:.3}",
+        case.name,
+        tally.events,
+        tally.close,
+        tally.worst,
+        tally.moves,
+        tally.least,
+        step(&healed) / first
+    );
     tally
 }
 
@@ -161,9 +199,23 @@ fn replanning_stays_close_to_a_cold_plan() {
     let events = std::env::var("N").map_or_else(|_| cases(40, 1_000), |n| n.parse().unwrap());
     for case in CASES.iter().filter(|case| std::env::var("ONLY").map_or(true, |n| n == case.name)) {
         let tally = sequence(case, events);
-        if std::env::var("SHOW").is_ok() { continue; }
-        assert!(tally.close * 100 >= tally.events * 95, "{}: {} of {}", case.name, tally.close, tally.events);
+        if std::env::var("SHOW").is_ok() {
+            continue;
+        }
+        assert!(
+            tally.close * 100 >= tally.events * 95,
+            "{}: {} of {}",
+            case.name,
+            tally.close,
+            tally.events
+        );
         assert!(tally.worst <= 1.2, "{}: {}", case.name, tally.worst);
-        assert!(tally.moves <= 3 * tally.least, "{}: {} for {}", case.name, tally.moves, tally.least);
+        assert!(
+            tally.moves <= 3 * tally.least,
+            "{}: {} for {}",
+            case.name,
+            tally.moves,
+            tally.least
+        );
     }
 }

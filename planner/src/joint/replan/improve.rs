@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::plan::GivenUp;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::plan::{GivenUp, Plan};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::{GroupId, NodeId};
 
@@ -23,8 +24,17 @@ pub(super) struct Task<'a> {
     pub(super) start: &'a Layout,
     pub(super) states: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
     pub(super) is_repair: bool,
+    /// Whether groups may also move only to cross fewer ToRs.
+    pub(super) is_heal: bool,
     /// The largest number of moves.
     pub(super) most: usize,
+}
+
+/// Returns whether the step is shorter, or as long with fewer hops between ToRs.
+pub(super) fn is_better(one: &Plan, other: &Plan) -> bool {
+    let (one, other) = (&one.metrics, &other.metrics);
+    one.step_time_ps < other.step_time_ps
+        || one.step_time_ps == other.step_time_ps && one.cross_tor_share < other.cross_tor_share
 }
 
 impl Task<'_> {
@@ -41,12 +51,7 @@ impl Task<'_> {
         let model = Model::new(fabric, faults, layout, ranked, &least.plan)?;
         let Some(model) = model else { return Ok((Vec::new(), None)) };
         let walk = Walk::new(&model, self.survey, layout, self.states);
-        let jobs: BTreeSet<usize> = walk.changed().union(&walk.slowest()).copied().collect();
-        let points = walk.points(&jobs, self.most + 1);
-        if std::env::var("SHOW").is_ok() {
-            for job in 0..model.jobs.len() { eprintln!("job {job} {:?} {:?}", model.of_job(job, &points[0].seating[job]), points[0].seating[job].iter().zip(&model.jobs[job].coordinates).map(|(m,c)| format!("{} pp{} dp{} {:?}", m.id, c.pp, c.dp, m.ranks.iter().map(|n| fabric.dcn.tor_of(*n).0).collect::<Vec<_>>())).collect::<Vec<_>>()); }
-            for p in &points { eprintln!("{} {:?}", p.moves, p.score); }
-        }
+        let points = walk.points(self.is_heal, self.most + 1);
         let on_curve = |point: &Point| CurvePoint {
             moves: point.moves,
             step_time_ps: Picoseconds((point.score.step * 1e12).round() as u64),
@@ -61,16 +66,18 @@ impl Task<'_> {
             members.iter().zip(&job.coordinates).map(|(member, at)| (member.id, *at))
         });
         let plan = self.network.planned(&rebuilt, &ranked.collect(), given_up)?;
-        let (now, was) = (&plan.metrics, &least.plan.metrics);
-        let is_better = now.step_time_ps < was.step_time_ps
-            || now.step_time_ps == was.step_time_ps && now.cross_tor_share < was.cross_tor_share;
+        let is_better = is_better(&plan, &least.plan);
         Ok((curve, is_better.then_some(Found { plan, change })))
     }
 
-    /// Returns the point with the fewest moves among those with about the shortest step.
+    /// Returns the point with the fewest moves among those with about the shortest step. If only
+    /// quality counts, returns the last one.
     fn chosen<'p>(&self, points: &'p [Point]) -> Option<&'p Point> {
         let within = || points.iter().filter(|point| point.moves <= self.most);
         let least = within().map(|point| point.score.step).fold(f64::INFINITY, f64::min);
+        if self.is_heal {
+            return within().last();
+        }
         within().find(|point| point.score.step <= least * (1.0 + WORTH_A_MOVE))
     }
 
@@ -96,5 +103,54 @@ impl Task<'_> {
         };
         groups.extend(layout.groups.iter().filter(is_left).cloned());
         groups
+    }
+}
+
+/// Returns `cold`, a plan from scratch, as the layout after `start`: each group takes the identifier
+/// of a former group, so that as few groups as possible move. Also returns the new identifiers. If
+/// `keeps_ranks` is set, groups keep the order of their nodes where possible.
+pub(super) fn renamed(
+    fabric: &Fabric,
+    start: &Layout,
+    cold: &Layout,
+    keeps_ranks: bool,
+) -> (Vec<RingGroup>, BTreeMap<GroupId, GroupId>) {
+    let given = khop::matched(&start.groups, &cold.groups);
+    let was: BTreeMap<usize, &RingGroup> =
+        given.iter().map(|(place, at)| (*at, &start.groups[*place])).collect();
+    let mut next = start.groups.iter().map(|group| group.id.0 + 1).max().unwrap_or(0);
+    let mut groups = cold.groups.clone();
+    let mut names = BTreeMap::new();
+    for (at, group) in groups.iter_mut().enumerate() {
+        let id = was.get(&at).map_or(GroupId(next), |was| was.id);
+        next += u32::from(!was.contains_key(&at));
+        names.insert(group.id, id);
+        group.id = id;
+    }
+    let jobs: BTreeSet<u32> = groups.iter().filter_map(|group| group.job).collect();
+    let set = fabric.dcn.nodes_per_tor().max(1) as usize;
+    for job in jobs.into_iter().filter(|_| keeps_ranks) {
+        let own: Vec<usize> = (0..groups.len()).filter(|at| groups[*at].job == Some(job)).collect();
+        for set in own.chunks(set) {
+            keep_ranks(&mut groups, &was, set);
+        }
+    }
+    (groups, names)
+}
+
+/// Reorders the ranks of all groups in a set alike, so that as many groups as possible keep theirs.
+fn keep_ranks(groups: &mut [RingGroup], was: &BTreeMap<usize, &RingGroup>, set: &[usize]) {
+    let order = |at: &usize| -> Option<Vec<usize>> {
+        let old = was.get(at)?;
+        let rank = |node: &NodeId| groups[*at].ranks.iter().position(|now| now == node);
+        let order: Option<Vec<usize>> = old.ranks.iter().map(rank).collect();
+        order.filter(|order| order.len() == groups[*at].ranks.len())
+    };
+    let orders: Vec<Vec<usize>> = set.iter().filter_map(order).collect();
+    let count = |order: &&Vec<usize>| orders.iter().filter(|other| other == order).count();
+    let Some(best) = orders.iter().max_by_key(count).cloned() else { return };
+    for at in set {
+        let ranks = &groups[*at].ranks;
+        groups[*at].ranks = best.iter().map(|rank| ranks[*rank]).collect();
     }
 }

@@ -75,6 +75,12 @@ impl Score {
             || self.step <= other.step + same && self.load < other.load - 1e-6
     }
 
+    /// Returns a measure of the improvement, in which the step counts most.
+    pub(super) fn gain_over(&self, before: &Self) -> f64 {
+        let shorter = (before.step - self.step) / before.step.max(f64::MIN_POSITIVE);
+        100.0 * shorter + before.load - self.load
+    }
+
     pub(super) fn with(self, other: Self) -> Self {
         Self { step: self.step.max(other.step), load: self.load + other.load }
     }
@@ -145,7 +151,9 @@ impl<'a> Model<'a> {
         }
         let coordinates: Vec<Coordinates> =
             groups.iter().map(|group| at.get(&group.id).copied().unwrap_or_default()).collect();
-        let most = |of: fn(&Coordinates) -> u32| coordinates.iter().map(of).max().map_or(0, |last| last + 1);
+        let most = |of: fn(&Coordinates) -> u32| {
+            coordinates.iter().map(of).max().map_or(0, |last| last + 1)
+        };
         let sizes = (most(|at| at.pp), most(|at| at.cp), most(|at| at.dp));
         let number = |at: &Coordinates| (at.cp + sizes.1 * (at.dp + sizes.2 * at.pp)) as usize;
         let mut places = vec![None; groups.len()];
@@ -154,7 +162,10 @@ impl<'a> Model<'a> {
                 *slot = Some(place);
             }
         }
-        let own = plan.phases.iter().filter(|phase| phase.job.as_ref().is_none_or(|name| *name == job.name));
+        let own = plan
+            .phases
+            .iter()
+            .filter(|phase| phase.job.as_ref().is_none_or(|name| *name == job.name));
         let traffic = match places.iter().all(Option::is_some) {
             true => between_groups(self.fabric, job, sizes)?,
             false => None,
@@ -163,20 +174,29 @@ impl<'a> Model<'a> {
         let nodes = groups.first().map_or(1, |group| group.ranks.len());
         let own: Vec<&PhasePlan> = own.filter(|_| job.step.is_some()).collect();
         let phases = match traffic {
-            Some(demands) => own.iter().zip(demands).map(|(phase, demand)| {
-                let flow = |(from, to, bytes): (LeafId, LeafId, _)| Flow {
-                    from: places[from.index()].expect("every place is taken"),
-                    to: places[to.index()].expect("every place is taken"),
-                    bits: demand.bits(bytes) / nodes as f64,
-                };
-                let least = phase.interface_ps.unwrap_or_default().as_secs_f64();
-                PhaseModel { flows: demand.flows().map(flow).collect(), least }
-            }).collect(),
-            None => own.iter().map(|phase| {
-                PhaseModel { flows: Vec::new(), least: phase.duration_ps.as_secs_f64() }
-            }).collect(),
+            Some(demands) => own
+                .iter()
+                .zip(demands)
+                .map(|(phase, demand)| {
+                    let flow = |(from, to, bytes): (LeafId, LeafId, _)| Flow {
+                        from: places[from.index()].expect("every place is taken"),
+                        to: places[to.index()].expect("every place is taken"),
+                        bits: demand.bits(bytes) / nodes as f64,
+                    };
+                    let least = phase.interface_ps.unwrap_or_default().as_secs_f64();
+                    PhaseModel { flows: demand.flows().map(flow).collect(), least }
+                })
+                .collect(),
+            None => own
+                .iter()
+                .map(|phase| PhaseModel {
+                    flows: Vec::new(),
+                    least: phase.duration_ps.as_secs_f64(),
+                })
+                .collect(),
         };
-        let is_whole = groups.iter().all(|group| group.segment.is_none() && group.passing.is_none());
+        let is_whole =
+            groups.iter().all(|group| group.segment.is_none() && group.passing.is_none());
         let mut own = JobModel {
             may_move: is_whole && (trains || job.step.is_none()) && job.is_placed(),
             weights: coordinates.iter().map(|at| weights(job, at)).collect(),
@@ -206,11 +226,13 @@ impl<'a> Model<'a> {
     /// Iterates over the pairs of places that the cross-ToR share counts.
     fn hops(&self, places: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let width = self.fabric.dcn.nodes_per_tor().max(1) as usize;
-        (0..places).map(move |place| {
-            let first = place / width * width;
-            let count = width.min(places - first);
-            (place, first + (place + 1 - first) % count)
-        }).filter(|(one, other)| one != other)
+        (0..places)
+            .map(move |place| {
+                let first = place / width * width;
+                let count = width.min(places - first);
+                (place, first + (place + 1 - first) % count)
+            })
+            .filter(|(one, other)| one != other)
     }
 
     /// Returns the quality of one job's placement.
@@ -230,7 +252,9 @@ impl<'a> Model<'a> {
     pub(super) fn racks(&self, job: usize, members: &Members) -> Vec<f64> {
         let mut all = vec![0.0; self.rates.len()];
         for phase in &self.jobs[job].phases {
-            for ((sum, bits), rate) in all.iter_mut().zip(self.bits(phase, members)).zip(&self.rates) {
+            for ((sum, bits), rate) in
+                all.iter_mut().zip(self.bits(phase, members)).zip(&self.rates)
+            {
                 *sum += bits[0].max(bits[1]) / rate;
             }
         }
@@ -270,7 +294,8 @@ impl<'a> Model<'a> {
     }
 
     fn busiest_domain(&self, phase: &PhaseModel, members: &Members) -> f64 {
-        let domain = |node: &NodeId| self.fabric.dcn.domain_of(self.fabric.dcn.tor_of(*node)) as usize;
+        let domain =
+            |node: &NodeId| self.fabric.dcn.domain_of(self.fabric.dcn.tor_of(*node)) as usize;
         let mut bits = vec![[0.0_f64; 2]; self.rates.len()];
         for flow in &phase.flows {
             for (from, to) in members[flow.from].ranks.iter().zip(&members[flow.to].ranks) {

@@ -12,7 +12,6 @@
 //! Nodes are free if no group of a job uses them; spare rings are dissolved. The result is not
 //! proven to be optimal.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
@@ -21,8 +20,8 @@ use lightloom_units::id::{GroupId, NodeId, TorId};
 use super::model::{Member, Members, Model, Score, Weights};
 use crate::khop::{Layout, Survey};
 
-/// Limits the time of one search to about 0.2 s.
-const EFFORT: usize = 60_000_000;
+/// Limits the time of one search to about 0.1 s.
+const EFFORT: usize = 20_000_000;
 
 /// Groups below the busiest racks that a search tries to move.
 const MOST_TRIED: usize = 48;
@@ -80,42 +79,63 @@ impl<'a> Walk<'a> {
         before: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
     ) -> Self {
         let hbd = survey.hbd();
-        let mut free: Vec<bool> =
-            (0..hbd.nodes()).map(|at| survey.is_whole(Position(at)) && survey.in_reach()[at as usize]).collect();
-        for node in layout.groups.iter().filter(|group| group.job.is_some()).flat_map(|group| &group.nodes) {
+        let mut free: Vec<bool> = (0..hbd.nodes())
+            .map(|at| survey.is_whole(Position(at)) && survey.in_reach()[at as usize])
+            .collect();
+        for node in
+            layout.groups.iter().filter(|group| group.job.is_some()).flat_map(|group| &group.nodes)
+        {
             free[hbd.position_of(*node).index()] = false;
         }
-        let member = |group: &crate::khop::RingGroup| Member { id: group.id, ranks: group.ranks.clone(), chain: None };
+        let member = |group: &crate::khop::RingGroup| Member {
+            id: group.id,
+            ranks: group.ranks.clone(),
+            chain: None,
+        };
         let of_job = |job| layout.groups_of(job).map(member).collect::<Members>();
         let seating: Vec<Members> = (0..).take(layout.jobs.len()).map(of_job).collect();
-        let scores = seating.iter().enumerate().map(|(job, members)| model.of_job(job, members)).collect();
+        let scores =
+            seating.iter().enumerate().map(|(job, members)| model.of_job(job, members)).collect();
         let joined = (0..hbd.nodes())
             .flat_map(|at| (0..=hbd.k()).map(move |hop| (at, hop)))
             .map(|(at, hop)| hop > 0 && survey.has_fibre(Position(at), hop.cast_signed()))
             .collect();
-        Self { model, survey, before, jobs: Vec::new(), seating, scores, free, joined, effort: EFFORT }
+        Self {
+            model,
+            survey,
+            before,
+            jobs: Vec::new(),
+            seating,
+            scores,
+            free,
+            joined,
+            effort: EFFORT,
+        }
     }
 
-    /// Returns the jobs whose groups changed.
-    pub(super) fn changed(&self) -> BTreeSet<usize> {
-        let is_moved = |job: usize| (0..self.seating[job].len()).any(|place| self.is_moved(job, place));
-        (0..self.seating.len()).filter(|job| is_moved(*job)).collect()
-    }
-
-    /// Returns the jobs that take as long as the step.
-    pub(super) fn slowest(&self) -> BTreeSet<usize> {
+    /// Returns the jobs with a moved group, and those that take as long as the step.
+    fn concerned(&self) -> Vec<usize> {
         let step = self.score().step;
-        (0..self.scores.len()).filter(|job| self.scores[*job].step >= step * (1.0 - 1e-6)).collect()
+        let is_slowest = |job: usize| self.scores[job].step >= step * (1.0 - 1e-6);
+        let has_moved =
+            |job: usize| (0..self.seating[job].len()).any(|place| self.is_moved(job, place));
+        (0..self.scores.len()).filter(|job| is_slowest(*job) || has_moved(*job)).collect()
     }
 
-    /// Returns the best placements found for each number of moves up to `most`, fewest first. Only
-    /// groups of `jobs` change, and groups that must leave their nodes to them.
-    pub(super) fn points(mut self, jobs: &BTreeSet<usize>, most: usize) -> Vec<Point> {
-        self.jobs = jobs.iter().copied().filter(|job| self.model.jobs[*job].may_move).collect();
+    /// Returns the best placements found for each number of moves up to `most`, fewest first. If
+    /// `all_jobs` is not set, jobs that neither lost a node nor delay the step change only to make
+    /// room.
+    pub(super) fn points(mut self, all_jobs: bool, most: usize) -> Vec<Point> {
+        self.jobs = if all_jobs { (0..self.scores.len()).collect() } else { self.concerned() };
+        self.jobs.retain(|job| self.model.jobs[*job].may_move);
         let mut points = Vec::new();
         loop {
             while self.improve(self.moves()) {}
-            points.push(Point { moves: self.moves(), score: self.score(), seating: self.seating.clone() });
+            points.push(Point {
+                moves: self.moves(),
+                score: self.score(),
+                seating: self.seating.clone(),
+            });
             if self.effort == 0 || !self.improve(most) {
                 return points;
             }
@@ -127,7 +147,9 @@ impl<'a> Walk<'a> {
     }
 
     fn moves(&self) -> usize {
-        let places = |job: usize| (0..self.seating[job].len()).filter(move |place| self.is_moved(job, *place));
+        let places = |job: usize| {
+            (0..self.seating[job].len()).filter(move |place| self.is_moved(job, *place))
+        };
         (0..self.seating.len()).map(|job| places(job).count()).sum()
     }
 
@@ -141,24 +163,18 @@ impl<'a> Walk<'a> {
     /// Makes the best change that needs at most `most` moves in all. Returns whether there is one.
     fn improve(&mut self, most: usize) -> bool {
         let now = (self.score(), self.moves());
-        let mut best: Option<(Score, usize, Vec<Edit>)> = None;
+        let mut best: Option<(f64, Vec<Edit>)> = None;
         for job in self.jobs.clone() {
             for place in self.busiest(job) {
                 for edits in self.edits(job, place, most > now.1) {
-                    let (edits, score, moves) = self.tried(edits);
-                    let is_better = match &best {
-                        _ if moves > most || !score.is_better_than(&now.0) => false,
-                        None => true,
-                        Some((best, least, _)) => {
-                            let gain = |score: &Score, moves: usize| {
-                                let extra = moves.saturating_sub(now.1).max(1) as f64;
-                                ((now.0.step - score.step) / now.0.step.max(1e-12) * 100.0 + now.0.load - score.load) / extra
-                            };
-                            gain(&score, moves).total_cmp(&gain(best, *least)) == Ordering::Greater
-                        }
-                    };
-                    if is_better {
-                        best = Some((score, moves, edits));
+                    let (edits, score, moves) = self.tried(edits, now.1);
+                    if moves > most || !score.is_better_than(&now.0) {
+                        continue;
+                    }
+                    let extra = moves.saturating_sub(now.1).max(1) as f64;
+                    let gain = score.gain_over(&now.0) / extra;
+                    if best.as_ref().is_none_or(|(most, _)| gain > *most) {
+                        best = Some((gain, edits));
                     }
                 }
                 if self.effort == 0 {
@@ -166,7 +182,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let Some((_, _, edits)) = best else { return false };
+        let Some((_, edits)) = best else { return false };
         self.make(edits);
         true
     }
@@ -192,9 +208,16 @@ impl<'a> Walk<'a> {
         places
     }
 
-    fn tried(&mut self, mut edits: Vec<Edit>) -> (Vec<Edit>, Score, usize) {
+    /// Returns the score and the number of moves after `edits`, which start from `moves`.
+    fn tried(&mut self, mut edits: Vec<Edit>, moves: usize) -> (Vec<Edit>, Score, usize) {
+        let moved = |walk: &Self, edits: &[Edit]| {
+            edits.iter().filter(|edit| walk.is_moved(edit.job, edit.place)).count()
+        };
+        let before = moved(self, &edits);
         self.exchange(&mut edits);
-        let jobs: BTreeSet<usize> = edits.iter().map(|edit| edit.job).collect();
+        let mut jobs: Vec<usize> = edits.iter().map(|edit| edit.job).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
         let mut score = Score::default();
         for (job, own) in self.scores.iter().enumerate() {
             score = score.with(match jobs.contains(&job) {
@@ -204,7 +227,7 @@ impl<'a> Walk<'a> {
         }
         let groups: usize = jobs.iter().map(|job| self.seating[*job].len()).sum();
         self.effort = self.effort.saturating_sub(20 * groups);
-        let moves = self.moves();
+        let moves = moves + moved(self, &edits) - before;
         self.exchange(&mut edits);
         (edits, score, moves)
     }
@@ -232,7 +255,9 @@ impl<'a> Walk<'a> {
     /// have to leave their nodes to it.
     fn edits(&mut self, job: usize, place: usize, may_push: bool) -> Vec<Vec<Edit>> {
         let mut all = self.places_exchanged(job, place, may_push);
-        if !may_push && !self.is_moved(job, place) && self.before.contains_key(&self.seating[job][place].id) {
+        let is_known = self.before.contains_key(&self.seating[job][place].id);
+        let must_move = self.is_moved(job, place) || !is_known;
+        if !may_push && !must_move {
             return all;
         }
         let mut free = self.free.clone();
@@ -241,7 +266,9 @@ impl<'a> Walk<'a> {
             if let Some(member) = self.moved(job, place, &free, aim) {
                 all.push(vec![Edit { job, place, member }]);
             }
-            all.extend(self.moved_to_other_places(job, place, &free, aim));
+            if must_move {
+                all.extend(self.moved_to_other_places(job, place, &free, aim));
+            }
         }
         for (other, at) in if may_push { self.in_the_way(job, place) } else { Vec::new() } {
             all.extend(self.pushed((job, place), (other, at), free.clone()));
@@ -250,10 +277,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Moves the group at `place` to other nodes and to every other place of its job.
-    fn moved_to_other_places(&mut self, job: usize, place: usize, free: &[bool], aim: Aim) -> Vec<Vec<Edit>> {
+    fn moved_to_other_places(
+        &mut self,
+        job: usize,
+        place: usize,
+        free: &[bool],
+        aim: Aim,
+    ) -> Vec<Vec<Edit>> {
         let weights = &self.model.jobs[job].weights;
-        let others: Vec<usize> =
-            (0..weights.len()).filter(|other| *other != place && weights[*other] == weights[place]).collect();
+        let others: Vec<usize> = (0..weights.len())
+            .filter(|other| *other != place && weights[*other] == weights[place])
+            .collect();
         let mut all = Vec::new();
         for other in others {
             if self.effort == 0 {
@@ -271,7 +305,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Moves a group to nodes of another one, which moves to free nodes.
-    fn pushed(&mut self, (job, place): (usize, usize), (other, at): (usize, usize), mut free: Vec<bool>) -> Option<Vec<Edit>> {
+    fn pushed(
+        &mut self,
+        (job, place): (usize, usize),
+        (other, at): (usize, usize),
+        mut free: Vec<bool>,
+    ) -> Option<Vec<Edit>> {
         let gone = self.seating[other][at].clone();
         self.set(&mut free, &gone.ranks, true);
         let member = self.moved(job, place, &free, Aim::Near)?;
@@ -313,7 +352,11 @@ impl<'a> Walk<'a> {
                 _ if other > place => at + 1,
                 _ => at - 1,
             };
-            all.push(range.map(|at| Edit { job, place: at, member: members[from(at)].clone() }).collect());
+            all.push(
+                range
+                    .map(|at| Edit { job, place: at, member: members[from(at)].clone() })
+                    .collect(),
+            );
         }
         all
     }
@@ -321,11 +364,14 @@ impl<'a> Walk<'a> {
     /// Returns groups on nodes below the racks of the neighbours of a group.
     fn in_the_way(&self, job: usize, place: usize) -> Vec<(usize, usize)> {
         let wish = self.wish(job, place);
-        let is_wanted = |node: &NodeId| wish.of_rack.contains_key(&self.model.fabric.dcn.tor_of(*node));
+        let is_wanted =
+            |node: &NodeId| wish.of_rack.contains_key(&self.model.fabric.dcn.tor_of(*node));
         let neighbours: BTreeSet<usize> =
             self.model.jobs[job].neighbours[place].iter().map(|(other, _)| *other).collect();
         let mut found = Vec::new();
-        for (other, members) in self.seating.iter().enumerate().filter(|(other, _)| self.model.jobs[*other].may_move) {
+        for (other, members) in
+            self.seating.iter().enumerate().filter(|(other, _)| self.model.jobs[*other].may_move)
+        {
             for (at, member) in members.iter().enumerate() {
                 let is_own = other == job && (at == place || neighbours.contains(&at));
                 if !is_own && member.ranks.iter().any(is_wanted) {
@@ -340,7 +386,8 @@ impl<'a> Walk<'a> {
     fn wish(&self, job: usize, place: usize) -> Wish {
         let members = &self.seating[job];
         let length = members[place].ranks.len();
-        let mut wish = Wish { of_rank: vec![BTreeMap::new(); length], of_rack: BTreeMap::new(), most: 0.0 };
+        let mut wish =
+            Wish { of_rank: vec![BTreeMap::new(); length], of_rack: BTreeMap::new(), most: 0.0 };
         for (other, weight) in &self.model.jobs[job].neighbours[place] {
             wish.most = wish.most.max(*weight);
             for (rank, node) in members[*other].ranks.iter().enumerate().take(length) {
@@ -365,10 +412,11 @@ impl<'a> Walk<'a> {
             let stays = if own.ranks.contains(&node) { 0.05 * wish.most } else { 0.0 };
             let load = racks[rack.index()] / most;
             let wanted = wish.of_rack.get(&rack).copied();
-            stays + match aim {
-                Aim::Near => wanted.unwrap_or(-0.3 * wish.most * load),
-                Aim::Apart => wanted.unwrap_or(0.0) - wish.most * load,
-            }
+            stays
+                + match aim {
+                    Aim::Near => wanted.unwrap_or(-0.3 * wish.most * load),
+                    Aim::Apart => wanted.unwrap_or(0.0) - wish.most * load,
+                }
         };
         let weights: Vec<f64> = (0..hbd.nodes()).map(weight).collect();
         let chain = self.best_chain(own.ranks.len(), free, &weights)?;
@@ -402,7 +450,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the chain of `length` free nodes in ascending order with the largest total weight.
-    fn best_chain(&mut self, length: usize, free: &[bool], weights: &[f64]) -> Option<Vec<Position>> {
+    fn best_chain(
+        &mut self,
+        length: usize,
+        free: &[bool],
+        weights: &[f64],
+    ) -> Option<Vec<Position>> {
         let hbd = self.survey.hbd();
         let (nodes, reach) = (hbd.nodes() as usize, usize::from(hbd.k()));
         let over = match hbd.shape() {
@@ -423,7 +476,9 @@ impl<'a> Walk<'a> {
         let hop = |hop: usize| Hop::try_from(hop).expect("K is at most 64");
         let fits: Vec<bool> = (0..width * width)
             .map(|pair| (pair / width, pair % width))
-            .map(|(back, on)| back == 0 || on > 0 && hops_are_compatible(hbd.k(), -hop(back), hop(on)))
+            .map(|(back, on)| {
+                back == 0 || on > 0 && hops_are_compatible(hbd.k(), -hop(back), hop(on))
+            })
             .collect();
         for joined in 1..length {
             for place in (0..places).filter(|place| free[place % nodes]) {

@@ -151,7 +151,7 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
 /// Matches groups of the same job and size, as places in `old` to indices in `new`. Pairs with the
 /// most nodes in common are matched first. A spare is only matched to a group with exactly the same
 /// nodes.
-pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
+pub(crate) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {
         for node in &group.nodes {
