@@ -95,6 +95,28 @@ fn every_replan_states_its_distance_from_a_plan_from_scratch() {
 }
 
 #[test]
+fn limit_on_moves_is_least_a_number_or_cold() {
+    let folder = planned();
+    let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--format", "json"];
+    let moved = |more: &[&str]| {
+        let output = lightloom(folder.path(), &[&arguments[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let groups = result["moves"]["groups"].as_array().expect("groups").clone();
+        (groups, result["change"]["cold_placement"].as_bool().expect("a flag"))
+    };
+    let (least, _) = moved(&["--fault", "n9", "--moves", "least"]);
+    assert_eq!(least.len(), 1);
+    assert_eq!(least[0]["why"], "fault");
+    assert!(moved(&["--fault", "n9"]).0.len() <= 3);
+    assert!(moved(&["--heal", "--moves", "1"]).0.len() <= 1);
+    assert!(moved(&["--fault", "n9", "--moves", "cold"]).1);
+    let wrong = lightloom(folder.path(), &[&arguments[..], &["--heal", "--moves", "few"]].concat());
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("`least`, `cold` or a number"), "{wrong:?}");
+}
+
+#[test]
 fn slower_step_after_a_replan_is_reported() {
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-64.yaml");
     let folder = tempfile::tempdir().expect("a temporary folder");
