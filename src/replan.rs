@@ -119,8 +119,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     );
     let (next, planned) = next;
     let replanned = next?;
-    let Replanned { plan: next, change, ranks_changed, .. } = replanned.clone();
-    let (circuits_made, circuits_removed) = (replanned.circuits_made, replanned.circuits_removed);
+    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed, .. } =
+        replanned.clone();
     let proving = Instant::now();
     let verdict = plan::prove(&fabric, &faults, &next)?;
     let took = plan::Took { planned, proven: Some(proving.elapsed()) };
@@ -161,33 +161,35 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             arguments.format.print(&document(&before, &change), "bundles", String::new)?;
         }
         ResultFormat::Text => {
-            output::print(&describe(&before, &replanned, fabric.hbd.k()))?;
-            if change.is_cold && arguments.moves != Some(Moves::Cold) {
-                output::print(
-                    "the groups moved to the placement of a plan from scratch: the search for fewer moves found none\n\n",
-                )?;
-            }
-            if change.moved != MovedForOthers::default() {
-                output::print(&format!("{}\n\n", change.moved))?;
-            }
-            output::print(&one_more_move(&replanned))?;
-            if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
-                let moved =
-                    format!("cross-connects: {circuits_made} made, {circuits_removed} removed\n");
-                output::print(&moved)?;
-            }
-            if let Some(changed) = &ranks_changed {
-                output::print(&format!(
-                    "{} groups change ranks; with their previous ranks, communication would take {} per step\n",
-                    changed.groups, changed.step_time_kept_ps
-                ))?;
-            }
+            output::print(&changes(arguments, &fabric, &before, &replanned))?;
             output::print(&given_up(&before, &next))?;
             output::print(&plan::describe(&fabric, &next, &verdict, took))?;
             output::print(&cold.map_or(String::new(), |cold| beside_cold(&next, &cold)))?;
         }
     }
     Ok(VerbOutcome::Good)
+}
+
+fn changes(arguments: &Arguments, fabric: &Fabric, before: &Plan, replanned: &Replanned) -> String {
+    let Replanned { plan, change, ranks_changed, circuits_made, circuits_removed, .. } = replanned;
+    let mut text = describe(before, replanned, fabric.hbd.k());
+    if change.is_cold && arguments.moves != Some(Moves::Cold) {
+        text += "the groups moved to the placement of a plan from scratch\n\n";
+    }
+    if change.moved != MovedForOthers::default() {
+        text += &format!("{}\n\n", change.moved);
+    }
+    text += &one_more_move(replanned);
+    if plan.phases.iter().any(|phase| !phase.circuits.is_empty()) {
+        text += &format!("cross-connects: {circuits_made} made, {circuits_removed} removed\n");
+    }
+    if let Some(changed) = ranks_changed {
+        text += &format!(
+            "{} groups change ranks; with their previous ranks, communication would take {} per step\n",
+            changed.groups, changed.step_time_kept_ps
+        );
+    }
+    text
 }
 
 fn change_faults(

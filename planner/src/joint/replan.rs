@@ -191,38 +191,25 @@ pub fn replan_within(
     let plan = network.planned(&layout, &ranked, &given_up)?;
     let step_time_kept_ps = plan.metrics.step_time_ps.unwrap_or_default();
     let quicker = network.ranked_anew(&plan, &layout)?;
-    let mut found = Found { plan: quicker.unwrap_or(plan), change };
+    let found = Found { plan: quicker.unwrap_or(plan), change };
     let groups_hit = khop::groups_hit(fabric, &survey, &start);
     let states = states(fabric, &start, &known);
-    let mut curve = Vec::new();
     let needed = groups_moved(fabric, &states, &found.plan);
-    let is_free = !survey.is_bounded();
-    if let Some(most) = bounds.limit.most(groups_hit.len()).filter(|_| is_free) {
-        let is_heal = matches!(bounds.limit, MoveLimit::Heal(_));
-        let task = improve::Task {
-            network: &network,
-            survey: &survey,
-            start: &start,
-            states: &states,
-            is_repair,
-            is_heal,
-            most,
-        };
-        let now = coordinates(&found.plan);
-        let (points, better) = task.improved(&layout, &now, &given_up, &found)?;
-        curve = points;
-        found = better.unwrap_or(found);
-    }
-    let reaches_cold = matches!(bounds.limit, MoveLimit::Cold | MoveLimit::Heal(_)) && is_free;
-    let cold = reaches_cold.then(|| network.cold(&survey, &start)).flatten();
-    if let Some(cold) = cold {
-        let moves = groups_moved(fabric, &states, &cold.plan).len();
-        let fits = bounds.limit.most(groups_hit.len()).is_none_or(|most| moves <= most);
-        if fits && (bounds.limit == MoveLimit::Cold || improve::is_better(&cold.plan, &found.plan))
-        {
-            found = cold;
+    let (curve, found) = match survey.is_bounded() {
+        true => (Vec::new(), found),
+        false => {
+            let task = improve::Task {
+                network: &network,
+                survey: &survey,
+                start: &start,
+                states: &states,
+                is_repair,
+                limit: bounds.limit,
+                hit: groups_hit.len(),
+            };
+            task.within_limit(&layout, &given_up, found)?
         }
-    }
+    };
     let Found { plan, change } = found;
     let groups = groups_ranked_anew(&ranked, &plan);
     let ranks_changed = (groups > 0).then_some(RanksChanged { groups, step_time_kept_ps });
@@ -245,16 +232,6 @@ pub fn replan_within(
         moves,
         curve,
     })
-}
-
-impl MoveLimit {
-    fn most(self, hit: usize) -> Option<usize> {
-        match self {
-            Self::BeyondHit(extra) => Some(hit + extra),
-            Self::Total(most) | Self::Heal(most) => Some(most),
-            Self::Least | Self::Cold => None,
-        }
-    }
 }
 
 struct Found {

@@ -9,9 +9,9 @@ use lightloom_units::Picoseconds;
 use lightloom_units::id::{GroupId, NodeId};
 
 use super::super::mapping::Coordinates;
-use super::model::{Member, Model, Weights};
+use super::model::{Member, Model};
 use super::walk::{Point, Walk};
-use super::{CurvePoint, Found, Network, PlanError};
+use super::{CurvePoint, Found, MoveLimit, Network, PlanError, States, coordinates, groups_moved};
 use crate::khop::{self, Layout, RingGroup, Survey};
 
 /// Groups move only if the step becomes shorter by this share.
@@ -22,12 +22,11 @@ pub(super) struct Task<'a> {
     pub(super) survey: &'a Survey<'a>,
     /// The layout before the replan.
     pub(super) start: &'a Layout,
-    pub(super) states: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
+    pub(super) states: &'a States,
     pub(super) is_repair: bool,
-    /// Whether groups may also move only to cross fewer ToRs.
-    pub(super) is_heal: bool,
-    /// The largest number of moves.
-    pub(super) most: usize,
+    pub(super) limit: MoveLimit,
+    /// Number of groups with a fault.
+    pub(super) hit: usize,
 }
 
 /// Returns whether the step is shorter, or as long with fewer hops between ToRs.
@@ -37,27 +36,76 @@ pub(super) fn is_better(one: &Plan, other: &Plan) -> bool {
         || one.step_time_ps == other.step_time_ps && one.cross_tor_share < other.cross_tor_share
 }
 
+/// Returns the point with the fewest moves among those with about the shortest step. To heal, the
+/// last point is best.
+fn chosen(points: &[Point], is_heal: bool, most: usize) -> Option<&Point> {
+    let mut within = points.iter().filter(|point| point.moves <= most);
+    if is_heal {
+        return within.next_back();
+    }
+    let least = within.clone().map(|point| point.score.step).fold(f64::INFINITY, f64::min);
+    within.find(|point| point.score.step <= least * (1.0 + WORTH_A_MOVE))
+}
+
 impl Task<'_> {
+    /// Returns the placements found for each number of moves, and the plan to take: `least`, or a
+    /// better one within the limit on moves.
+    pub(super) fn within_limit(
+        &self,
+        layout: &Layout,
+        given_up: &[GivenUp],
+        least: Found,
+    ) -> Result<(Vec<CurvePoint>, Found), PlanError> {
+        let (mut curve, mut found) = (Vec::new(), least);
+        if let Some(most) = self.most() {
+            let ranked = coordinates(&found.plan);
+            let (points, better) = self.improved(layout, &ranked, given_up, &found, most)?;
+            (curve, found) = (points, better.unwrap_or(found));
+        }
+        let reaches_cold = matches!(self.limit, MoveLimit::Cold | MoveLimit::Heal(_));
+        let cold = reaches_cold.then(|| self.network.cold(self.survey, self.start)).flatten();
+        if let Some(cold) = cold {
+            let moves = groups_moved(self.network.fabric, self.states, &cold.plan).len();
+            let fits = self.most().is_some_and(|most| moves <= most);
+            let is_better = fits && is_better(&cold.plan, &found.plan);
+            if self.limit == MoveLimit::Cold || is_better {
+                found = cold;
+            }
+        }
+        Ok((curve, found))
+    }
+
+    /// Returns the largest number of moves. `None` if the limit is no number.
+    fn most(&self) -> Option<usize> {
+        match self.limit {
+            MoveLimit::BeyondHit(extra) => Some(self.hit + extra),
+            MoveLimit::Total(most) | MoveLimit::Heal(most) => Some(most),
+            MoveLimit::Least | MoveLimit::Cold => None,
+        }
+    }
+
     /// Returns the placements found for each number of moves, and a better plan than `least` if one
     /// of them is worth its moves.
-    pub(super) fn improved(
+    fn improved(
         &self,
         layout: &Layout,
         ranked: &BTreeMap<GroupId, Coordinates>,
         given_up: &[GivenUp],
         least: &Found,
+        most: usize,
     ) -> Result<(Vec<CurvePoint>, Option<Found>), PlanError> {
         let Network { fabric, faults, .. } = *self.network;
         let model = Model::new(fabric, faults, layout, ranked, &least.plan)?;
         let Some(model) = model else { return Ok((Vec::new(), None)) };
         let walk = Walk::new(&model, self.survey, layout, self.states);
-        let points = walk.points(self.is_heal, self.most + 1);
+        let is_heal = matches!(self.limit, MoveLimit::Heal(_));
+        let points = walk.points(is_heal, most + 1);
         let on_curve = |point: &Point| CurvePoint {
             moves: point.moves,
             step_time_ps: Picoseconds((point.score.step * 1e12).round() as u64),
         };
         let curve = points.iter().map(on_curve).collect();
-        let Some(point) = self.chosen(&points) else { return Ok((curve, None)) };
+        let Some(point) = chosen(&points, is_heal, most) else { return Ok((curve, None)) };
         let mut rebuilt = self.start.clone();
         let groups = self.groups(layout, &model, point);
         let change = khop::rebuilt(fabric, self.survey, &mut rebuilt, groups, self.is_repair);
@@ -68,17 +116,6 @@ impl Task<'_> {
         let plan = self.network.planned(&rebuilt, &ranked.collect(), given_up)?;
         let is_better = is_better(&plan, &least.plan);
         Ok((curve, is_better.then_some(Found { plan, change })))
-    }
-
-    /// Returns the point with the fewest moves among those with about the shortest step. If only
-    /// quality counts, returns the last one.
-    fn chosen<'p>(&self, points: &'p [Point]) -> Option<&'p Point> {
-        let within = || points.iter().filter(|point| point.moves <= self.most);
-        let least = within().map(|point| point.score.step).fold(f64::INFINITY, f64::min);
-        if self.is_heal {
-            return within().last();
-        }
-        within().find(|point| point.score.step <= least * (1.0 + WORTH_A_MOVE))
     }
 
     fn groups(&self, layout: &Layout, model: &Model<'_>, point: &Point) -> Vec<RingGroup> {
