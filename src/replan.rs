@@ -50,6 +50,9 @@ pub struct Arguments {
     /// with a fault + 2]
     #[arg(long, value_name = "LIMIT", value_parser = moves)]
     moves: Option<Moves>,
+    /// Also plan from scratch and show the difference; takes as long as `plan`. Up to 1,024 nodes, this is always done
+    #[arg(long, alias = "fresh")]
+    against_cold: bool,
     /// File to write the next plan to
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
@@ -90,8 +93,8 @@ fn limit(arguments: &Arguments) -> MoveLimit {
 const MOVES_TO_HEAL: usize = 8;
 const MOVES_BEYOND_HIT: usize = 2;
 
-/// On larger fabrics, only `--moves cold` plans from scratch.
-const MOST_NODES_COMPARED: u32 = 8_192;
+/// On larger fabrics, a plan from scratch takes longer than the replan.
+const MOST_NODES_COMPARED: u32 = 1_024;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let fabric = crate::fabric::read(&arguments.fabric)?;
@@ -108,7 +111,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_repair = arguments.heal || !arguments.repair.is_empty();
     let options = Options { compare: false, ..Options::default() };
     let bounds = Bounds { limit: limit(arguments), ..Bounds::default() };
-    let is_compared = fabric.hbd.nodes() <= MOST_NODES_COMPARED;
+    let is_compared = arguments.against_cold || fabric.hbd.nodes() <= MOST_NODES_COMPARED;
     // A job that had to shrink does not fit in a plan from scratch, so there may be none.
     let (next, cold) = rayon::join(
         || {
@@ -118,15 +121,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         || is_compared.then(|| lightloom_planner::plan(&fabric, &faults, options).ok()).flatten(),
     );
     let (next, planned) = next;
-    let replanned = next?;
-    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed, .. } =
-        replanned.clone();
+    let mut replanned = next?;
     let proving = Instant::now();
-    let verdict = plan::prove(&fabric, &faults, &next)?;
+    let verdict = plan::prove(&fabric, &faults, &replanned.plan)?;
     let took = plan::Took { planned, proven: Some(proving.elapsed()) };
-    let next = next.sealed(inputs.clone());
-    plan::write(arguments.output.as_deref(), &next)?;
-    let step_over_cold = cold.as_ref().and_then(|cold| joint::step_over_cold(&next, cold));
+    replanned.plan = replanned.plan.sealed(inputs.clone());
+    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed, .. } =
+        &replanned;
+    plan::write(arguments.output.as_deref(), next)?;
+    let step_over_cold = cold.as_ref().and_then(|cold| joint::step_over_cold(next, cold));
     match arguments.format {
         ResultFormat::Json => {
             let cold = cold.map(|cold| {
@@ -143,7 +146,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
                 "version": VERSION,
                 "inputs": inputs,
                 "plan": next,
-                "change": document(&before, &change),
+                "change": document(&before, change),
                 "ranks_changed": ranks_changed.as_ref().map_or(0, |changed| changed.groups),
                 "circuits": {"made": circuits_made, "removed": circuits_removed},
                 "plan_before": {
@@ -158,13 +161,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             }))?;
         }
         ResultFormat::Csv | ResultFormat::Markdown => {
-            arguments.format.print(&document(&before, &change), "bundles", String::new)?;
+            arguments.format.print(&document(&before, change), "bundles", String::new)?;
         }
         ResultFormat::Text => {
             output::print(&changes(arguments, &fabric, &before, &replanned))?;
-            output::print(&given_up(&before, &next))?;
-            output::print(&plan::describe(&fabric, &next, &verdict, took))?;
-            output::print(&cold.map_or(String::new(), |cold| beside_cold(&next, &cold)))?;
+            output::print(&given_up(&before, next))?;
+            output::print(&plan::describe(&fabric, next, &verdict, took))?;
+            output::print(&cold.map_or(String::new(), |cold| beside_cold(next, &cold)))?;
         }
     }
     Ok(VerbOutcome::Good)
@@ -174,7 +177,8 @@ fn changes(arguments: &Arguments, fabric: &Fabric, before: &Plan, replanned: &Re
     let Replanned { plan, change, ranks_changed, circuits_made, circuits_removed, .. } = replanned;
     let mut text = describe(before, replanned, fabric.hbd.k());
     if change.is_cold && arguments.moves != Some(Moves::Cold) {
-        text += "the groups moved to the placement of a plan from scratch\n\n";
+        text += "the groups moved to the placement of a plan from scratch";
+        text += if arguments.heal { "\n\n" } else { ": the search for fewer moves found none\n\n" };
     }
     if change.moved != MovedForOthers::default() {
         text += &format!("{}\n\n", change.moved);
@@ -200,6 +204,9 @@ fn change_faults(
     let Arguments { fault, repair, .. } = arguments;
     // Check that all parts exist before changing any.
     plan::fault_set(fabric, fault.iter().chain(repair).copied())?;
+    let both: Vec<String> =
+        fault.iter().filter(|part| repair.contains(part)).map(ToString::to_string).collect();
+    anyhow::ensure!(both.is_empty(), "in both --fault and --repair: {}", both.join(", "));
     let mut notes = Vec::new();
     for part in fault {
         if !faults.insert(fabric, *part)? {

@@ -35,6 +35,18 @@ fn reports_faults_and_repairs_that_change_nothing() {
 }
 
 #[test]
+fn part_that_fails_and_is_repaired_together_is_refused() {
+    let folder = planned();
+    let arguments = ["replan", "plan.json", "--fabric", FABRIC];
+    let output = lightloom(
+        folder.path(),
+        &[&arguments[..], &["--fault", "n3,n4", "--repair", "n3"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("in both --fault and --repair: n3"), "{output:?}");
+}
+
+#[test]
 fn names_every_unknown_part_together() {
     let folder = planned();
     let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--fault", "n99,n1/b7"];

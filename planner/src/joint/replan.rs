@@ -213,13 +213,7 @@ pub fn replan_within(
     let Found { plan, change } = found;
     let groups = groups_ranked_anew(&ranked, &plan);
     let ranks_changed = (groups > 0).then_some(RanksChanged { groups, step_time_kept_ps });
-    let why = |group: GroupId| match () {
-        () if groups_hit.contains(&group) => MoveReason::Fault,
-        () if needed.contains(&group) => MoveReason::Room,
-        () => MoveReason::Step,
-    };
-    let moved = groups_moved(fabric, &states, &plan).into_iter();
-    let moves = moved.map(|group| GroupMove { group, why: why(group) }).collect();
+    let moves = reasons(groups_moved(fabric, &states, &plan), &groups_hit, &needed);
     let (circuits_made, circuits_removed) = changed(before, &plan);
     let groups_hit = groups_hit.len();
     Ok(Replanned {
@@ -232,6 +226,21 @@ pub fn replan_within(
         moves,
         curve,
     })
+}
+
+/// Returns the reason why each group in `moved` moves. Groups in `needed` move in the plan with the
+/// fewest moves.
+fn reasons(
+    moved: BTreeSet<GroupId>,
+    hit: &BTreeSet<GroupId>,
+    needed: &BTreeSet<GroupId>,
+) -> Vec<GroupMove> {
+    let why = |group: &GroupId| match () {
+        () if hit.contains(group) => MoveReason::Fault,
+        () if needed.contains(group) => MoveReason::Room,
+        () => MoveReason::Step,
+    };
+    moved.into_iter().map(|group| GroupMove { group, why: why(&group) }).collect()
 }
 
 struct Found {

@@ -33,21 +33,21 @@ fn next(fabric: &Fabric, before: &Plan, faults: &FaultSet) -> (Plan, MovedForOth
     (next.plan, next.change.moved)
 }
 
-fn works(fabric: &Fabric, faults: &FaultSet, node: NodeId) -> bool {
+pub(crate) fn works(fabric: &Fabric, faults: &FaultSet, node: NodeId) -> bool {
     !faults.nodes.contains(&node)
         && (0..fabric.hbd.k()).all(|bundle| !faults.bundles.contains(&BundleId { node, bundle }))
 }
 
-fn far(fabric: &Fabric, faults: &FaultSet, node: NodeId, hop: Hop) -> Option<NodeId> {
+pub(crate) fn far(fabric: &Fabric, faults: &FaultSet, node: NodeId, hop: Hop) -> Option<NodeId> {
     let at = fabric.hbd.position_of(node);
     let fibre = fabric.hbd.fibre(at, hop)?;
     let to = fabric.hbd.node_at(fabric.hbd.neighbour(at, hop)?);
     (!faults.fibres.contains(&fibre) && works(fabric, faults, to)).then_some(to)
 }
 
-type Pair = (NodeId, NodeId);
+pub(crate) type Pair = (NodeId, NodeId);
 
-fn pair(a: NodeId, b: NodeId) -> Pair {
+pub(crate) fn pair(a: NodeId, b: NodeId) -> Pair {
     (a.min(b), a.max(b))
 }
 
@@ -55,7 +55,7 @@ fn lit(plan: &Plan) -> BTreeSet<Pair> {
     plan.circuits.iter().map(|lit| pair(lit.a.bundle.node, lit.b.bundle.node)).collect()
 }
 
-fn healthy<'a>(
+pub(crate) fn healthy<'a>(
     fabric: &Fabric,
     faults: &FaultSet,
     before: &'a Plan,

@@ -32,6 +32,7 @@ mod rfabric_mistakes;
 mod rfabric_workloads;
 mod several_hops;
 mod several_jobs;
+mod single_faults;
 mod spare_crossing;
 mod spare_rings;
 mod unchanged;

@@ -21,15 +21,15 @@ use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 use rayon::prelude::*;
 
-struct Case {
-    name: &'static str,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
     hbd: &'static str,
     dcn: &'static str,
     /// Name, GPUs, ring size, replicas and pipeline stages of each job.
     jobs: [(&'static str, u32, u32, u32, u32); 3],
 }
 
-const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 5] = [
     Case {
         name: "leaf72",
         hbd: "{khop: {nodes: 72, gpus_per_node: 4, k: 3}}",
@@ -97,7 +97,7 @@ fn options() -> Options {
     Options { compare: false, ..Options::default() }
 }
 
-fn next(
+pub(crate) fn next(
     fabric: &Fabric,
     before: &Plan,
     faults: &FaultSet,
@@ -125,22 +125,22 @@ struct Tally {
     least: usize,
 }
 
-struct Sequence {
-    fabric: Fabric,
-    now: Plan,
-    broken: Vec<String>,
+pub(crate) struct Sequence {
+    pub(crate) fabric: Fabric,
+    pub(crate) now: Plan,
+    pub(crate) broken: Vec<String>,
     tally: Tally,
 }
 
 impl Sequence {
-    fn new(case: &Case) -> Self {
+    pub(crate) fn new(case: &Case) -> Self {
         let fabric = of_case(case);
         let now = plan(&fabric, &FaultSet::none(), options()).expect("a plan");
         Self { fabric, now, broken: Vec::new(), tally: Tally::default() }
     }
 
     /// Draws a fault or a repair. Returns whether it is a repair.
-    fn draw(&mut self, draws: &mut Stream) -> bool {
+    pub(crate) fn draw(&mut self, draws: &mut Stream) -> bool {
         let nodes = self.fabric.hbd.nodes();
         let is_full = self.broken.len() > nodes as usize / 12;
         let is_repair = !self.broken.is_empty() && (is_full || draws.random_range(0..100) < 45);
@@ -155,11 +155,15 @@ impl Sequence {
         is_repair
     }
 
+    pub(crate) fn known(&self) -> FaultSet {
+        let names: Vec<&str> = self.broken.iter().map(String::as_str).collect();
+        faults(&self.fabric, &names)
+    }
+
     fn event(&mut self, draws: &mut Stream, is_compared: bool) {
         let is_repair = self.draw(draws);
-        let names: Vec<&str> = self.broken.iter().map(String::as_str).collect();
-        let at = format!("{} around {names:?}", self.fabric.name);
-        let known = faults(&self.fabric, &names);
+        let at = format!("{} around {:?}", self.fabric.name, self.broken);
+        let known = self.known();
         let limit = MoveLimit::BeyondHit(2);
         let Replanned { plan: after, moves, .. } =
             next(&self.fabric, &self.now, &known, is_repair, limit);

@@ -14,6 +14,10 @@ use super::walk::{Point, Walk};
 use super::{CurvePoint, Found, MoveLimit, Network, PlanError, States, coordinates, groups_moved};
 use crate::khop::{self, Layout, RingGroup, Survey};
 
+/// On larger fabrics, groups move for a shorter step only on request, because the search takes too
+/// long for a bypass.
+const MOST_NODES: u32 = 2_048;
+
 /// Groups move only if the step becomes shorter by this share.
 const WORTH_A_MOVE: f64 = 0.01;
 
@@ -78,7 +82,10 @@ impl Task<'_> {
     /// Returns the largest number of moves. `None` if the limit is no number.
     fn most(&self) -> Option<usize> {
         match self.limit {
-            MoveLimit::BeyondHit(extra) => Some(self.hit + extra),
+            MoveLimit::BeyondHit(extra) => {
+                let is_small = self.network.fabric.hbd.nodes() <= MOST_NODES;
+                is_small.then_some(self.hit + extra)
+            }
             MoveLimit::Total(most) | MoveLimit::Heal(most) => Some(most),
             MoveLimit::Least | MoveLimit::Cold => None,
         }

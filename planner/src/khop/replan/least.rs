@@ -5,7 +5,8 @@
 //! module decides how many groups can be kept and which rings may move, and `region` finds the
 //! least change. On a line of up to [`MOST_PLACES`] nodes, the search covers the whole line and its
 //! result is optimal. On a longer line, each lost group is placed separately where the fewest rings
-//! move. All moves for one group then lie within [`MOST_PLACES`] places.
+//! move. All moves for one group then lie within [`MOST_PLACES`] places. If a search runs out of
+//! steps, narrower sections are searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,9 @@ use super::region::{Limit, MOST_PLACES, MoveCost, Pick, Region, RegionClass, Reg
 const MOST_STEPS: u32 = 200_000;
 
 const MOST_JOBS: usize = 8;
+
+/// Numbers of places to search, one after the other, if a wider search ran out of steps.
+const NARROWER: [usize; 3] = [64, 48, 32];
 
 pub(super) struct Rearranged {
     pub(super) groups: Vec<RingGroup>,
@@ -73,9 +77,14 @@ pub(super) fn rearranged(
     let lost: Vec<usize> = places.filter(|(_, group)| is_lost(group)).map(|(at, _)| at).collect();
     let jobs = jobs.into_iter().collect();
     let mut task = Task { fabric, survey, before, is_hit, jobs, now, at_least: 0 };
-    match fabric.hbd.nodes() as usize <= MOST_PLACES {
-        true => task.place_together(&lost)?,
-        false => task.place_in_turn(&lost)?,
+    let placed = match fabric.hbd.nodes() as usize <= MOST_PLACES {
+        true => task.place_together(&lost),
+        false => task.place_in_turn(&lost, MOST_PLACES),
+    };
+    if let Err(Nothing::InSight { at_least }) = placed {
+        task.place_within_less(&lost, at_least)?;
+    } else {
+        placed?;
     }
     Ok(task.finish())
 }
@@ -103,15 +112,33 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
+    /// Places all lost groups within narrower sections. At least `at_least` rings must move.
+    fn place_within_less(&mut self, lost: &[usize], at_least: u32) -> Result<(), Nothing> {
+        let nodes = self.fabric.hbd.nodes() as usize;
+        for width in NARROWER.into_iter().filter(|width| *width < nodes) {
+            let is_placed = self.place_in_turn(lost, width).is_ok();
+            let is_whole = |job: &u32| {
+                !is_sized(&self.fabric.jobs[*job as usize])
+                    || self.count(*job) == self.before.groups_of(*job).count()
+            };
+            if is_placed && self.jobs.iter().all(is_whole) {
+                self.at_least = self.at_least.min(at_least);
+                return Ok(());
+            }
+        }
+        Err(Nothing::InSight { at_least })
+    }
+
     /// Places one lost group at a time, at the place on the line where the fewest rings move.
-    fn place_in_turn(&mut self, lost: &[usize]) -> Result<(), Nothing> {
+    /// `width` is the number of places in a section.
+    fn place_in_turn(&mut self, lost: &[usize], width: usize) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
         let is_sized = |place: &&usize| {
             let job = self.before.groups[**place].job;
             job.is_some_and(|job| is_sized(&self.fabric.jobs[job as usize]))
         };
         for place in lost.iter().filter(is_sized).collect::<Vec<_>>() {
-            let regions = self.regions(*place);
+            let regions = self.regions(*place, width);
             let all = |region: &Region<'_>| region.classes.iter().map(|own| own.rings).collect();
             if let Err(why) = self.place(&regions, all) {
                 nothing = why;
@@ -134,8 +161,8 @@ impl<'a> Task<'a> {
 
     /// Returns the regions to search, nearest first. Together they cover every possible place for a
     /// lost group.
-    fn regions(&self, lost: usize) -> Vec<Region<'a>> {
-        let (nodes, width) = (self.fabric.hbd.nodes() as usize, MOST_PLACES);
+    fn regions(&self, lost: usize, width: usize) -> Vec<Region<'a>> {
+        let nodes = self.fabric.hbd.nodes() as usize;
         let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
         let is_closed = self.fabric.hbd.shape() == Shape::Ring;
         let from = |first: usize| {
