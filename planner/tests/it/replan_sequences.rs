@@ -206,7 +206,7 @@ fn assert_it_heals(sequence: &Sequence, first: &Plan) {
 
 #[test]
 fn replanning_stays_close_to_a_cold_plan_and_heals() {
-    let (events, apart) = cases((40, 5), (1_000, 1));
+    let (events, apart) = cases((20, 5), (1_000, 1));
     CASES.par_iter().for_each(|case| {
         let mut sequence = Sequence::new(case);
         let first = sequence.now.clone();
