@@ -228,7 +228,11 @@ fn rejects_a_plan_claiming_an_unusable_spare() {
     let mut cut = sound.clone();
     let faults = faults(&fabric, &["n0/b0.2"]);
     cut.faults = faults.parts(&fabric);
-    refused(&faults, &cut, "rings_without_spare is 0 in the plan, but 1 when computed from its contents");
+    refused(
+        &faults,
+        &cut,
+        "rings_without_spare is 0 in the plan, but 1 when computed from its contents",
+    );
     let mut used = sound.clone();
     used.groups[0].passing = vec![used.groups[1].passing[0]];
     refused(&FaultSet::none(), &used, "is in both g0 and g1");
