@@ -44,8 +44,8 @@ impl OwnedRun {
             |error: &dyn std::fmt::Display| CallFailure::new(ErrorCode::Failed, error.to_string());
         let (scenario, start) = (Box::into_raw(Box::new(scenario)), Box::into_raw(Box::new(start)));
         let mut running = Self { session: None, prepared: std::ptr::null_mut(), start, scenario };
-        // SAFETY: both pointers come from boxes that only `drop` frees, after everything that
-        // borrows from the boxes.
+        // SAFETY: both pointers come from boxes that only `drop` frees, and only after everything that
+        // borrows from them.
         let (scenario, start) = unsafe { (&*scenario, &*start) };
         let prepared = PreparedProgram::new(scenario, start).map_err(|error| failed(&error))?;
         running.prepared = Box::into_raw(Box::new(prepared));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The high-bandwidth domain (HBD) connects GPUs in addition to the data-centre network.
+//! The high-bandwidth domain (HBD) connects GPUs alongside the data-centre network.
 //!
 //! [`Hbd`] hides the differences between designs from callers. A design without transceivers also
 //! lacks bundles (K = 0) and fibres. A design without a line orders its nodes by number.

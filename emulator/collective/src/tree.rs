@@ -59,7 +59,7 @@ impl Tree {
         };
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
-            // Visit the deepest positions first, so that dependencies precede a rank's own sending.
+            // Visit the deepest positions first, so that dependencies precede a rank's own sends.
             for &place in shape.top_down.iter().rev() {
                 if let Some(parent) = shape.parent[place] {
                     let awaits = std::mem::take(&mut into[place]);

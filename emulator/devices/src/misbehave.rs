@@ -122,7 +122,7 @@ misbehaviours! {
 
     NoLogIn, "no-log-in", Tl1, "a client that is not logged in is denied";
     WrongTag, "wrong-tag", Tl1, "a reply repeats the tag of the command";
-    NoDate, "no-date", Tl1, "the header of a reply includes date and time";
+    NoDate, "no-date", Tl1, "the reply header includes the date and time";
     CompletesUnknown, "completes-unknown", Tl1, "an unknown command is denied";
     OtherTarget, "other-target", Tl1, "a command for another target is denied";
     HidesPatch, "hides-patch", Tl1, "RTRV-PATCH lists each patch";

@@ -191,7 +191,7 @@ fn largest_gain(last: &Point) -> Claim {
 fn small_gain(first: &Point) -> Claim {
     Claim {
         claim: "at 1,024 GPUs TP ≤ 8 is nearly as good".into(),
-        published: "not read; inferred from a sweep with another model: near 1".into(),
+        published: "near 1 (not read, but inferred from a sweep with another model)".into(),
         ours: format!("{:.2} times", first.gain()),
         verdict: if first.gain() < 1.1 {
             ClaimVerdict::Reproduced

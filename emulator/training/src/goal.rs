@@ -161,7 +161,7 @@ impl Reader {
                 let number = |word: &str| match after(operation, word) {
                     Some(number) => number
                         .parse()
-                        .map_err(|_| wrong("processors and interfaces are numbers up to 255")),
+                        .map_err(|_| wrong("processor and interface numbers must be at most 255")),
                     None => Ok(0),
                 };
                 let (cpu, nic, after) = (number("cpu")?, number("nic")?, Vec::new());

@@ -33,7 +33,7 @@ pub struct FabricFile {
     /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// The high-bandwidth domain, which connects GPUs in addition to the data-centre network.
+    /// The high-bandwidth domain, which connects GPUs alongside the data-centre network.
     /// Without this key, GPUs have only their network cards, and `dcn` determines their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hbd: Option<HbdFile>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for a daemon that is down, for unread devices or for a transaction.
+//! Waits until the daemon is up, all devices have been read, or a transaction has ended.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

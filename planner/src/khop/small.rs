@@ -45,7 +45,7 @@ pub(super) fn fewer_crossing(
     let mut sets = Sets::new(fabric, &rings);
     let nodes = (0..).zip(free).filter(|(_, free)| **free);
     let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
-    // Start with low limits, which only few sets satisfy.
+    // Start with low limits, which only a few sets satisfy.
     let mut limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
     let sizes = [if whole > 0 { per_set } else { 0 }, rest];
     let needs = [whole, usize::from(rest > 0)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Number of circuits per pair of leaves, before placement on switches.
 //!
-//! Banks may differ in loss, so that one bank can connect pairs that another cannot. Each circuit
+//! Banks may differ in loss, so one bank may connect pairs that another cannot. Each circuit
 //! then has a *reach*, which determines the pairs that it can connect and the ports that it uses.
 
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};

@@ -43,8 +43,8 @@ pub struct Study<'a> {
     pub cluster: Cluster,
     pub architectures: &'a [Box<dyn Architecture>],
     pub tp: &'a [u32],
-    /// Job sizes, rounded down to whole groups. If empty, six sizes between 80 % and 98 % of the
-    /// cluster.
+    /// Job sizes, rounded down to whole groups. If empty, the sizes are six between 80 % and 98 %
+    /// of the cluster.
     pub jobs: &'a [u32],
     pub samples: &'a [Timeline],
 }

@@ -12,7 +12,7 @@ use super::{Export, ExportError, ExportFormat, RingPlan};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "kueue",
-    about: "Kueue Topology and ResourceFlavor (v1beta2), on the labels of `kubernetes`",
+    about: "Kueue Topology and ResourceFlavor (v1beta2), using the labels of `kubernetes`",
     ring: Ok(export),
     fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };

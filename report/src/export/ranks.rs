@@ -93,7 +93,7 @@ fn table(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
 
 fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     let mut lost = vec![
-        "each rank's GPU, in the rank file: its slots are processor cores, to which Open MPI binds ranks; ranks.csv lists the GPUs"
+        "each rank's GPU, because the slots of a rank file are the processor cores to which Open MPI binds ranks; ranks.csv lists the GPUs"
             .to_owned(),
         "the order of nodes in a ring, in group-topology.json: DLRover uses the order of its node ranks; number the pods in the order of the host file"
             .to_owned(),

@@ -265,7 +265,7 @@ impl Control {
             let phase = last.wish.phase.clone();
             return Err(Refusal::Overlaps { phase, free: last.until() - now.mono });
         }
-        // The last waiting phase will be lit when this one starts.
+        // The phase at the end of the queue precedes this one.
         let before = last.map(|last| last.wish.phase.clone());
         let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
         let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);

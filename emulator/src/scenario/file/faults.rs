@@ -95,7 +95,7 @@ pub enum EffectFile {
     Reboots(Text<Picoseconds>),
     /// The control plane slows down by this factor, 2 to 1,000,000.
     Slower(u32),
-    /// The interfaces of a host continuously request pauses of this priority, 0 to 6.
+    /// A host's interfaces continuously send pause requests for this priority, 0 to 6.
     PauseStorm(u8),
     /// A device acknowledges commands without executing them; requires `control: lightloomd`.
     Lies,

@@ -90,7 +90,7 @@ pub struct PauseFile {
     /// Lossless priorities, 0 to 6.
     #[schemars(length(min = 1, max = 7), inner(range(min = 0, max = 6)))]
     pub priorities: Vec<u8>,
-    /// Number of bytes received through a port and not yet forwarded, above which the sender is
+    /// Threshold in bytes received on a port and not yet forwarded, above which the sender is
     /// paused.
     pub above: Text<Bytes>,
     /// Level at which the sender resumes. Defaults to half of `above`.

@@ -182,7 +182,7 @@ pub(crate) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, u
             given.insert(place, at);
         }
     }
-    // Match the other groups of each job, although they have no nodes in common.
+    // Match the other groups of each job too, even though they share no nodes.
     for (at, group) in new.iter().enumerate().filter(|(_, group)| group.job.is_some()) {
         let free = |place: &usize| old[*place].job == group.job && !given.contains_key(place);
         if !is_taken[at]

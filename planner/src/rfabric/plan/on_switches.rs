@@ -69,7 +69,7 @@ impl Planner<'_> {
             }
             let solver = self.solved.as_ref().map(|solved| solved[at].clone());
             let RateBound { lambda: proven, mut prices, .. } = self.bounds[at].clone();
-            // A solver that considered all routes may have a better bound than the prices.
+            // A solver that considered all routes may find a better bound than the prices prove.
             let solved = solver.as_ref().filter(|solver| !solver.is_one_hop);
             let solved = solved.map(|solver| solver.lambda_upper_bound.max(lambda));
             let lambda_upper_bound = match solved.filter(|solved| *solved < proven) {

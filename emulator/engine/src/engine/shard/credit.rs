@@ -46,7 +46,7 @@ impl<P> Shard<P> {
             let rate: u128 = rates.iter().map(|rate| u128::from(rate.get())).sum();
             let gap = u128::from(bits) * 1_000_000_000_000 / rate.max(1);
             host.pacer.gap = u64::try_from(gap).unwrap_or(u64::MAX / 4);
-            // Packets that arrive on all interfaces simultaneously are credited simultaneously.
+            // Packets that arrive at the same time on different interfaces are credited at once.
             host.pacer.burst = host.pacer.gap * (rates.len() as u64).saturating_sub(1);
         }
     }
