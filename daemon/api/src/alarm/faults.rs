@@ -227,8 +227,8 @@ mod tests {
         let lit = next(&[fibre("n3/b0.1", "n4/b1.1", false)]);
         assert_eq!(lit, "check the fibre; bypass it: lightloom ctl fault n3/b0.1");
         let one = next(&[fibre("n1/b0.1", "n5/b1.1", true)]);
-        assert!(one.ends_with("if it has failed: lightloom ctl fault n5/b1"), "{one}");
+        assert!(one.ends_with("if it has failed, run: lightloom ctl fault n5/b1"), "{one}");
         let node = next(&[fibre("n1/b0.1", "n5/b1.1", true), fibre("n9/b1.1", "n5/b0.1", true)]);
-        assert!(node.ends_with("if it has failed: lightloom ctl fault n5"), "{node}");
+        assert!(node.ends_with("if it has failed, run: lightloom ctl fault n5"), "{node}");
     }
 }
