@@ -124,7 +124,7 @@ pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
         span_ps(view.heartbeat_ps)
     );
     let what = format!("SILENT without a witness, {}", count(view.silent.len(), "node"));
-    Some(Alarm::new(what, about, format!("if it has failed: lightloom ctl fault {first}")))
+    Some(Alarm::new(what, about, format!("if it has failed, run: lightloom ctl fault {first}")))
 }
 
 pub(super) fn contended(
