@@ -11,12 +11,18 @@ use rand::RngExt;
 use serde_json::Value;
 
 fn answer(folder: &Path, words: &[&str]) -> Value {
+    ask(folder, words).unwrap_or_else(|refusal| panic!("{words:?}: {refusal}"))
+}
+
+/// Returns the JSON output, or the error message if the command fails.
+fn ask(folder: &Path, words: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightloom"));
     let output = command.args(words).args(["--format", "json"]).current_dir(folder).output();
     let output = output.expect("the program starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {said}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).expect("JSON")),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 fn numbers(document: &'static str, of: &Value) -> Vec<(String, &'static str, f64)> {
@@ -100,7 +106,14 @@ fn every_verb_states_the_same_value_of_a_figure() {
         ];
         assert!(agreeing(&fabric, &after) > 2, "figures are stated more than once");
         // Figures of the state do not depend on the plan.
-        let anew = answer(folder, &["plan", "f.yaml", "--fault", &parts]);
+        // A plan from scratch refuses jobs that do not fit, where a replan gives up their groups.
+        let anew = match ask(folder, &["plan", "f.yaml", "--fault", &parts]) {
+            Ok(anew) => anew,
+            Err(refusal) => {
+                assert!(refusal.contains(" fit: "), "{refusal}\n{fabric}");
+                continue;
+            }
+        };
         let [replanned, planned] = [&next["plan"]["metrics"], &anew["metrics"]];
         for key in ["gpus_total", "gpus_faulty", "waste_ratio_lower_bound", "cost_per_gpu_usd"] {
             assert_eq!(replanned[key], planned[key], "{key}\n{fabric}");
