@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Groups that may move: `least`, a number, or `cold` for the placement of a plan from scratch [default: groups
     /// with a fault + 2]
     #[arg(long, value_name = "LIMIT", value_parser = moves)]
-    moves: Option<Moves>,
+    moves: Option<MovesChoice>,
     /// Also plan from scratch and show the difference; takes as long as `plan`. Up to 1,024 nodes, this is always done
     #[arg(long, alias = "fresh")]
     against_cold: bool,
@@ -62,29 +62,29 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moves {
+enum MovesChoice {
     Least,
     UpTo(usize),
     Cold,
 }
 
-fn moves(text: &str) -> Result<Moves, String> {
+fn moves(text: &str) -> Result<MovesChoice, String> {
     match text {
-        "least" => Ok(Moves::Least),
-        "cold" => Ok(Moves::Cold),
+        "least" => Ok(MovesChoice::Least),
+        "cold" => Ok(MovesChoice::Cold),
         _ => text
             .parse()
-            .map(Moves::UpTo)
+            .map(MovesChoice::UpTo)
             .map_err(|_| "write `least`, `cold` or a number of groups".to_owned()),
     }
 }
 
 fn limit(arguments: &Arguments) -> MoveLimit {
     match (arguments.moves, arguments.heal) {
-        (Some(Moves::Least), _) => MoveLimit::Least,
-        (Some(Moves::Cold), _) => MoveLimit::Cold,
-        (Some(Moves::UpTo(most)), true) => MoveLimit::Heal(most),
-        (Some(Moves::UpTo(most)), false) => MoveLimit::Total(most),
+        (Some(MovesChoice::Least), _) => MoveLimit::Least,
+        (Some(MovesChoice::Cold), _) => MoveLimit::Cold,
+        (Some(MovesChoice::UpTo(most)), true) => MoveLimit::Heal(most),
+        (Some(MovesChoice::UpTo(most)), false) => MoveLimit::Total(most),
         (None, true) => MoveLimit::Heal(MOVES_TO_HEAL),
         (None, false) => MoveLimit::BeyondHit(MOVES_BEYOND_HIT),
     }
@@ -176,7 +176,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 fn changes(arguments: &Arguments, fabric: &Fabric, before: &Plan, replanned: &Replanned) -> String {
     let Replanned { plan, change, ranks_changed, circuits_made, circuits_removed, .. } = replanned;
     let mut text = describe(before, replanned, fabric.hbd.k());
-    if change.is_cold && arguments.moves != Some(Moves::Cold) {
+    if change.is_cold && arguments.moves != Some(MovesChoice::Cold) {
         text += "the groups moved to the placement of a plan from scratch";
         text += if arguments.heal { "\n\n" } else { ": the search for fewer moves found none\n\n" };
     }

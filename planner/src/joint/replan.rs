@@ -56,7 +56,7 @@ pub struct Replanned {
     /// Number of groups of jobs that a fault affects.
     pub groups_hit: usize,
     /// Groups of jobs with other nodes, another stage or other experts than before.
-    pub moves: Vec<GroupMove>,
+    pub moves: Vec<MovedGroup>,
     /// The shortest estimated steps for each number of moves that the search found, fewest moves
     /// first. Empty if it did not search.
     pub curve: Vec<CurvePoint>,
@@ -64,7 +64,7 @@ pub struct Replanned {
 
 /// A group that moves, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupMove {
+pub struct MovedGroup {
     /// The group.
     pub group: GroupId,
     /// The reason.
@@ -234,13 +234,13 @@ fn reasons(
     moved: BTreeSet<GroupId>,
     hit: &BTreeSet<GroupId>,
     needed: &BTreeSet<GroupId>,
-) -> Vec<GroupMove> {
+) -> Vec<MovedGroup> {
     let why = |group: &GroupId| match () {
         () if hit.contains(group) => MoveReason::Fault,
         () if needed.contains(group) => MoveReason::Room,
         () => MoveReason::Step,
     };
-    moved.into_iter().map(|group| GroupMove { group, why: why(&group) }).collect()
+    moved.into_iter().map(|group| MovedGroup { group, why: why(&group) }).collect()
 }
 
 struct Found {

@@ -9,8 +9,8 @@ use lightloom_units::Picoseconds;
 use lightloom_units::id::{GroupId, NodeId};
 
 use super::super::mapping::Coordinates;
-use super::model::{Member, Model};
-use super::walk::{Point, Walk};
+use super::model::{Model, SeatedGroup};
+use super::walk::{SeatingPoint, SeatingWalk};
 use super::{CurvePoint, Found, MoveLimit, Network, PlanError, States, coordinates, groups_moved};
 use crate::khop::{self, Layout, RingGroup, Survey};
 
@@ -42,7 +42,7 @@ pub(super) fn is_better(one: &Plan, other: &Plan) -> bool {
 
 /// Returns the point with the fewest moves among those with about the shortest step. To heal, the
 /// last point is best.
-fn chosen(points: &[Point], is_heal: bool, most: usize) -> Option<&Point> {
+fn chosen(points: &[SeatingPoint], is_heal: bool, most: usize) -> Option<&SeatingPoint> {
     let mut within = points.iter().filter(|point| point.moves <= most);
     if is_heal {
         return within.next_back();
@@ -104,10 +104,10 @@ impl Task<'_> {
         let Network { fabric, faults, .. } = *self.network;
         let model = Model::new(fabric, faults, layout, ranked, &least.plan)?;
         let Some(model) = model else { return Ok((Vec::new(), None)) };
-        let walk = Walk::new(&model, self.survey, layout, self.states);
+        let walk = SeatingWalk::new(&model, self.survey, layout, self.states);
         let is_heal = matches!(self.limit, MoveLimit::Heal(_));
         let points = walk.points(is_heal, most + 1);
-        let on_curve = |point: &Point| CurvePoint {
+        let on_curve = |point: &SeatingPoint| CurvePoint {
             moves: point.moves,
             step_time_ps: Picoseconds((point.score.step * 1e12).round() as u64),
         };
@@ -125,11 +125,11 @@ impl Task<'_> {
         Ok((curve, is_better.then_some(Found { plan, change })))
     }
 
-    fn groups(&self, layout: &Layout, model: &Model<'_>, point: &Point) -> Vec<RingGroup> {
+    fn groups(&self, layout: &Layout, model: &Model<'_>, point: &SeatingPoint) -> Vec<RingGroup> {
         let old: BTreeMap<GroupId, &RingGroup> =
             layout.groups.iter().map(|group| (group.id, group)).collect();
         let hbd = &model.fabric.hbd;
-        let group = |member: &Member| {
+        let group = |member: &SeatedGroup| {
             let was = old[&member.id].clone();
             match &member.chain {
                 None => was,

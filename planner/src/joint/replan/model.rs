@@ -47,12 +47,12 @@ pub(super) struct JobModel {
 }
 
 struct PhaseModel {
-    flows: Vec<Flow>,
+    flows: Vec<NodeFlow>,
     /// Seconds that the phase takes in every placement.
     least: f64,
 }
 
-struct Flow {
+struct NodeFlow {
     from: usize,
     to: usize,
     /// Bits between the nodes of one rank.
@@ -88,7 +88,7 @@ impl Score {
 
 /// A group and its nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Member {
+pub(super) struct SeatedGroup {
     pub(super) id: GroupId,
     /// Nodes in rank order.
     pub(super) ranks: Vec<NodeId>,
@@ -97,7 +97,7 @@ pub(super) struct Member {
 }
 
 /// The groups of a job in its order.
-pub(super) type Members = Vec<Member>;
+pub(super) type SeatedGroups = Vec<SeatedGroup>;
 
 pub(super) struct Model<'a> {
     pub(super) fabric: &'a Fabric,
@@ -178,7 +178,7 @@ impl<'a> Model<'a> {
                 .iter()
                 .zip(demands)
                 .map(|(phase, demand)| {
-                    let flow = |(from, to, bytes): (LeafId, LeafId, _)| Flow {
+                    let flow = |(from, to, bytes): (LeafId, LeafId, _)| NodeFlow {
                         from: places[from.index()].expect("every place is taken"),
                         to: places[to.index()].expect("every place is taken"),
                         bits: demand.bits(bytes) / nodes as f64,
@@ -236,7 +236,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the quality of one job's placement.
-    pub(super) fn of_job(&self, job: usize, members: &Members) -> Score {
+    pub(super) fn of_job(&self, job: usize, members: &SeatedGroups) -> Score {
         let nodes = members.iter().map(|member| member.ranks.as_slice());
         let crossing = cross_tor(&self.fabric.dcn, nodes).crossing as f64;
         let mut score = Score { step: 0.0, load: CROSSING * crossing };
@@ -249,7 +249,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the seconds of each rack in the phases of a job, summed over the phases.
-    pub(super) fn racks(&self, job: usize, members: &Members) -> Vec<f64> {
+    pub(super) fn racks(&self, job: usize, members: &SeatedGroups) -> Vec<f64> {
         let mut all = vec![0.0; self.rates.len()];
         for phase in &self.jobs[job].phases {
             for ((sum, bits), rate) in
@@ -261,7 +261,7 @@ impl<'a> Model<'a> {
         all
     }
 
-    fn bits(&self, phase: &PhaseModel, members: &Members) -> Vec<[f64; 2]> {
+    fn bits(&self, phase: &PhaseModel, members: &SeatedGroups) -> Vec<[f64; 2]> {
         let mut bits = vec![[0.0; 2]; self.rates.len()];
         let tor = |node: &NodeId| self.fabric.dcn.tor_of(*node).index();
         for flow in &phase.flows {
@@ -276,7 +276,7 @@ impl<'a> Model<'a> {
         bits
     }
 
-    fn of_phase(&self, phase: &PhaseModel, members: &Members) -> (f64, f64) {
+    fn of_phase(&self, phase: &PhaseModel, members: &SeatedGroups) -> (f64, f64) {
         let bits = self.bits(phase, members);
         let (mut most, mut load) = (0.0_f64, 0.0);
         for ([sent, received], rate) in bits.iter().zip(&self.rates) {
@@ -293,7 +293,7 @@ impl<'a> Model<'a> {
         (most, load)
     }
 
-    fn busiest_domain(&self, phase: &PhaseModel, members: &Members) -> f64 {
+    fn busiest_domain(&self, phase: &PhaseModel, members: &SeatedGroups) -> f64 {
         let domain =
             |node: &NodeId| self.fabric.dcn.domain_of(self.fabric.dcn.tor_of(*node)) as usize;
         let mut bits = vec![[0.0_f64; 2]; self.rates.len()];

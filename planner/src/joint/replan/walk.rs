@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
 use lightloom_units::id::{GroupId, NodeId, TorId};
 
-use super::model::{Member, Members, Model, Score, Weights};
+use super::model::{Model, Score, SeatedGroup, SeatedGroups, Weights};
 use crate::khop::{Layout, Survey};
 
 /// Limits the time of one search to about 0.1 s.
@@ -28,26 +28,26 @@ const MOST_TRIED: usize = 48;
 
 /// A placement, and the number of groups that move for it.
 #[derive(Clone)]
-pub(super) struct Point {
+pub(super) struct SeatingPoint {
     pub(super) moves: usize,
     pub(super) score: Score,
-    pub(super) seating: Vec<Members>,
+    pub(super) seating: Vec<SeatedGroups>,
 }
 
 struct Edit {
     job: usize,
     place: usize,
-    member: Member,
+    member: SeatedGroup,
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct SeatingWalk<'a> {
     model: &'a Model<'a>,
     survey: &'a Survey<'a>,
     /// The nodes and weights of each group before the replan.
     before: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
     /// The jobs whose groups may change.
     jobs: Vec<usize>,
-    seating: Vec<Members>,
+    seating: Vec<SeatedGroups>,
     scores: Vec<Score>,
     free: Vec<bool>,
     /// For each position and hop, whether a working fibre starts there.
@@ -64,14 +64,14 @@ enum Aim {
 }
 
 /// The racks where the neighbours of a group are.
-struct Wish {
+struct RackWish {
     /// For each rank, the traffic with neighbours by rack.
     of_rank: Vec<BTreeMap<TorId, f64>>,
     of_rack: BTreeMap<TorId, f64>,
     most: f64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> SeatingWalk<'a> {
     pub(super) fn new(
         model: &'a Model<'a>,
         survey: &'a Survey<'a>,
@@ -87,13 +87,13 @@ impl<'a> Walk<'a> {
         {
             free[hbd.position_of(*node).index()] = false;
         }
-        let member = |group: &crate::khop::RingGroup| Member {
+        let member = |group: &crate::khop::RingGroup| SeatedGroup {
             id: group.id,
             ranks: group.ranks.clone(),
             chain: None,
         };
-        let of_job = |job| layout.groups_of(job).map(member).collect::<Members>();
-        let seating: Vec<Members> = (0..).take(layout.jobs.len()).map(of_job).collect();
+        let of_job = |job| layout.groups_of(job).map(member).collect::<SeatedGroups>();
+        let seating: Vec<SeatedGroups> = (0..).take(layout.jobs.len()).map(of_job).collect();
         let scores =
             seating.iter().enumerate().map(|(job, members)| model.of_job(job, members)).collect();
         let joined = (0..hbd.nodes())
@@ -125,13 +125,13 @@ impl<'a> Walk<'a> {
     /// Returns the best placements found for each number of moves up to `most`, fewest first. If
     /// `all_jobs` is not set, jobs that neither lost a node nor delay the step change only to make
     /// room.
-    pub(super) fn points(mut self, all_jobs: bool, most: usize) -> Vec<Point> {
+    pub(super) fn points(mut self, all_jobs: bool, most: usize) -> Vec<SeatingPoint> {
         self.jobs = if all_jobs { (0..self.scores.len()).collect() } else { self.concerned() };
         self.jobs.retain(|job| self.model.jobs[*job].may_move);
         let mut points = Vec::new();
         loop {
             while self.improve(self.moves()) {}
-            points.push(Point {
+            points.push(SeatingPoint {
                 moves: self.moves(),
                 score: self.score(),
                 seating: self.seating.clone(),
@@ -383,11 +383,14 @@ impl<'a> Walk<'a> {
         found
     }
 
-    fn wish(&self, job: usize, place: usize) -> Wish {
+    fn wish(&self, job: usize, place: usize) -> RackWish {
         let members = &self.seating[job];
         let length = members[place].ranks.len();
-        let mut wish =
-            Wish { of_rank: vec![BTreeMap::new(); length], of_rack: BTreeMap::new(), most: 0.0 };
+        let mut wish = RackWish {
+            of_rank: vec![BTreeMap::new(); length],
+            of_rack: BTreeMap::new(),
+            most: 0.0,
+        };
         for (other, weight) in &self.model.jobs[job].neighbours[place] {
             wish.most = wish.most.max(*weight);
             for (rank, node) in members[*other].ranks.iter().enumerate().take(length) {
@@ -400,7 +403,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the group at `place` on the best chain of `free` nodes. `None` if it would stay.
-    fn moved(&mut self, job: usize, place: usize, free: &[bool], aim: Aim) -> Option<Member> {
+    fn moved(&mut self, job: usize, place: usize, free: &[bool], aim: Aim) -> Option<SeatedGroup> {
         let wish = self.wish(job, place);
         let hbd = self.survey.hbd();
         let own = self.seating[job][place].clone();
@@ -422,11 +425,11 @@ impl<'a> Walk<'a> {
         let chain = self.best_chain(own.ranks.len(), free, &weights)?;
         let nodes: Vec<NodeId> = chain.iter().map(|at| hbd.node_at(*at)).collect();
         let ranks = self.ranked(&wish, &own.ranks, nodes);
-        (ranks != own.ranks).then_some(Member { id: own.id, ranks, chain: Some(chain) })
+        (ranks != own.ranks).then_some(SeatedGroup { id: own.id, ranks, chain: Some(chain) })
     }
 
     /// Assigns ranks to `nodes`, so that they share racks with their neighbours.
-    fn ranked(&self, wish: &Wish, old: &[NodeId], mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    fn ranked(&self, wish: &RackWish, old: &[NodeId], mut nodes: Vec<NodeId>) -> Vec<NodeId> {
         let gain = |rank: usize, node: &NodeId| {
             let rack = self.model.fabric.dcn.tor_of(*node);
             let stays = if old[rank] == *node { 0.01 * wish.most } else { 0.0 };
