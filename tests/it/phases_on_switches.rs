@@ -175,7 +175,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
     });
     assert!(names.contains("phase weights has the name experts in the fabric file"), "{names}");
     let phase = rig.refused(&rig.plan(), &["--phase", "sync"]);
-    assert!(phase.contains("it has experts, weights"), "{phase}");
+    assert!(phase.contains("its phases are experts, weights"), "{phase}");
     let none = rig.refused(&rig.plan(), &[]);
     assert!(none.contains("choose a phase with `--phase`: experts, weights"), "{none}");
     assert_eq!(rig.lit(), DARK);

@@ -444,7 +444,7 @@ fn live_demo_ends_with_one_plan_in_daemon_emulator_and_slurm() {
             "{shown}"
         );
         assert!(shown.contains("64 nodes, 16 whole rings of plan "), "{shown}");
-        assert!(page.contains("in 4 places."), "{shown}");
+        assert!(page.contains("all 4 places show plan "), "{shown}");
     }
 }
 
@@ -455,7 +455,7 @@ fn live_demo_reports_missing_slurm() {
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     for text in [shown, page] {
         assert!(text.contains("`munged` is not installed"), "{text}");
-        assert!(text.contains("in 2 places."), "{text}");
+        assert!(text.contains("all 2 places show plan "), "{text}");
     }
 }
 

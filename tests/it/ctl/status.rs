@@ -8,7 +8,7 @@ fn daemon_without_devices_is_not_healthy() {
     let idle = status(json!({"devices": [], "circuits": []}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, idle)]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let starts = "NO DEVICES: this daemon drives no devices\n  list its transceivers";
+    let starts = "NO DEVICES: this daemon drives no devices\n  list transceivers";
     assert!(code == 1 && shown.starts_with(starts) && !shown.contains("ALL IS WELL"), "{shown}");
 }
 
