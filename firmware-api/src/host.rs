@@ -51,7 +51,7 @@ pub struct Answer<'a> {
 pub enum Received<'a> {
     /// A reply to a request.
     Answer(Answer<'a>),
-    /// An event. The host must [acknowledge](Host::acknowledge) it, even if it is a duplicate.
+    /// An event. The host must acknowledge it, even if it is a duplicate.
     Event(Sequence, Event),
 }
 
