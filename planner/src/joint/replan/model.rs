@@ -166,7 +166,9 @@ impl<'a> Model<'a> {
             .phases
             .iter()
             .filter(|phase| phase.job.as_ref().is_none_or(|name| *name == job.name));
-        let traffic = match places.iter().all(Option::is_some) {
+        // A job without groups sends nothing.
+        let is_full = !groups.is_empty() && places.iter().all(Option::is_some);
+        let traffic = match is_full {
             true => between_groups(self.fabric, job, sizes)?,
             false => None,
         };
