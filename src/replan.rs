@@ -75,7 +75,7 @@ fn moves(text: &str) -> Result<MovesChoice, String> {
         _ => text
             .parse()
             .map(MovesChoice::UpTo)
-            .map_err(|_| "write `least`, `cold` or a number of groups".to_owned()),
+            .map_err(|_| "use `least`, `cold` or a number of groups".to_owned()),
     }
 }
 

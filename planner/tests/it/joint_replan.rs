@@ -10,7 +10,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{Group, Plan};
 use lightloom_planner::check::check;
-use lightloom_planner::joint::{Replanned, replan};
+use lightloom_planner::joint::{Bounds, MoveLimit, Replanned, replan, replan_within};
 use lightloom_planner::{Options, plan};
 use lightloom_units::id::GroupId;
 
@@ -53,6 +53,22 @@ fn shrunk_job_keeps_its_remaining_groups_and_their_names() {
     assert_eq!(back.metrics.gpus_used, 24);
     for group in &shrunk.groups {
         assert_eq!(groups(&back)[&group.id].nodes, group.nodes);
+    }
+}
+
+const TWO_DOMAINS: &str = "kind: fabric\nversion: 2\nname: d\nhbd: {switch: {gpus: 16, nodes: 8, gpus_per_node: 4}}\ndcn: {fat_tree: {nodes_per_tor: 4}}\njobs: [{name: j, gpus: 16, tp: 16, step: {training: {model: llama-3.1-8b, dp: 1, tokens: 4096}}}]\n";
+
+#[test]
+fn job_that_loses_all_groups_leaves_a_plan_without_traffic() {
+    let fabric = fabric(TWO_DOMAINS);
+    let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
+    let faults = faults(&fabric, &["n0", "n4"]);
+    for limit in [MoveLimit::Least, MoveLimit::BeyondHit(2), MoveLimit::Heal(8), MoveLimit::Cold] {
+        let bounds = Bounds { limit, ..Bounds::default() };
+        let next = replan_within(&fabric, &first, &faults, false, &bounds, options()).unwrap();
+        assert!(next.plan.groups.is_empty(), "{limit:?}: no domain has 16 working GPUs");
+        assert_eq!(next.plan.given_up[0].gpus, 16, "{limit:?}");
+        assert!(check(&fabric, &faults, &next.plan).is_ok(), "{limit:?}");
     }
 }
 
