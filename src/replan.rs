@@ -47,7 +47,7 @@ pub struct Arguments {
     #[arg(long)]
     heal: bool,
     /// Groups that may move: `least`, a number, or `cold` for the placement of a plan from scratch [default: groups
-    /// with a fault + 2]
+    /// with a fault + 2, or `least` above 2,048 nodes]
     #[arg(long, value_name = "LIMIT", value_parser = moves)]
     moves: Option<MovesChoice>,
     /// Also plan from scratch and show the difference; takes as long as `plan`. Up to 1,024 nodes, this is always done
