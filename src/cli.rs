@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::{self, Colour, VerbOutcome};
-use crate::{emulate, init, merge, plan, replan, schema, second, trace, validate};
+use crate::{emulate, explain, init, merge, plan, replan, schema, second, trace, validate};
 
 /// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -42,6 +42,7 @@ pub enum Verb {
     Merge(merge::Arguments),
     Validate(validate::Arguments),
     Schema(schema::Arguments),
+    Explain(explain::Arguments),
     Trace(trace::Arguments),
 }
 
@@ -82,6 +83,7 @@ pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
         Verb::Merge(arguments) => merge::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments, &[]),
         Verb::Schema(arguments) => schema::run(arguments),
+        Verb::Explain(arguments) => explain::run(arguments, &[]),
         Verb::Trace(arguments) => trace::run(arguments),
     }
 }
@@ -109,7 +111,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Buy", &["buy", "compare", "cost", "trace"]),
     ("Drive", &["ctl", "device", "conform", "twin"]),
-    ("Files", &["validate", "schema", "completions", "man"]),
+    ("Files", &["validate", "explain", "schema", "completions", "man"]),
 ];
 
 #[must_use]

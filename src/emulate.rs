@@ -62,6 +62,10 @@ pub struct Arguments {
     /// merge`
     #[arg(long, value_name = "I/N", requires = "seed")]
     shard: Option<SweepShard>,
+    /// Continue an interrupted sweep: take the finished seeds from the file of -o, which is saved
+    /// every few seconds
+    #[arg(long, requires_all = ["seed", "output"])]
+    resume: bool,
     /// Number of threads; does not affect the result
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
@@ -109,7 +113,7 @@ pub fn run(
         return months::run(arguments, &source, control);
     }
     match arguments.seed {
-        Some(seeds) if seeds.is_many() || arguments.shard.is_some() => {
+        Some(seeds) if seeds.is_many() || arguments.shard.is_some() || arguments.resume => {
             sweep::run(arguments, source.subject(), &source.inputs, seeds, |seed| {
                 Ok((&of_a_sweep(&source.under(seed), control)?).into())
             })

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::fs;
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use lightloom_fabric::preset::{Preset, Size};
@@ -12,17 +13,24 @@ use crate::files;
 use crate::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 
 mod daemon_file;
+mod gallery;
 mod own_data;
 
-/// Write a fabric file, a daemon file, or files from your own logs
+/// Write files to start from: a cluster, scenarios, CI, a lab
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom init
   lightloom init --preset khop --gpus 131072 -o fabric.yaml
+  lightloom init cluster --preset khop --gpus 64 -o mine/
+  lightloom init scenario -o mine/
+  lightloom init lab -o mine/
   lightloom init --preset pod --gpus 2048 --tp 32 | lightloom plan -
   lightloom init --daemon fabric.yaml -o daemon.yaml
   lightloom init --from logs/ -o mine/")]
 pub struct Arguments {
+    /// What to write. Other kinds than `cluster` are shipped files and need a folder (-o)
+    #[arg(value_enum, default_value_t, value_name = "KIND")]
+    kind: Kind,
     /// Fabric design [default: prompt on a terminal]
     #[arg(long, value_enum, value_name = "PRESET")]
     preset: Option<Named>,
@@ -39,12 +47,25 @@ pub struct Arguments {
     /// Folder with your own logs (jobs, faults, topology, profiles), each recognised by its content
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["preset", "gpus", "tp"], requires = "output")]
     from: Option<PathBuf>,
-    /// File to write, which must not exist [default: standard output]; with --from, a folder for
-    /// several files
+    /// File to write, which must not exist [default: standard output], or a folder for several
+    /// files: `cluster` then adds a scenario for its fabric
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgument,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// A fabric file
+    #[default]
+    Cluster,
+    /// Scenarios with their fabrics
+    Scenario,
+    /// Workflows for GitHub and GitLab, with a scenario
+    Ci,
+    /// Emulated devices, their daemon, and scenarios for the virtual twin
+    Lab,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +95,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let (Some(folder), Some(output)) = (&arguments.from, &arguments.output) {
         return own_data::run(folder, output, arguments.format.format);
     }
+    if arguments.kind != Kind::Cluster {
+        return match &arguments.output {
+            Some(folder) => gallery::write(arguments.kind, folder),
+            None => Err(WrongUsage("these files need a folder: use -o FOLDER".into()).into()),
+        };
+    }
     if arguments.format.format == Format::Json {
         return Err(WrongUsage("`--format json` lists guesses and requires --from".into()).into());
     }
@@ -102,7 +129,66 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let text = preset
         .file(Size { gpus, tp: arguments.tp })
         .map_err(|misfit| WrongUsage(misfit.to_string()))?;
-    write_new(arguments.output.as_deref(), &text, "plan it with `lightloom plan")
+    match arguments.output.as_deref() {
+        Some(folder) if is_folder(folder) => {
+            let scenario = scenario_of(preset);
+            write_folder(folder, [("fabric.yaml", text.as_str()), ("scenario.yaml", &scenario)])?;
+            let shown = folder.join("").display().to_string();
+            output::note(&format!("wrote {shown}fabric.yaml and {shown}scenario.yaml; next:"));
+            for command in [
+                format!("lightloom plan {shown}fabric.yaml -o {shown}plan.json"),
+                format!("lightloom emulate {shown}scenario.yaml -o {shown}run.json"),
+                format!(
+                    "lightloom report {shown}fabric.yaml {shown}plan.json {shown}run.json -o {shown}report.html"
+                ),
+            ] {
+                output::note(&format!("  {command}"));
+            }
+            Ok(VerbOutcome::Good)
+        }
+        file => write_new(file, &text, "plan it with `lightloom plan"),
+    }
+}
+
+/// A path that ends in `/` or is a folder already.
+fn is_folder(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// A scenario that runs on the fabrics of this preset. Only rings bypass a node without help of the job.
+fn scenario_of(preset: Preset) -> String {
+    let has_rings = matches!(preset, Preset::Khop | Preset::Pod);
+    let (about, faults, expect) = if has_rings {
+        (
+            "A node fails during an all-reduce. Its ring bypasses the node; other rings are unaffected.",
+            "faults:\n  - {part: n1, at: 50us}\ncontrol: {detection_delay: 1ms, planning_delay: 2ms}\n",
+            "  - restored within 5ms\n  - groups_affected <= 1\n",
+        )
+    } else {
+        ("Each tensor-parallel group runs an all-reduce.", "", "  - completes within 50ms\n")
+    };
+    format!(
+        "# {about}\n# Keys, faults and expectations: docs/scenarios.md.\nkind: scenario\nversion: 2\nname: first\n\
+         on: {{fabric: fabric.yaml}}\nseed: 1\ncollectives:\n  - all_reduce: {{name: tensor, bytes: 4MiB, repeat: 8}}\n\
+         {faults}expect:\n{expect}"
+    )
+}
+
+/// Writes new files, or none if one of them exists.
+fn write_folder<'a>(
+    folder: &Path,
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let files: Vec<(PathBuf, &str)> =
+        files.into_iter().map(|(name, text)| (folder.join(name), text)).collect();
+    files.iter().try_for_each(|(path, _)| is_new(path))?;
+    for (path, text) in &files {
+        let folder = path.parent().unwrap_or(folder);
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        files::write(path, text.as_bytes())?;
+    }
+    Ok(files.into_iter().map(|(path, _)| path).collect())
 }
 
 /// `next` is the command to suggest afterwards. Existing files are not overwritten.

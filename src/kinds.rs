@@ -208,6 +208,10 @@ impl FileKind {
         Ok(check(file, bytes))
     }
 
+    pub fn codes(&self) -> &'static [Code] {
+        self.codes
+    }
+
     fn keys_known(&self, keys: &[String]) -> usize {
         let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
         let known = |key: &&String| schema["properties"].get(key.as_str()).is_some();

@@ -12,6 +12,7 @@
 
 pub mod cli;
 pub mod emulate;
+pub mod explain;
 pub mod fabric;
 pub mod files;
 pub mod init;

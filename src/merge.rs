@@ -34,8 +34,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Sweep> {
-    let bytes = files::read_result(path)?;
-    let sweep: Sweep = serde_json::from_slice(&bytes).with_context(|| {
+    parse(path, &files::read_result(path)?)
+}
+
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> anyhow::Result<Sweep> {
+    let sweep: Sweep = serde_json::from_slice(bytes).with_context(|| {
         format!(
             "{} is not a sweep result (`lightloom emulate … --seed 0..99 --format json`)",
             path.display()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::path::PathBuf;
+mod against;
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
@@ -9,14 +11,23 @@ use serde_json::Value;
 
 use lightloom_fabric::provenance::{Inputs, VERSION};
 
+use against::Earlier;
+
 use crate::files;
-use crate::output;
+use crate::output::{self, WrongUsage};
 
 #[derive(Clone, Debug, Args)]
 pub struct ResultArguments {
     /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: ResultFormat,
+    /// Print this table of the result, such as `faults`, as CSV or Markdown [default: the main
+    /// table]
+    #[arg(long, value_name = "TABLE")]
+    table: Option<String>,
+    /// Compare with an earlier JSON result of this verb, and list all values that differ
+    #[arg(long, value_name = "FILE", value_parser = against::earlier, conflicts_with = "format")]
+    against: Option<Earlier>,
     /// Also write the result to this file: its rows if the name ends in .csv, otherwise the JSON
     /// document
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
@@ -55,6 +66,16 @@ impl<T> ResultDocument<T> {
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
+    /// The file that receives the JSON document.
+    pub fn document(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|_| !self.keeps_rows())
+    }
+
+    fn keeps_rows(&self) -> bool {
+        let ending = self.output.as_ref().and_then(|path| path.extension());
+        ending.is_some_and(|ending| ending == "csv")
+    }
+
     /// `rows` is the name of the main table.
     pub fn show(
         &self,
@@ -62,15 +83,32 @@ impl ResultArguments {
         rows: &str,
         text: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
+        let keeps_rows = self.keeps_rows();
+        let format = match self.format {
+            ResultFormat::Text if self.table.is_some() && !keeps_rows => ResultFormat::Csv,
+            format => format,
+        };
+        if let Some(table) = &self.table {
+            has_table(result, table)?;
+            if format == ResultFormat::Json && !keeps_rows {
+                let message = "--table selects rows, but --format json prints the whole result";
+                return Err(WrongUsage(message.to_owned()).into());
+            }
+        }
+        let rows = self.table.as_deref().unwrap_or(rows);
         if let Some(path) = &self.output {
-            let kept = if path.extension().is_some_and(|ending| ending == "csv") {
+            let kept = if keeps_rows {
                 csv_of(result, rows)?
             } else {
                 serde_json::to_string_pretty(result)? + "\n"
             };
             files::write(path, kept.as_bytes())?;
         }
-        self.format.print(result, rows, text)
+        format.print(result, rows, text)?;
+        if let Some(earlier) = &self.against {
+            output::print(&earlier.differences(&Tree::of(result)?))?;
+        }
+        Ok(())
     }
 }
 
@@ -91,15 +129,22 @@ impl ResultFormat {
     }
 }
 
+fn has_table(result: &impl Serialize, table: &str) -> anyhow::Result<()> {
+    let document = Tree::of(result)?;
+    if document.rows(table).is_some() {
+        return Ok(());
+    }
+    let known = document.tables().join(", ");
+    Err(WrongUsage(format!("the result has no table `{table}`: use one of {known}")).into())
+}
+
 /// One column per value that occurs in any row, in document order. Nested tables are omitted and
 /// listed in a note.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
-    let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
-    let rows = match (document.field(rows), &document) {
-        (Some(Tree::List(rows)), _) | (None, Tree::List(rows)) => {
-            rows.iter().map(Row::of).collect()
-        }
-        _ => vec![Row::of(&document.without(&ABOUT))],
+    let document = Tree::of(result)?;
+    let rows = match document.rows(rows) {
+        Some(rows) => rows,
+        None => vec![Row::of(&document.without(&ABOUT))],
     };
     let mut columns: Vec<&str> = Vec::new();
     let mut tables: Vec<&str> = Vec::new();
@@ -113,7 +158,8 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
         row.tables.iter().for_each(|name| place(&mut tables, name.as_str()));
     }
     if !tables.is_empty() {
-        output::note(&format!("the CSV omits these separate tables: {}", tables.join(", ")));
+        let tables = tables.join(", ");
+        output::note(&format!("the CSV omits these tables, which --table prints: {tables}"));
     }
     if columns.is_empty() {
         return Ok(String::new());
@@ -141,7 +187,7 @@ fn markdown_of(csv: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Tree {
     List(Vec<Tree>),
@@ -150,6 +196,67 @@ enum Tree {
 }
 
 impl Tree {
+    fn of(result: &impl Serialize) -> anyhow::Result<Self> {
+        Ok(serde_json::from_str(&serde_json::to_string(result)?)?)
+    }
+
+    /// The rows of a table of the document, or of its rows: the faults of all runs of a sweep. These
+    /// begin with the first value of the row that contains them, such as the seed.
+    fn rows(&self, table: &str) -> Option<Vec<Row>> {
+        match (self.field(table), self) {
+            (Some(Self::List(rows)), _) | (None, Self::List(rows)) => {
+                return Some(rows.iter().map(Row::of).collect());
+            }
+            (Some(fields @ Self::Fields(_)), _) => return Some(vec![Row::of(fields)]),
+            _ => {}
+        }
+        self.lists().find_map(|(_, outer)| {
+            let has = outer.iter().any(|row| matches!(row.field(table), Some(Self::List(_))));
+            has.then(|| outer.iter().flat_map(|row| row.inner_rows(table)).collect())
+        })
+    }
+
+    fn inner_rows(&self, table: &str) -> Vec<Row> {
+        let (Self::Fields(fields), Some(Self::List(inner))) = (self, self.field(table)) else {
+            return Vec::new();
+        };
+        let label = fields.iter().find_map(|(name, value)| Some((name.clone(), value.text()?)));
+        let labelled = |row: &Self| {
+            let mut labelled = Row::default();
+            labelled.cells.extend(label.clone());
+            labelled.add(String::new(), row);
+            labelled
+        };
+        inner.iter().map(labelled).collect()
+    }
+
+    fn lists(&self) -> impl Iterator<Item = (&str, &[Self])> {
+        let fields = match self {
+            Self::Fields(fields) => Some(fields),
+            Self::List(_) | Self::Plain(_) => None,
+        };
+        fields.into_iter().flatten().filter_map(|(name, value)| match value {
+            Self::List(rows) if matches!(rows.first(), Some(Self::Fields(_))) => {
+                Some((name.as_str(), rows.as_slice()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Names that [`rows`](Self::rows) finds.
+    fn tables(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for (name, rows) in self.lists() {
+            let inner = rows.iter().flat_map(Self::lists).map(|(inner, _)| inner);
+            for name in std::iter::once(name).chain(inner) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
+
     fn without(self, names: &[&str]) -> Self {
         match self {
             Self::Fields(mut fields) => {
@@ -228,6 +335,21 @@ mod tests {
             csv_of(&document, "rows").unwrap(),
             "arch,queue.p50,share,more\nkhop:3,1,1 2.5,\n\"a, \"\"b\"\"\",,,\n"
         );
+    }
+
+    #[test]
+    fn rows_of_an_inner_table_begin_with_the_label_of_their_outer_row() {
+        let document = json!({"seeds": "0..1", "runs": [
+            {"seed": 0, "took": true, "faults": [{"part": "n1"}, {"part": "n2", "restored_ps": 5}]},
+            {"seed": 1, "took": true, "faults": []},
+            {"seed": 2, "took": false, "faults": [{"part": "n3"}]},
+        ]});
+        assert_eq!(
+            csv_of(&document, "faults").unwrap(),
+            "seed,part,restored_ps\n0,n1,\n0,n2,5\n2,n3,\n"
+        );
+        let unknown = super::has_table(&document, "fault").unwrap_err().to_string();
+        assert_eq!(unknown, "the result has no table `fault`: use one of runs, faults");
     }
 
     #[test]

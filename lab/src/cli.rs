@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use lightloom::output::{self, Colour, VerbOutcome};
-use lightloom::{cli as first, emulate, plan, validate};
+use lightloom::{cli as first, emulate, explain, plan, validate};
 use lightloom_twin::Twin;
 
 use crate::kinds::READERS;
@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments, &Prices),
         Verb::First(first::Verb::Emulate(arguments)) => emulate::run(arguments, Some(&Twin)),
         Verb::First(first::Verb::Validate(arguments)) => validate::run(arguments, READERS),
+        Verb::First(first::Verb::Explain(arguments)) => explain::run(arguments, READERS),
         Verb::First(verb) => first::run(verb),
         Verb::Demo(arguments) => demo::run(arguments),
         Verb::Report(arguments) => report::run(arguments),

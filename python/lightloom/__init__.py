@@ -37,18 +37,33 @@ class Result(dict):
 
     @property
     def tables(self):
-        """Names of the tables that :meth:`frame` accepts."""
-        return [name for name, value in self.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
+        """Names of the tables that :meth:`frame` accepts, including those inside other tables."""
+        outer = {name: value for name, value in self.items() if isinstance(value, list) and all(isinstance(row, dict) for row in value)}
+        inner = {name for rows in outer.values() for row in rows for name, value in row.items() if _is_table(value)}
+        return [*outer, *sorted(inner - set(outer))]
 
     def frame(self, table):
-        """Returns a table as a pandas frame; nested values get dotted names."""
+        """Returns a table as a pandas frame; nested values get dotted names.
+
+        Rows of an inner table, such as the ``faults`` of all runs of a sweep, begin with the first value of their outer row,
+        such as the seed.
+        """
         try:
             import pandas
         except ImportError as missing:
             raise ImportError("frames require pandas: pip install pandas pyarrow") from missing
-        if not isinstance(self.get(table), list):
-            raise KeyError(f"no table {table!r}: this result has {', '.join(self.tables) or 'none'}")
-        return pandas.json_normalize(self[table])
+        if isinstance(self.get(table), list):
+            return pandas.json_normalize(self[table])
+        for rows in self.values():
+            if not isinstance(rows, list) or not any(isinstance(row, dict) and _is_table(row.get(table)) for row in rows):
+                continue
+            labels = ((next(iter(row.items())), row.get(table, [])) for row in rows)
+            return pandas.json_normalize([{name: value, **row} for (name, value), inner in labels for row in inner])
+        raise KeyError(f"no table {table!r}: this result has {', '.join(self.tables) or 'none'}")
+
+
+def _is_table(value):
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 def program():

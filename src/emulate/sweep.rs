@@ -2,7 +2,11 @@
 //! Sweeps over many seeds, run in parallel and reported in one table, worst first.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepSubject};
 use lightloom_fabric::provenance::Inputs;
 use lightloom_units::Picoseconds;
@@ -11,10 +15,20 @@ use rayon::prelude::*;
 
 use super::Arguments;
 use super::ci::replay_command;
+use crate::files;
+use crate::merge;
 use crate::output::{VerbOutcome, WrongUsage};
 use crate::progress::Progress;
 use crate::result::ResultArguments;
 use crate::table::TextTable;
+
+/// A sweep that is interrupted loses at most the runs of this time.
+const SAVED_EVERY: Duration = Duration::from_secs(5);
+
+struct Saved {
+    runs: Vec<SeedRun>,
+    saved: Instant,
+}
 
 pub(super) fn run(
     arguments: &Arguments,
@@ -32,21 +46,60 @@ pub(super) fn run(
         return Err(WrongUsage(message.to_owned()).into());
     }
     let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
+    let of = |runs: Vec<SeedRun>| {
+        let sweep = Sweep::new(subject.clone(), seeds, arguments.shard, runs);
+        Sweep { inputs: inputs.clone(), ..sweep }
+    };
+    let mut finished =
+        if arguments.resume { earlier(arguments, &of(Vec::new()))? } else { Vec::new() };
+    finished.retain(|run| mine.contains(&run.seed));
+    let left: Vec<Seed> =
+        mine.iter().filter(|seed| finished.iter().all(|run| run.seed != **seed)).copied().collect();
     let progress = Progress::new("seeds", mine.len() as u64);
-    let one = |seed: &Seed| -> anyhow::Result<SeedRun> {
+    progress.advance(finished.len() as u64);
+    let runs = Mutex::new(Saved { runs: finished, saved: Instant::now() });
+    let one = |seed: &Seed| -> anyhow::Result<()> {
         let run = run_one(*seed)?;
         progress.advance(1);
-        Ok(run)
+        let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.runs.push(run);
+        if let Some(file) = arguments.result.document()
+            && runs.saved.elapsed() > SAVED_EVERY
+        {
+            let document = serde_json::to_string(&of(runs.runs.clone()))?;
+            files::write(file, document.as_bytes())?;
+            runs.saved = Instant::now();
+        }
+        Ok(())
     };
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(usize::from(arguments.threads)).build()?;
-    let runs: Vec<SeedRun> =
-        pool.install(|| mine.par_iter().map(one).collect::<anyhow::Result<_>>())?;
+    pool.install(|| left.par_iter().try_for_each(one))?;
     drop(progress);
-    let mut sweep = Sweep::new(subject, seeds, arguments.shard, runs);
-    sweep.inputs.clone_from(inputs);
+    let sweep = of(runs.into_inner().unwrap_or_else(PoisonError::into_inner).runs);
     arguments.reports.write(&sweep.subject, &sweep.runs)?;
     show(&sweep, &arguments.result)
+}
+
+/// The runs that an interrupted sweep saved, if it had the same program and inputs as `this`.
+fn earlier(arguments: &Arguments, this: &Sweep) -> anyhow::Result<Vec<SeedRun>> {
+    let Some(file) = arguments.result.document() else {
+        let message = "--resume reads a JSON result: use -o FILE.json";
+        return Err(WrongUsage(message.to_owned()).into());
+    };
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
+    let shown = file.display();
+    let bytes = fs::read(file).with_context(|| format!("cannot read {shown}"))?;
+    let saved = merge::parse(file, &bytes)?;
+    let same = (&saved.version, &saved.inputs, &saved.subject)
+        == (&this.version, &this.inputs, &this.subject);
+    anyhow::ensure!(
+        same,
+        "{shown} was made from other files or by another version: omit --resume or use another file"
+    );
+    Ok(saved.runs)
 }
 
 pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {

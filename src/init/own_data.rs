@@ -8,7 +8,7 @@ use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_import::{Draft, KINDS, LogFile, Logs};
 use serde_json::{Value, json};
 
-use super::is_new;
+use super::write_folder;
 use crate::files;
 use crate::output::{self, Format, VerbOutcome};
 use crate::table::TextTable;
@@ -41,7 +41,8 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
         anyhow::bail!("cannot read any file in {}; no files were written", folder.display());
     }
     let draft = lightloom_import::draft(&logs, &|log| way(output, log));
-    let written = write(&draft, output)?;
+    let files = draft.files.iter().map(|file| (file.name, file.text.as_str()));
+    let written = write_folder(output, files)?;
     match format {
         Format::Text => output::print(&text(&logs, &draft, output)?)?,
         Format::Json => output::print_json(&document(&own, &logs, &draft, &written))?,
@@ -80,17 +81,6 @@ fn way(output: &Path, log: &str) -> String {
     let up = std::iter::repeat_n(std::ffi::OsStr::new(".."), from.components().count() - shared);
     let down = to.components().skip(shared).map(std::path::Component::as_os_str);
     up.chain(down).collect::<PathBuf>().display().to_string()
-}
-
-fn write(draft: &Draft, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let paths: Vec<PathBuf> = draft.files.iter().map(|file| folder.join(file.name)).collect();
-    paths.iter().try_for_each(|path| is_new(path))?;
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    for (file, path) in draft.files.iter().zip(&paths) {
-        files::write(path, file.text.as_bytes())?;
-    }
-    Ok(paths)
 }
 
 fn text(logs: &Logs, draft: &Draft, folder: &Path) -> anyhow::Result<String> {

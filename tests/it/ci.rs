@@ -122,6 +122,54 @@ fn sweep_names_the_worst_seed_and_its_shards_merge() {
 }
 
 #[test]
+fn interrupted_sweep_resumes_with_its_finished_seeds() {
+    let folder = small("restored within 178us");
+    let sweep = |more: &[&str]| {
+        let words = ["emulate", "run.yaml", "--seed", "0..3", "-o", "sweep.json"];
+        lightloom(folder.path(), &[&words, more].concat())
+    };
+    sweep(&["--resume"]);
+    let whole = read(folder.path(), "sweep.json");
+    // The file of an interrupted sweep has some of the runs. A mark shows that they are not run again.
+    let mut part: Value = serde_json::from_str(&whole).unwrap();
+    let runs = part["runs"].as_array_mut().unwrap();
+    runs.truncate(2);
+    runs[0]["packet_hops"] = 7.into();
+    std::fs::write(folder.path().join("sweep.json"), part.to_string()).unwrap();
+    sweep(&["--resume"]);
+    let resumed: Value = serde_json::from_str(&read(folder.path(), "sweep.json")).unwrap();
+    assert_eq!(resumed["runs"][0]["packet_hops"], 7);
+    let whole: Value = serde_json::from_str(&whole).unwrap();
+    for seed in 1..4 {
+        assert_eq!(resumed["runs"][seed], whole["runs"][seed]);
+    }
+    // Other inputs are not mixed.
+    let changed = read(folder.path(), "run.yaml") + "\n# other\n";
+    std::fs::write(folder.path().join("run.yaml"), changed).unwrap();
+    let refused = sweep(&["--resume"]);
+    assert!(text(&refused.stderr).contains("omit --resume"), "{}", text(&refused.stderr));
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn tables_inside_the_runs_of_a_sweep_are_printed_with_their_seed() {
+    let folder = small("restored within 178us");
+    let words = ["emulate", "run.yaml", "--seed", "0..2", "--table", "faults"];
+    let shown = lightloom(folder.path(), &words);
+    let mut rows = csv::Reader::from_reader(shown.stdout.as_slice());
+    assert_eq!(&rows.headers().unwrap()[0], "seed");
+    let seeds: Vec<String> = rows.records().map(|row| row.unwrap()[0].to_owned()).collect();
+    assert_eq!(seeds, ["0", "1", "2"]);
+    let kept = ["emulate", "run.yaml", "--seed", "0..2", "-o", "earlier.json"];
+    lightloom(folder.path(), &kept);
+    let again = ["emulate", "run.yaml", "--seed", "0..3", "--against", "earlier.json"];
+    let compared = lightloom(folder.path(), &again);
+    assert!(text(&compared.stdout).contains("runs[3].passed"), "{}", text(&compared.stdout));
+    let unknown = lightloom(folder.path(), &["emulate", "run.yaml", "--table", "flaws"]);
+    assert!(text(&unknown.stderr).contains("use one of workloads"), "{}", text(&unknown.stderr));
+}
+
+#[test]
 fn worst_seed_of_a_sweep_replays_to_the_same_failure() {
     let folder = small("restored within 178us");
     let sweep = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "0..11"]);

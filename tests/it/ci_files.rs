@@ -72,9 +72,13 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 fn shipped_ci_files_are_yaml_with_existing_flags_and_files() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let mut checked = 0;
-    for name in
-        ["action.yml", "ci/gitlab-ci.yml", "ci/slurm-array.sh", "ci/kubernetes-indexed-job.yaml"]
-    {
+    for name in [
+        "action.yml",
+        "ci/github-workflow.yaml",
+        "ci/gitlab-ci.yml",
+        "ci/slurm-array.sh",
+        "ci/kubernetes-indexed-job.yaml",
+    ] {
         let file = read(&root, name);
         if !name.ends_with(".sh") {
             let (value, mistakes) =
@@ -288,6 +292,7 @@ fn service_schemas_accept_the_ci_files_and_reject_broken_ones() {
     for (name, key, check) in [
         ("ci/kubernetes-indexed-job.yaml", "completions:", kubernetes.to_vec()),
         ("action.yml", "description:", schema("vendor.github-actions").to_vec()),
+        ("ci/github-workflow.yaml", "runs-on:", schema("vendor.github-workflows").to_vec()),
         ("ci/gitlab-ci.yml", "parallel:", schema("vendor.gitlab-ci").to_vec()),
     ] {
         let good = read(&root(), name);

@@ -64,6 +64,10 @@ fn table_of_codes_matches_the_program() {
     }
     let table = String::from_utf8(table.into_inner().unwrap()).unwrap();
     agrees("diagnostics.csv", &table);
+    let explained = lightloom(&["explain", "ll0203"]);
+    assert!(explained.starts_with("LL0203: ") && explained.contains("kind: fabric"), "{explained}");
+    let all = lightloom(&["explain"]);
+    assert!(rules.iter().all(|rule| all.contains(rule["id"].as_str().unwrap())), "{all}");
 }
 
 #[test]

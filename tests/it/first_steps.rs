@@ -67,6 +67,51 @@ fn init_without_a_terminal_does_not_prompt_or_overwrite() {
 }
 
 #[test]
+fn new_cluster_is_planned_emulated_and_reported_in_four_commands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |words: &str| good(folder.path(), &words.split(' ').collect::<Vec<_>>());
+    run("init cluster --preset khop --gpus 64 -o mine/");
+    run("plan mine/fabric.yaml -o mine/plan.json");
+    run("emulate mine/scenario.yaml -o mine/run.json");
+    run("report mine/fabric.yaml mine/plan.json mine/run.json -o mine/report.html");
+    for preset in ["pod --gpus 128", "rfabric --gpus 128", "dgx --gpus 32", "rails --gpus 32"] {
+        let name = &preset[..3];
+        run(&format!("init cluster --preset {preset} -o {name}/"));
+        run(&format!("emulate {name}/scenario.yaml"));
+    }
+}
+
+#[test]
+fn gallery_of_init_is_valid_and_complete() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for kind in ["scenario", "ci", "lab"] {
+        good(folder.path(), &["init", kind, "-o", kind]);
+        let again = lightloom(folder.path(), &["init", kind, "-o", kind]);
+        assert_eq!(again.status.code(), Some(1), "{kind} overwrites files");
+        for entry in walk(&folder.path().join(kind).join("topologies")) {
+            let name = entry.display().to_string();
+            if !name.contains("/devices/") && !name.contains("/traces/") {
+                good(folder.path(), &["validate", &name]);
+            }
+        }
+        let nowhere = lightloom(folder.path(), &["init", kind]);
+        assert_eq!(nowhere.status.code(), Some(2), "{kind} needs a folder");
+    }
+    good(&folder.path().join("scenario"), &["emulate", "topologies/scenarios/job-step.yaml"]);
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+    entries
+        .flat_map(|entry| {
+            let path = entry.path();
+            if path.is_dir() { walk(&path) } else { vec![path] }
+        })
+        .collect()
+}
+
+#[test]
 fn generated_file_works_through_a_pipe() {
     let folder = tempfile::tempdir().expect("a folder");
     let made = good(folder.path(), &["init", "--preset", "pod", "--gpus", "512"]);

@@ -28,6 +28,14 @@ const HOT: u8 = 2;
 /// Outcome code of a move to a path with too little light.
 const POWER_LOW: u8 = 130;
 
+/// Attempts for a request, because a line can damage it or its reply. All requests may be repeated.
+const ATTEMPTS: u32 = 4;
+const LINE_CASE: Case = case(
+    "line",
+    "firmware-api 1.1",
+    "every request is answered, and every frame arrives undamaged",
+);
+
 const UNTESTABLE: [(&str, &str); 5] = [
     (
         "Set default, Reset, power-on path",
@@ -48,6 +56,9 @@ pub struct ModuleSuite {
     next_sequence: u16,
     /// Requests without a reply, so that a late reply is not matched to another request.
     unanswered: BTreeSet<u16>,
+    requests: u32,
+    repeated: u32,
+    damaged: u32,
     next_transaction: u32,
     external_paths: u8,
     groups: usize,
@@ -100,6 +111,9 @@ pub(super) fn run_but(
         reassembler: Reassembler::new(),
         next_sequence: u16::try_from(results.draw() >> 48).unwrap_or(1),
         unanswered: BTreeSet::new(),
+        requests: 0,
+        repeated: 0,
+        damaged: 0,
         next_transaction: u32::try_from(results.draw() >> 34).unwrap_or(1) | 1,
         external_paths: 0,
         groups: 0,
@@ -133,6 +147,7 @@ pub(super) fn run_but(
             module.put_back(results);
         }
     }
+    results.note(LINE_CASE, Ok(module.line()));
     results.set_ups = module.set_ups;
     Ok(said)
 }
@@ -165,7 +180,9 @@ impl ModuleSuite {
             }
             let arrived = self.link.receive(left)?;
             for byte in arrived {
-                if let Some(Ok(frame)) = self.reassembler.push(byte)
+                let completed = self.reassembler.push(byte);
+                self.damaged += u32::from(matches!(completed, Some(Err(_))));
+                if let Some(Ok(frame)) = completed
                     && frame.kind == FrameKind::Reply
                 {
                     let own = self.next_sequence;
@@ -188,10 +205,33 @@ impl ModuleSuite {
         command: u8,
         payload: &[u8],
     ) -> Result<Option<Reply>, ExchangeError> {
-        let line = self.frame(version, command, payload);
-        self.unanswered.insert(self.next_sequence);
-        self.link.send(&line)?;
-        self.hear(ANSWER_WITHIN)
+        self.requests += 1;
+        for attempt in 0..ATTEMPTS {
+            let line = self.frame(version, command, payload);
+            self.unanswered.insert(self.next_sequence);
+            self.link.send(&line)?;
+            if let Some(reply) = self.hear(ANSWER_WITHIN)? {
+                self.repeated += u32::from(attempt > 0);
+                return Ok(Some(reply));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A line that damages frames is a fault of the line. A device that is silent on an undamaged line
+    /// drops requests.
+    fn line(&self) -> CaseVerdict {
+        let Self { requests, repeated, damaged, .. } = *self;
+        match (repeated, damaged) {
+            (0, 0) => CaseVerdict::Passed,
+            (_, 0) => CaseVerdict::Misbehaves(format!(
+                "{repeated} of {requests} requests were answered only when repeated, and no damaged frame arrived"
+            )),
+            _ => CaseVerdict::Fault(format!(
+                "{damaged} damaged frames arrived, and {repeated} of {requests} requests were repeated: check the cable and \
+                 the bit rate"
+            )),
+        }
     }
 
     fn ask(&mut self, command: u8, payload: &[u8]) -> Result<Reply, ExchangeError> {

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn crossing_traffic_is_defined_in_words() {
         let (text, _) = definition("cross_tor_share").unwrap();
-        assert!(text.starts_with("hops of the inner"), "{text}");
+        assert!(text.starts_with("fraction of the hops of inner"), "{text}");
     }
 
     #[test]
