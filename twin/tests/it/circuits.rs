@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Phases of a step under the shipped daemon, over three protocols.
 
+use std::ops::RangeInclusive;
+
 use lightloom_emulator::outcome::{DaemonResult, Outcome};
 use lightloom_testkit::cases;
 use lightloom_units::Picoseconds;
@@ -126,14 +128,14 @@ fn runs_phases_on_a_circuit_only_network() {
 }
 
 /// A step of two phases over circuits with drawn change times, shorter or longer than the slack.
-fn drawn(draws: &mut Stream, number: u32) -> String {
+fn drawn(draws: &mut Stream, megabytes: RangeInclusive<u64>, number: u32) -> String {
     let leaves = draws.random_range(4..=6_u32);
     let [control, switching, bring_up] =
         [2..=6_u32, 1..=10, 0..=2].map(|range| draws.random_range(range));
     let slack = draws.random_range(0..=20_u32);
     let core = [50, 100, 200][draws.random_range(0..3_usize)];
     let shift = |by: u32, draws: &mut Stream| -> String {
-        let bytes = 1_000_000 * draws.random_range(300..=1_500_u64);
+        let bytes = 1_000_000 * draws.random_range(megabytes.clone());
         let row = |from: u32| -> String {
             let cell = |to| if to == (from + by) % leaves { bytes } else { 0 }.to_string();
             (0..leaves).map(cell).collect::<Vec<_>>().join(", ")
@@ -159,25 +161,31 @@ fn drawn(draws: &mut Stream, number: u32) -> String {
 /// the fabric's control time, made steps 1.3 to 3.6 times as long as planned.
 #[test]
 fn step_under_the_daemon_takes_its_planned_time() {
-    let mut draws = Seed(31).stream("phases", 0);
     let (mut apart, mut changed) = (Vec::new(), 0);
-    for number in 0..cases(2, 50) {
-        let fabric = drawn(&mut draws, number);
-        let text = "kind: scenario\nversion: 2\nname: drawn\non: {fabric: ring.yaml}\nseed: 1\nphases: {steps: 2, scale: 1}\n\
+    // Phases take 6 to 60 ms with 300 MB to 1.5 GB, and 1 to 20 ms with the last seed.
+    let seeds = [(31, 300..=1_500), (77, 300..=1_500), (1_234, 50..=500)];
+    for (seed, megabytes) in seeds.into_iter().take(cases(1, 3)) {
+        let mut draws = Seed(seed).stream("phases", 0);
+        for number in 0..cases(2, 50) {
+            let fabric = drawn(&mut draws, megabytes.clone(), number);
+            let text = "kind: scenario\nversion: 2\nname: drawn\non: {fabric: ring.yaml}\nseed: 1\nphases: {steps: 2, scale: 1}\n\
                     control: lightloomd\ntransport: {payload: 8KiB, window_percent: 400, balance: {entropy: {values: 1024, \
                     probe: 50us}}, recovery: {selective_repeat: {reordering: 4096}}, timeout: 20ms, tail_probe: 10ms}\n";
-        let outcome = run(&fabric, text, 1);
-        changed += outcome.lightloomd.as_deref().unwrap().phases.lit;
-        for step in outcome.steps.of_phases() {
-            let [plan, packets] = [Some(step.times.closed_form), step.times.packets]
-                .map(|time| time.unwrap().as_secs_f64() * 1e3);
-            println!(
-                "{number:>2}: plan {plan:7.3} ms, run {packets:7.3} ms: {:.3}",
-                plan / packets
-            );
-            apart.push(plan / packets);
+            let outcome = run(&fabric, text, 1);
+            changed += outcome.lightloomd.as_deref().unwrap().phases.lit;
+            for step in outcome.steps.of_phases() {
+                let [plan, packets] = [Some(step.times.closed_form), step.times.packets]
+                    .map(|time| time.unwrap().as_secs_f64() * 1e3);
+                println!(
+                    "{seed} {number:>2}: plan {plan:7.3} ms, run {packets:7.3} ms: {:.3}",
+                    plan / packets
+                );
+                apart.push((plan, packets));
+            }
         }
     }
-    let wrong: Vec<&f64> = apart.iter().filter(|ratio| !(0.95..=1.05).contains(*ratio)).collect();
-    assert!(changed > 0 && wrong.is_empty(), "{wrong:?} of {}, {changed} changes", apart.len());
+    // A step of a few milliseconds differs by the reaction times of senders.
+    let is_far = |(plan, packets): &&(f64, f64)| (plan - packets).abs() > (packets / 20.0).max(0.8);
+    let far: Vec<_> = apart.iter().filter(is_far).collect();
+    assert!(changed > 0 && far.is_empty(), "{far:?} of {}, {changed} changes", apart.len());
 }
