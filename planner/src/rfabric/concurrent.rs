@@ -13,6 +13,7 @@
 //! prices at its ends; the two directions together pay the full price.
 
 mod congestion;
+mod exchange;
 mod flows;
 mod search;
 
@@ -24,10 +25,14 @@ use super::evaluate::Evaluator;
 use super::topology::Topology;
 use congestion::Congestion;
 use flows::{PricedFlow, PricedPath, Settled, settle};
-pub use search::{LEAVES_SEARCHED, search};
+pub use search::search;
 
-/// Above this number of leaves, traffic takes one hop, and the bound treats each leaf separately.
-pub const LEAVES_MAX: usize = 32;
+/// Above this number of leaves, traffic takes one hop.
+pub const LEAVES_MAX: usize = 128;
+
+/// Above this number of leaves, the bound treats each leaf separately, unless multi-hop routes could
+/// pay off.
+const LEAVES_PRICED: usize = 32;
 
 const TOLERANCE: f64 = 0.005;
 
@@ -94,11 +99,31 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) 
 /// [`LEAVES_MAX`] leaves, or if the rate does not exceed `least`.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
+    route_within(evaluator, topology, least, TOLERANCE)
+}
+
+fn route_within(
+    evaluator: &Evaluator,
+    topology: &Topology,
+    least: f64,
+    tolerance: f64,
+) -> Option<RoutedRate> {
     let leaves = topology.leaves();
     if leaves > LEAVES_MAX {
         return None;
     }
     let unit = unit(evaluator)?;
+    let network = network_of(evaluator, topology, unit);
+    let settled = settle(network, flows_of(evaluator, unit), tolerance, 1.0 / least)?;
+    let Settled { flows, proof, least_seconds, .. } = settled;
+    if least_seconds * least >= 1.0 {
+        return None;
+    }
+    Some(rate_of(evaluator, topology, &flows, &proof))
+}
+
+fn network_of(evaluator: &Evaluator, topology: &Topology, unit: f64) -> Congestion {
+    let leaves = topology.leaves();
     let mut network = Congestion::new(leaves + 1, 2 * leaves + 2 * topology.pairs().count());
     add_core(&mut network, evaluator, unit);
     for (at, (pair, count)) in topology.pairs().enumerate() {
@@ -107,12 +132,7 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
         network.add(a, b, vec![(thing, seconds)]);
         network.add(b, a, vec![(thing + 1, seconds)]);
     }
-    let settled = settle(network, flows_of(evaluator, unit), TOLERANCE, 1.0 / least)?;
-    let Settled { flows, proof, least_seconds, .. } = settled;
-    if least_seconds * least >= 1.0 {
-        return None;
-    }
-    Some(rate_of(evaluator, topology, &flows, &proof))
+    network
 }
 
 /// Bounds the rate by single leaves and, if that exceeds `reached`, by prices of all leaves.
@@ -132,7 +152,8 @@ pub fn bound(
             best = RateBound { lambda, prices, has_room: false, worth };
         }
     }
-    if reached >= NEAR * best.lambda || fabric.leaves() > LEAVES_MAX {
+    let could_be = if fabric.leaves() > LEAVES_PRICED { worth } else { NEAR };
+    if reached >= could_be * best.lambda || fabric.leaves() > LEAVES_MAX {
         return best;
     }
     if let Some((lambda, prices)) =

@@ -3,6 +3,7 @@
 
 use crate::flow_judge::{Hops, best, drawn};
 use crate::joint_fabric::{fabric, faults};
+use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::PhasePlan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::phases::Phase;
@@ -89,6 +90,31 @@ fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
         &shares[..12]
     );
     assert!(shares[0].0 > 0.48 && near * 100 >= shares.len() * 50, "{near} of {}", shares.len());
+}
+
+/// Regression: nothing passed through other leaves above 32 leaves, and no circuits were searched above
+/// 8, so that phases took up to 15 times as long as possible.
+#[test]
+fn networks_of_many_leaves_route_through_other_leaves() {
+    let sizes: &[(u32, u32)] = &[(12, 2), (16, 2), (20, 4), (24, 4), (34, 4), (40, 4), (64, 8)];
+    let mut shares = Vec::new();
+    for (leaves, switches) in sizes.iter().take(cases(2, sizes.len())) {
+        let text = format!(
+            "kind: fabric\nversion: 2\nname: many\ndcn:\n  reconfigurable_fat_tree:\n    leaves: {leaves}\n    gpus_per_leaf: 16\n    \
+             circuit_rate: 400Gbps\n    electrical: {{rate_per_leaf: 6400Gbps, oversubscription: 64}}\n    \
+             banks: [{{name: b, switches: {switches}, ports_per_switch: {}, ports_per_leaf: 2}}]\n    \
+             timing: {{control: 1ms, switching: 10ms}}\n\
+             jobs: [{{name: j, step: {{phases: [{{name: a, demand: {{shape: {{dense: {{seed: 1}}}}}}}}]}}}}]\n",
+            2 * leaves
+        );
+        let (fabric, none) = (fabric(&text), FaultSet::default());
+        let plan = plan(&fabric, &none, Options::default()).expect("a plan");
+        lightloom_planner::check::check(&fabric, &none, &plan).expect("a sound plan");
+        let share = plan.phases[0].lambda / plan.phases[0].lambda_upper_bound;
+        println!("{leaves} leaves: {share:.3} of the bound");
+        shares.push(share);
+    }
+    assert!(shares.iter().all(|share| *share >= 0.85), "{shares:?}");
 }
 
 #[test]

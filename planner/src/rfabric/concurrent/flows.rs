@@ -9,13 +9,16 @@
 use super::congestion::Congestion;
 
 /// Limits on the number of sweeps and on total work, so larger networks get fewer sweeps.
-const SWEEPS: usize = 120;
-const WORK: usize = 6_000_000;
+const SWEEPS: usize = 300;
+const WORK: usize = 18_000_000;
 
 /// The slack of prices relative to the time shrinks by `SHARPER` per sweep, down to `SHARPEST`.
 const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;
+
+/// The prices become sharper once the gap to the optimum is smaller than this many times their slack.
+const GAPS: f64 = 4.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct PricedPath {
@@ -50,8 +53,8 @@ impl Settled {
     }
 }
 
-struct PriceTree {
-    price: Vec<f64>,
+pub(super) struct PriceTree {
+    pub(super) price: Vec<f64>,
     last: Vec<Option<usize>>,
 }
 
@@ -88,7 +91,10 @@ pub(super) fn settle(
         if seconds < best.seconds {
             (best.seconds, best.flows) = (seconds, flows.clone());
         }
-        share = (share * SHARPER).max(SHARPEST);
+        let gap = 1.0 - best.least_seconds / best.seconds;
+        if gap < GAPS * share {
+            share = (share * SHARPER).max(SHARPEST);
+        }
     }
     Some(best)
 }
@@ -156,7 +162,7 @@ fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &Price
 }
 
 /// Dijkstra's algorithm without a queue, because the networks are small and dense.
-fn cheapest(network: &Congestion, from: usize) -> PriceTree {
+pub(super) fn cheapest(network: &Congestion, from: usize) -> PriceTree {
     let nodes = network.nodes();
     let mut tree = PriceTree { price: vec![f64::INFINITY; nodes], last: vec![None; nodes] };
     let mut is_open = vec![true; nodes];

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Searches for the best circuits for multi-hop routes on networks with few leaves.
+//! Searches for the best circuits for multi-hop routes.
 //!
 //! The search starts from the best one-hop circuits and from the rounded fractional circuits of the
 //! bound. It moves single circuits, or exchanges the ends of two circuits of the same reach, while
-//! the rate rises.
+//! the rate rises. With few leaves it tries all exchanges, else those that prices recommend.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 use super::flows::settle;
-use super::{NEAR, RateBound, TOLERANCE, flows_of, of_ports, rate, route, unit};
+use super::{
+    LEAVES_MAX, NEAR, RateBound, TOLERANCE, exchange, flows_of, of_ports, rate, route_within, unit,
+};
 
-/// Networks with more leaves use the one-hop circuits.
-pub const LEAVES_SEARCHED: usize = 8;
+/// Above this number of leaves, only exchanges that prices recommend are tried.
+const LEAVES_TRIED: usize = 8;
+
+/// Single exchanges to try if several at once do not help.
+const SINGLES: usize = 6;
 
 const TRIES: u32 = 60;
 
@@ -28,7 +33,7 @@ pub fn search(
     from: &[&Topology],
     bound: &RateBound,
 ) -> Option<Topology> {
-    if fabric.leaves() > LEAVES_SEARCHED {
+    if fabric.leaves() > LEAVES_MAX {
         return None;
     }
     let beginnings = from.iter().map(|topology| (*topology).clone());
@@ -42,8 +47,12 @@ pub fn search(
             topology,
             reached,
             tries: TRIES,
+            tolerance: TOLERANCE,
         };
-        search.climb();
+        match fabric.leaves() > LEAVES_TRIED {
+            true => search.climb_by_prices(),
+            false => search.climb(),
+        }
         if best.as_ref().is_none_or(|best| search.reached > best.reached) {
             best = Some(search);
         }
@@ -86,6 +95,7 @@ struct CircuitSearch<'a> {
     topology: Topology,
     reached: f64,
     tries: u32,
+    tolerance: f64,
 }
 
 impl CircuitSearch<'_> {
@@ -102,6 +112,32 @@ impl CircuitSearch<'_> {
         }
     }
 
+    /// Makes many recommended exchanges at once, and fewer if they do not help together.
+    fn climb_by_prices(&mut self) {
+        self.tolerance = exchange::TOLERANCE;
+        let most = self.fabric.leaves() / 2;
+        let mut batch = most;
+        while !self.is_near() && self.tries > 0 {
+            let exchanges = exchange::exchanges(self.fabric, self.evaluator, &self.topology);
+            let is_better = loop {
+                if self.offer(exchange::made(self.fabric, &self.topology, &exchanges, batch)) {
+                    break true;
+                }
+                batch /= 2;
+                if batch <= 1 {
+                    let mut single = exchanges.chunks(1).take(SINGLES);
+                    break single.any(|one| {
+                        self.offer(exchange::made(self.fabric, &self.topology, one, 1))
+                    });
+                }
+            };
+            if !is_better {
+                return;
+            }
+            batch = (2 * batch.max(1)).min(most);
+        }
+    }
+
     fn offer(&mut self, topology: Topology) -> bool {
         let least = self.reached * (1.0 + GAIN);
         if self.tries == 0 || !self.may_serve(&topology, least) {
@@ -111,7 +147,8 @@ impl CircuitSearch<'_> {
         let direct = self.evaluator.lambda(&topology);
         let reached = match direct > least {
             true => direct,
-            false => route(self.evaluator, &topology, least).map_or(0.0, |rate| rate.lambda),
+            false => route_within(self.evaluator, &topology, least, self.tolerance)
+                .map_or(0.0, |rate| rate.lambda),
         };
         let is_better = reached > least;
         if is_better {
