@@ -23,9 +23,6 @@ pub struct PreparedProgram<'a> {
 
 impl<'a> PreparedProgram<'a> {
     /// Prepares a session for a scenario read by [`load_called`](crate::scenario::file::load_called).
-    ///
-    /// # Errors
-    /// Fails if the scenario's other workloads cannot be set up.
     pub fn new(scenario: &'a Scenario, start: &'a RunStart) -> Result<Self, EmulateError> {
         let making = Making::new(scenario, start, (1, 1, IslandReuse::Whole))?;
         Ok(Self { making, start })
@@ -59,9 +56,6 @@ pub struct ProgramSession<'a> {
 
 impl<'a> ProgramSession<'a> {
     /// Opens a session at time zero, with its faults scheduled.
-    ///
-    /// # Errors
-    /// Fails if the network cannot be emulated.
     pub fn open(
         prepared: &'a PreparedProgram<'a>,
         caller: Box<dyn Caller + 'a>,
@@ -76,9 +70,6 @@ impl<'a> ProgramSession<'a> {
     }
 
     /// Runs until the program has no pending order. Returns a diagnosis if the run stops before that.
-    ///
-    /// # Errors
-    /// Fails if the engine rejects an operation or replanning fails.
     pub fn run(&mut self) -> Result<Option<Stalled>, RunError> {
         let stop = self.run.until_idle(self.program)?;
         let waiting = self.run.waiting(self.program);

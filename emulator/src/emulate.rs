@@ -82,9 +82,6 @@ pub enum EmulateError {
 }
 
 /// Plans the fabric of `scenario` and runs the scenario with and without its faults.
-///
-/// # Errors
-/// Fails if the scenario does not match its fabric or no plan can be made.
 pub fn emulate(
     scenario: &Scenario,
     threads: usize,
@@ -97,9 +94,6 @@ pub fn emulate(
 }
 
 /// Runs `scenario` with and without its faults, under a modelled control plane.
-///
-/// # Errors
-/// See [`emulate_with`].
 pub fn emulate_from(
     scenario: &Scenario,
     start: &RunStart,
@@ -110,9 +104,6 @@ pub fn emulate_from(
 }
 
 /// Runs `scenario` with and without its faults. `maker` creates control planes that are executed rather than modelled.
-///
-/// # Errors
-/// Fails if replanning fails or the engine rejects an operation.
 pub fn emulate_with(
     scenario: &Scenario,
     start: &RunStart,

@@ -162,9 +162,6 @@ impl Fabric {
     }
 
     /// Returns the contents of a file that a step refers to.
-    ///
-    /// # Errors
-    /// Fails if the file could not be read.
     pub fn neighbour(&self, name: &str) -> Result<String, String> {
         self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
     }

@@ -181,9 +181,6 @@ pub struct ReconfigurableFatTree {
 
 impl ReconfigurableFatTree {
     /// Validates `spec`.
-    ///
-    /// # Errors
-    /// Returns all problems found.
     pub fn new(spec: FatTreeSpec) -> Result<Self, Vec<FatTreeProblem>> {
         let problems = problems::of(&spec);
         if !problems.is_empty() {

@@ -181,9 +181,6 @@ impl FaultSet {
     }
 
     /// Marks `part` as failed. Returns `false` if it had already failed.
-    ///
-    /// # Errors
-    /// Fails if the part does not exist in this fabric.
     pub fn insert(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.insert(node),
@@ -197,9 +194,6 @@ impl FaultSet {
 
     /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an
     /// error.
-    ///
-    /// # Errors
-    /// Fails if the part does not exist in this fabric.
     pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.remove(&node),

@@ -51,10 +51,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the steps for `ranks` ranks.
-    ///
-    /// # Errors
-    /// Fails if the algorithm requires a power of two and `ranks` is not one.
+    /// Returns the steps for `ranks` ranks. Fails if the algorithm requires a power of two and `ranks` is not one.
     pub fn steps(self, ranks: usize) -> Result<Vec<Shift>, CollectiveError> {
         if self == Self::Binary && !ranks.is_power_of_two() {
             return Err(CollectiveError::NoPowerOfTwo { ranks });
@@ -84,7 +81,6 @@ pub struct AllToAll {
 }
 
 impl AllToAll {
-    /// # Errors
     /// Fails for fewer than two ranks, or if the algorithm does not support their number.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;

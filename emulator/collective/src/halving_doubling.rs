@@ -18,7 +18,6 @@ pub struct HalvingDoubling {
 }
 
 impl HalvingDoubling {
-    /// # Errors
     /// Fails if the number of ranks is one or is not a power of two.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;

@@ -24,7 +24,6 @@ pub struct Hierarchical {
 }
 
 impl Hierarchical {
-    /// # Errors
     /// Fails for fewer than two groups, fewer than two ranks per group, or groups of different
     /// sizes.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {

@@ -52,7 +52,6 @@ impl Ring {
         part_of(self.size, self.ranks as u64 * self.directions.count())
     }
 
-    /// # Errors
     /// Fails for fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let mut sendings = Vec::new();
@@ -62,10 +61,7 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Creates one ring per rank of a domain, through that rank's NIC.
-    ///
-    /// # Errors
-    /// Fails for fewer than two ranks.
+    /// Creates one ring per rank of a domain, through that rank's NIC. Fails for fewer than two ranks.
     pub fn schedule_over(&self, domains: &[Vec<usize>]) -> Result<Schedule, CollectiveError> {
         let Self { kind, ranks, size, .. } = *self;
         let count = domains.first().map_or(1, Vec::len);

@@ -123,11 +123,8 @@ impl Schedule {
         self
     }
 
-    /// Returns the duration if messages never queue behind other sendings. This is a lower bound
-    /// for the given message times.
-    ///
-    /// # Panics
-    /// Panics if `times` does not have exactly one entry per sending.
+    /// Returns the duration if messages never queue behind other sendings. This is a lower bound for the given message
+    /// times. Panics if `times` does not have exactly one entry per sending.
     #[must_use]
     pub fn ideal(&self, times: &[MessageTime]) -> Picoseconds {
         assert_eq!(times.len(), self.sendings.len(), "exactly one time per message");

@@ -32,7 +32,6 @@ struct ShareProgress {
 }
 
 impl TorusAllReduce {
-    /// # Errors
     /// Fails if the list of dimensions is empty or a ring has only one rank.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let dimensions = self.rings.len();

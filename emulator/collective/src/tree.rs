@@ -33,7 +33,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// # Errors
     /// Fails for fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let kind = match self.operation {

@@ -233,9 +233,6 @@ pub struct MonthsResult {
 pub type RunCases<'a> = dyn Fn(&Prepared) -> Result<Vec<CaseRun>, EmulateError> + 'a;
 
 /// Simulates the months of `prepared`, and recomputes them for each single change.
-///
-/// # Errors
-/// Fails if a case cannot be run.
 pub fn months(
     prepared: &Prepared,
     seeds: SeedRange,

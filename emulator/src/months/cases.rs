@@ -90,9 +90,6 @@ pub struct Prepared {
 
 impl Prepared {
     /// Plans the fabric and runs its jobs without failures. Returns `None` if the scenario has no time span.
-    ///
-    /// # Errors
-    /// Fails if the scenario cannot be planned or run.
     pub fn of(scenario: &Scenario, maker: &dyn MakeControl) -> Result<Option<Self>, EmulateError> {
         let (Some(span), On::Fabric(_)) = (&scenario.span, &scenario.on) else {
             return Ok(None);
@@ -194,9 +191,6 @@ impl Prepared {
     }
 
     /// Replaces the control plane.
-    ///
-    /// # Errors
-    /// Fails if the scenario cannot be run with the new control plane.
     pub fn with_control(
         &self,
         control: ControlDelays,
@@ -220,9 +214,6 @@ impl Prepared {
     }
 
     /// Returns the time span of the scenario.
-    ///
-    /// # Panics
-    /// Never panics, because only scenarios with a time span are prepared.
     #[must_use]
     pub fn span(&self) -> &Span {
         self.scenario.span.as_ref().expect("the scenario was prepared for a span")
@@ -235,9 +226,6 @@ impl Prepared {
     }
 
     /// Returns the failures and repairs drawn with `seed`.
-    ///
-    /// # Errors
-    /// Fails if the trace does not match the fabric.
     pub fn changes(&self, seed: Seed) -> Result<Vec<PartChange>, NodesError> {
         let count = |part| self.start.substrate.count(part);
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
@@ -266,9 +254,6 @@ impl Prepared {
     }
 
     /// Executes a case.
-    ///
-    /// # Errors
-    /// Fails if the engine or the control plane rejects an operation.
     pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
         // Rotate through the parts, so that all of them fail equally often.

@@ -23,9 +23,6 @@ pub struct PartChange {
 
 /// Returns the failures and repairs drawn with a seed. `count` returns the number of parts of a
 /// kind.
-///
-/// # Errors
-/// Fails if a trace does not match these nodes.
 pub fn changes(
     span: &Span,
     count: &dyn Fn(AnyPart) -> usize,

@@ -23,9 +23,6 @@ pub struct Domains {
 
 impl Substrate {
     /// Builds a machine with ranks as hosts.
-    ///
-    /// # Errors
-    /// Fails if a cable cannot be emulated.
     pub fn of_machine(machine: &Machine) -> Result<Self, NetworkError> {
         let (network, hosts) = lay_out(machine)?;
         let are_wired = machine.domain == Domain::Cables;

@@ -48,9 +48,6 @@ pub struct RingCables {
 
 impl Substrate {
     /// Builds all cables of `fabric` except permanently failed uplinks, and all possible circuits.
-    ///
-    /// # Errors
-    /// Fails if a delay or rate cannot be emulated.
     pub fn of_fabric(
         fabric: &Arc<Fabric>,
         switches: &PacketSwitches,

@@ -87,9 +87,6 @@ impl LaidShape {
 
 impl Substrate {
     /// Builds a shape with the queues of `switches`. `nic_delay` is added for each host end.
-    ///
-    /// # Errors
-    /// Fails if a cable cannot be emulated.
     pub fn of_shape(
         shape: &Shape,
         switches: &PacketSwitches,

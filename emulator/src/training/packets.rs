@@ -208,9 +208,6 @@ impl JobExcerpt {
 }
 
 /// Evaluates an excerpt of `job` packet by packet and in closed form.
-///
-/// # Errors
-/// Fails if the job cannot be simulated packet by packet.
 pub fn run(
     job: &Job<'_>,
     prove: Prove,

@@ -142,7 +142,6 @@ impl TaskPaces {
 }
 
 impl TaskGraph {
-    /// # Errors
     /// Fails if a dependency does not exist, dependencies form a cycle, or a chain of computation
     /// is too long.
     pub fn new(tasks: Vec<Task>) -> Result<Self, GraphError> {

@@ -5,11 +5,8 @@ use serde::Serialize;
 
 use super::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 
-/// Returns the start and end of each task. Every task starts as soon as its dependencies have
-/// ended.
-///
-/// # Panics
-/// Panics if the numbers of durations and tasks differ.
+/// Returns the start and end of each task. Every task starts as soon as its dependencies have ended. Panics if the
+/// numbers of durations and tasks differ.
 #[must_use]
 pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
     assert_eq!(took.len(), graph.tasks().len(), "one duration per task");

@@ -55,12 +55,9 @@ pub struct StepTasks {
     pub ends: Front,
 }
 
-/// Returns the tasks of one step and their purposes. TP group `stage · lanes + lane` is a ring,
-/// with `lane = replica · CP + context rank`. Its rank `r` is rank `ring · TP + r`.
-///
-/// # Panics
-/// Panics if the stages would wait for each other because interleaved stages do not divide the
-/// micro-batches.
+/// Returns the tasks of one step and their purposes. TP group `stage · lanes + lane` is a ring, with `lane = replica ·
+/// CP + context rank`. Its rank `r` is rank `ring · TP + r`. Panics if the stages would wait for each other because
+/// interleaved stages do not divide the micro-batches.
 #[must_use]
 pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
     let StepTasks { tasks, purposes, paces, .. } = {
@@ -71,10 +68,7 @@ pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<Tas
     (graph.with_paces(paces), purposes)
 }
 
-/// Like [`step_tasks`], but after other tasks.
-///
-/// # Panics
-/// See [`step_tasks`].
+/// Like [`step_tasks`], but after other tasks. See [`step_tasks`].
 #[must_use]
 pub fn step_after(work: &StepWork, rails: SimulatedRails, before: Before) -> StepTasks {
     let mut maker = Maker::new(work, rails);

@@ -19,7 +19,6 @@ const H100_DOMAIN_RATE: f64 = 450e9;
 /// * `tpuv4`: torus of up to 4,096, six links of 45 GB/s [scaling book].
 /// * `big-switch`: one switch for all GPUs at 800 GB/s, the upper bound at this rate.
 ///
-/// # Errors
 /// Fails if the name is unknown. The message suggests alternatives.
 pub fn architecture(name: &str) -> Result<Network, NoSuchArchitecture> {
     with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])

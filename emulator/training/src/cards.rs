@@ -114,11 +114,8 @@ impl Accelerator {
         compose(&self.chip(), self.usual_framework())
     }
 
-    /// `nemo-25.02` uses this card's chip, and `h100/nemo-25.02` uses another chip. `None` selects
-    /// the software of most published runs on this card.
-    ///
-    /// # Errors
-    /// Fails if the name is unknown; the message lists the known ones.
+    /// `nemo-25.02` uses this card's chip, and `h100/nemo-25.02` uses another chip. `None` selects the software of most
+    /// published runs on this card. Fails if the name is unknown; the message lists the known ones.
     pub fn constants(&self, name: Option<&str>) -> Result<(Chip, Framework), UnknownConstants> {
         let Some(name) = name else { return Ok((self.chip(), *self.usual_framework())) };
         let (chip, software) = match name.split_once('/') {

@@ -131,10 +131,8 @@ fn class(domains: u64, bytes: f64) -> String {
 
 /// Returns the compared rows and the number of rows without a prediction.
 ///
-/// Groups of one source and hardware alternate by name between fitting and testing.
-///
-/// # Errors
-/// Fails if a column is missing or a cell is not a number.
+/// Groups of one source and hardware alternate by name between fitting and testing. Fails if a column is missing or a
+/// cell is not a number.
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {

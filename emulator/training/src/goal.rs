@@ -62,7 +62,6 @@ pub struct GoalStep {
     pub interfaces: u32,
 }
 
-/// # Errors
 /// Fails if a line cannot be parsed, a send or receive has no counterpart, or dependencies form a cycle.
 pub fn read(text: &str) -> Result<GoalStep, GoalError> {
     let reader = Reader::of(text)?;
@@ -292,11 +291,8 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
     }
 }
 
-/// Each operation runs on the processor of the last operation that it waits for, or on another one,
-/// so that processors add no dependencies.
-///
-/// # Errors
-/// Fails if the graph has a collective task, which must be lowered to sends and receives first.
+/// Each operation runs on the processor of the last operation that it waits for, or on another one, so that processors
+/// add no dependencies. Fails if the graph has a collective task, which must be lowered to sends and receives first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     // A task may wait for a task with a higher id, so write all labels before the dependencies.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];

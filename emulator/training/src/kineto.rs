@@ -130,7 +130,6 @@ pub fn is_kineto(text: &[u8]) -> bool {
     })
 }
 
-/// # Errors
 /// Fails if a file is not a profile or lacks its rank, or ranks recorded different sizes
 /// of a collective; the error states file and event.
 pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
@@ -183,7 +182,6 @@ impl Profiles {
         self.joined.file(name, rank, &document)
     }
 
-    /// # Errors
     /// Fails if a rank with a file lacks a collective of one of its groups.
     pub fn finish(self) -> Result<ProfiledStep, KinetoError> {
         self.joined.all_take_part()?;

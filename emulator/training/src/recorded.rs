@@ -102,10 +102,8 @@ struct RecordedOperation<'e> {
 const CLOCK_MICROS: f64 = 1e-3;
 const MOST_EVENTS: usize = 5_000_000;
 
-/// TP groups consist of `tensor` consecutive ranks.
-///
-/// # Errors
-/// Fails if the text is not a trace or an event lacks required arguments; the error states the position.
+/// TP groups consist of `tensor` consecutive ranks. Fails if the text is not a trace or an event lacks required
+/// arguments; the error states the position.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
         if let Some(found) = other_document(text) {

@@ -193,10 +193,7 @@ impl ReinforcementJob {
         self.report_of(&[Way::FixedEven, Way::Fixed, Way::Adaptive])
     }
 
-    /// An asynchronous loop always uses [`Way::Fixed`].
-    ///
-    /// # Errors
-    /// Fails if the model does not fit on the GPUs of one pool.
+    /// An asynchronous loop always uses [`Way::Fixed`]. Fails if the model does not fit on the GPUs of one pool.
     pub fn report_of(&self, ways: &[Way]) -> Result<ReinforcementReport, ReinforcementError> {
         let calibration = self.card.calibration();
         let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));

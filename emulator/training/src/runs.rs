@@ -110,7 +110,6 @@ impl Runs {
 }
 
 impl MeasuredRun {
-    /// # Errors
     /// Fails if no mapping fits. The error contains the first reason.
     pub fn compute(&self) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };

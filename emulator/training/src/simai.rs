@@ -59,7 +59,6 @@ struct SimaiLayer {
     weight: LayerPass,
 }
 
-/// # Errors
 /// Fails if a line is malformed or a collective is not supported; the error states the line.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

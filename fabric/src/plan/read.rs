@@ -44,9 +44,6 @@ pub fn schema_of(bytes: &[u8]) -> Option<String> {
 }
 
 /// Reads a plan without checking it; the planner's checker verifies plans against a fabric.
-///
-/// # Errors
-/// Fails if the bytes are not a plan document of this version.
 pub fn read(bytes: &[u8]) -> Result<Plan, serde_json::Error> {
     serde_json::from_slice(bytes)
 }

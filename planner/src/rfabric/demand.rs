@@ -318,9 +318,6 @@ impl Demand {
     }
 
     /// Checks that the matrix has the fabric's number of leaves.
-    ///
-    /// # Errors
-    /// Fails if the sizes differ.
     pub fn must_fit(&self, fabric_leaves: usize) -> Result<(), DemandError> {
         if self.leaves == fabric_leaves {
             return Ok(());

@@ -92,9 +92,6 @@ impl PlanError {
 }
 
 /// Plans a step of `phases` on `fabric` with as few changes to `existing` circuits as possible.
-///
-/// # Errors
-/// Fails if a phase cannot be planned; see [`PlanError`].
 pub fn plan(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],

@@ -25,9 +25,6 @@ pub use lower::Mistake;
 use lower::{find_model, lower_phases, lower_rl, seated_rl};
 
 /// Returns the phases of a job whose step is given per leaf. Empty for other jobs.
-///
-/// # Errors
-/// Returns all mistakes in the step.
 pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     let mut read = |name: &str| fabric.neighbour(name);
     let Some(step) = &job.step else { return Ok(Vec::new()) };
@@ -63,9 +60,6 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
 }
 
 /// Returns the phases of a reinforcement-learning step on these training and generating GPUs.
-///
-/// # Errors
-/// Returns all mistakes in the step.
 pub fn rl_phases(
     fabric: &Fabric,
     rl: &RlFile,
@@ -88,9 +82,6 @@ fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
 }
 
 /// Returns the model that a job trains, if any.
-///
-/// # Errors
-/// Fails if the model does not exist or is not valid.
 pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistake>> {
     let Some(StepFile::Training(training)) = &job.step else { return Ok(None) };
     find_model(&training.model, &mut |name| fabric.neighbour(name)).map(Some).map_err(|mistakes| {
@@ -100,9 +91,6 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
 }
 
 /// Returns the named model, either shipped or in the folder of the fabric file.
-///
-/// # Errors
-/// Fails if the model does not exist or is not valid.
 pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake>> {
     find_model(name, &mut |name| fabric.neighbour(name))
 }

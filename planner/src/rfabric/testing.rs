@@ -32,18 +32,12 @@ pub fn check(
 }
 
 /// Builds the fabric of [`spec`] with two ports per leaf and switch.
-///
-/// # Panics
-/// Panics if the fabric is not valid.
 #[must_use]
 pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
 }
 
 /// Like [`fabric`], with `ports_per_leaf` ports per leaf and switch.
-///
-/// # Panics
-/// Panics if the fabric is not valid.
 #[must_use]
 pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let mut spec = spec(leaves, ports);

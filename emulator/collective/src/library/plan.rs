@@ -26,11 +26,8 @@ pub enum Joined {
 }
 
 impl Site {
-    /// Returns the messages of `way`; `None` for in-switch and in-network collectives, and for
-    /// all-to-alls.
-    ///
-    /// # Errors
-    /// Fails for fewer than two ranks.
+    /// Returns the messages of `way`; `None` for in-switch and in-network collectives, and for all-to-alls. Fails for
+    /// fewer than two ranks.
     pub fn plan(
         &self,
         kind: CollectiveKind,

@@ -13,12 +13,9 @@ use super::{CODES, ChakraError, PICOSECONDS_PER_MICROSECOND, operation_of};
 use crate::exchange::{Exchange, Operation, Share, Size, pairs};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 
-/// Expects one stream per rank. A collective whose ranks form one of `rings` runs on that ring, and
-/// all others run on the data-centre network.
-///
-/// # Errors
-/// Fails if a stream cannot be decoded, a node lacks a required attribute, a collective is
-/// not supported, or ranks disagree about an exchange.
+/// Expects one stream per rank. A collective whose ranks form one of `rings` runs on that ring, and all others run on
+/// the data-centre network. Fails if a stream cannot be decoded, a node lacks a required attribute, a collective is not
+/// supported, or ranks disagree about an exchange.
 pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
     let mut reader = Reader { streams: streams.len() as u32, ..Reader::default() };
     for (rank, stream) in streams.iter().enumerate() {

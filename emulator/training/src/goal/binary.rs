@@ -55,7 +55,6 @@ pub fn is_binary(file: &[u8]) -> bool {
     file.starts_with(&COOKIE.to_le_bytes())
 }
 
-/// # Errors
 /// Fails if the file is truncated or an operation has an unknown kind; the error states the byte offset.
 pub fn text_of(file: &[u8]) -> Result<String, GoalError> {
     let mut head = Bytes { all: file, at: 0 };

@@ -34,7 +34,6 @@ pub struct BeyondLimits {
 }
 
 impl RefitFile {
-    /// # Errors
     /// Fails if a constant is outside its limits.
     pub fn check(&self) -> Result<(), BeyondLimits> {
         let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
@@ -103,10 +102,8 @@ impl Refit {
 }
 
 impl Runs {
-    /// Fits part of the runs, which must share accelerator and software.
-    ///
-    /// # Errors
-    /// Fails if the runs mix several pairs, or are too few.
+    /// Fits part of the runs, which must share accelerator and software. Fails if the runs mix several pairs, or are
+    /// too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
         let computed = |run: &&MeasuredRun| constants(run).is_some() && run.compute().is_ok();
         let usable: Vec<&MeasuredRun> = self.runs.iter().filter(computed).collect();

@@ -133,17 +133,11 @@ pub fn leaf_after_leaf(
 
 impl RlStep {
     /// Returns the phases with traffic on a fabric with `leaves` leaves.
-    ///
-    /// # Errors
-    /// Fails if a size does not fit or is not divisible as required.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
         self.phases_with(leaves, WeightSyncFile::default())
     }
 
     /// Like [`RlStep::phases`], with a given method of distributing new weights.
-    ///
-    /// # Errors
-    /// Fails if a size does not fit or is not divisible as required.
     pub fn phases_with(
         &self,
         leaves: usize,
