@@ -72,8 +72,7 @@ pub fn help_of_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Returns [`Needed`](second::Needed), before any output, if the second program must run the
-/// command.
+/// Returns [`Needed`](second::Needed), before any output, if the second program must run the command.
 pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),

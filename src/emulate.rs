@@ -87,8 +87,7 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// `control` creates the production daemon. Without it, a scenario that needs the daemon returns
-/// [`Needed`].
+/// `control` creates the production daemon. Without it, a scenario that needs the daemon returns [`Needed`].
 pub fn run(
     arguments: &Arguments,
     control: Option<&dyn MakeControl>,

@@ -132,8 +132,7 @@ pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
 }
 
-/// Writes to a temporary file in the same folder and renames it. Pipes and devices are written
-/// directly.
+/// Writes to a temporary file in the same folder and renames it. Pipes and devices are written directly.
 ///
 /// # Errors
 /// If writing fails. The file at `path` is then unchanged.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes results to standard output and everything else to standard error, and sets the exit
-//! status.
+//! Writes results to standard output and everything else to standard error, and sets the exit status.
 //!
-//! Only this module prints. A closed pipe (`| head`) ends the program silently; other write
-//! failures are errors.
+//! Only this module prints. A closed pipe (`| head`) ends the program silently; other write failures are errors.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

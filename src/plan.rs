@@ -430,8 +430,7 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
             .collect();
         let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
-        // The gradient ring is closed, so the last rank neighbours the first; pipeline stages form
-        // a line.
+        // The gradient ring is closed, so the last rank neighbours the first; pipeline stages form a line.
         let together = |axis: usize, is_round: bool| {
             let count = count(axis);
             let pairs = at.iter().filter_map(|(rank, leaf)| {

@@ -138,8 +138,7 @@ fn has_table(result: &impl Serialize, table: &str) -> anyhow::Result<()> {
     Err(WrongUsage(format!("the result has no table `{table}`: use one of {known}")).into())
 }
 
-/// One column per value that occurs in any row, in document order. Nested tables are omitted and
-/// listed in a note.
+/// One column per value that occurs in any row, in document order. Nested tables are omitted and listed in a note.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document = Tree::of(result)?;
     let rows = match document.rows(rows) {

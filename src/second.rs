@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the second program, `lightloom-lab`, which is installed next to the first. It contains the
-//! verbs that need prices, pages, the daemon, devices or servers, so that planning and emulation
-//! compile without them.
+//! Runs the second program, `lightloom-lab`, which is installed next to the first. It contains the verbs that need
+//! prices, pages, the daemon, devices or servers, so that planning and emulation compile without them.
 //!
 //! The first program knows these verbs by name ([`VERBS`]). It hands over these verbs, and its own
 //! commands that turn out to need the second program ([`Needed`]).
@@ -146,8 +145,7 @@ pub(crate) fn has(name: &str) -> bool {
 pub struct Needed;
 
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
-    // Without /proc, as in a bare chroot, the path of the executable is unknown, so use the search
-    // path.
+    // Without /proc, as in a bare chroot, the path of the executable is unknown, so use the search path.
     let own = std::env::current_exe().unwrap_or_default();
     let program = own.with_file_name(PROGRAM);
     if own.is_absolute() && !program.is_file() {

@@ -42,8 +42,7 @@ impl TextTable {
     }
 }
 
-/// Adds thousands separators to numbers of five or more digits, except digits within a word such as
-/// a name.
+/// Adds thousands separators to numbers of five or more digits, except digits within a word such as a name.
 pub fn separated(text: &str) -> String {
     text.split_inclusive([' ', '\n']).map(separated_word).collect()
 }

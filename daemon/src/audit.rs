@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The audit log: an append-only, hash-chained file that records all requests, including refused
-//! ones. Clients cannot fill the disk with it, because lines have a maximum length and refusals
-//! above a rate limit are only counted. The daemon logs a change before it responds, and refuses
-//! changes while the log cannot be written.
+//! The audit log: an append-only, hash-chained file that records all requests, including refused ones. Clients cannot
+//! fill the disk with it, because lines have a maximum length and refusals above a rate limit are only counted. The
+//! daemon logs a change before it responds, and refuses changes while the log cannot be written.
 
 pub mod key;
 

@@ -7,10 +7,9 @@
 //! | `after` | any change is committed | the failure is logged and counted |
 //! | `failed` | any change was rolled back, aborted, or left devices in different states | the same |
 //!
-//! `before` does not run before bypasses, repairs and automatic rollbacks, which must restore light
-//! without delay, or before phases, whose timing the job determines. `after` and `failed` run one
-//! at a time, in the order of the changes, on a separate thread that changes never wait for. Each
-//! command receives JSON on standard input.
+//! `before` does not run before bypasses, repairs and automatic rollbacks, which must restore light without delay, or
+//! before phases, whose timing the job determines. `after` and `failed` run one at a time, in the order of the changes,
+//! on a separate thread that changes never wait for. Each command receives JSON on standard input.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

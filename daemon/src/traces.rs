@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenTelemetry traces of changes, with spans for requests, journal records and operations.
 //!
-//! Tracing never delays a change: spans are dropped and counted if the queue is full or the
-//! collector is unreachable.
+//! Tracing never delays a change: spans are dropped and counted if the queue is full or the collector is unreachable.
 
 mod otlp;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Derives the result of a run from its log.
 //!
-//! A group or flow is affected if its end time differs from the baseline (the run without faults),
-//! even by a picosecond. Causes come from the log ([`account`]), so two runs are enough for any
-//! number of faults.
+//! A group or flow is affected if its end time differs from the baseline (the run without faults), even by a
+//! picosecond. Causes come from the log ([`account`]), so two runs are enough for any number of faults.
 
 mod account;
 mod bounds;

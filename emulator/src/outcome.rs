@@ -35,8 +35,7 @@ pub struct Outcome {
     /// Scenario, duration and packet counts.
     #[serde(flatten)]
     pub head: OutcomeHead,
-    /// Dropped packets by priority, if any. The last entry is for acknowledgements and trimmed
-    /// packets.
+    /// Dropped packets by priority, if any. The last entry is for acknowledgements and trimmed packets.
     pub drops_by_priority: Vec<u64>,
     /// Work saved by simulating identical parts only once. `None` if all parts were simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,8 +162,7 @@ pub struct WorkloadResult {
     /// Tightest lower bound on the duration.
     #[serde(rename = "lower_bound_ps")]
     pub lower_bound: Picoseconds,
-    /// Source of the lower bound: `path`, `an interface`, or a loaded interface such as `h3
-    /// receives`.
+    /// Source of the lower bound: `path`, `an interface`, or a loaded interface such as `h3 receives`.
     pub lower_bound_of: String,
     /// End time in the run without faults.
     #[serde(rename = "end_without_faults_ps")]

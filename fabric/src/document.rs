@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads user-written YAML files, and returns either a Rust value or all errors in the file.
 //!
-//! Each kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize`
-//! and schemars' `JsonSchema`. All errors are reported in one pass, each with line, column, stable
-//! code, cause and fix.
+//! Each kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize` and schemars'
+//! `JsonSchema`. All errors are reported in one pass, each with line, column, stable code, cause and fix.
 //!
 //! ```text
 //! bytes ─▶ door ─▶ parse ─▶ tree ─┬─▶ conform (against the type's schema) ─▶ all shape mistakes

@@ -187,8 +187,7 @@ impl Fabric {
 }
 
 impl Default for HbdLinks {
-    /// The default is 3.2 Tb/s per ring edge and direction, with 100 ns inside a node and 200 ns
-    /// between nodes.
+    /// The default is 3.2 Tb/s per ring edge and direction, with 100 ns inside a node and 200 ns between nodes.
     fn default() -> Self {
         Self {
             edge_rate: BitsPerSecond::from_gbps(3200),
@@ -213,8 +212,7 @@ impl Default for Transceiver {
 }
 
 impl Default for Parts {
-    /// These values are recalled from the InfiniteHBD study and reproduce its totals per GPU
-    /// exactly.
+    /// These values are recalled from the InfiniteHBD study and reproduce its totals per GPU exactly.
     fn default() -> Self {
         Self {
             ocstrx: Dollars(600.0),
@@ -227,8 +225,7 @@ impl Default for Parts {
 }
 
 impl Default for FatTree {
-    /// The default is non-blocking, with four nodes per ToR, 64 ToRs per domain, and cables of 400
-    /// Gb/s and 1 µs.
+    /// The default is non-blocking, with four nodes per ToR, 64 ToRs per domain, and cables of 400 Gb/s and 1 µs.
     fn default() -> Self {
         Self {
             design: "fat-tree",

@@ -7,14 +7,12 @@
 //!        └── r ports on every switch ─ ocs0 … ocsK-1  (r even: see below)
 //! ```
 //!
-//! This file contains the *wiring* from leaf ports to switch ports, which changes only when fibres
-//! are moved. [`CrossConnect`]s are set in the switches, and form *circuits* between leaves with a
-//! [`CircuitState`].
+//! This file contains the *wiring* from leaf ports to switch ports, which changes only when fibres are moved.
+//! [`CrossConnect`]s are set in the switches, and form *circuits* between leaves with a [`CircuitState`].
 //!
-//! Each leaf has the same even number of ports on every switch in a bank. Therefore, *any* set of
-//! circuits within each leaf's port count can be realised (Petersen; an Euler tour halves each
-//! degree and Kőnig's theorem splits the rest). Odd numbers are rejected, because some sets may
-//! then be impossible.
+//! Each leaf has the same even number of ports on every switch in a bank. Therefore, *any* set of circuits within each
+//! leaf's port count can be realised (Petersen; an Euler tour halves each degree and Kőnig's theorem splits the rest).
+//! Odd numbers are rejected, because some sets may then be impossible.
 
 pub mod device_ports;
 mod problems;

@@ -192,8 +192,7 @@ impl FaultSet {
         })
     }
 
-    /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an
-    /// error.
+    /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an error.
     pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.remove(&node),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fibres of a k-hop ring and the transceivers that they connect (InfiniteHBD, arXiv
-//! 2502.03885).
+//! The fibres of a k-hop ring and the transceivers that they connect (InfiniteHBD, arXiv 2502.03885).
 //!
 //! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring
 //! edges are OCSTrx *bundles*, and the others are copper. A bundle is set to exactly one path:
@@ -12,9 +11,8 @@
 //!   external-2                        the same, towards another neighbour
 //! ```
 //!
-//! A node is cabled to its neighbours 1…K places up and down the line. [`port_for_hop`] defines the
-//! bundle and path of each hop. The paper's table was not available, so this one was derived from
-//! the published properties (docs/khop.md).
+//! A node is cabled to its neighbours 1…K places up and down the line. [`port_for_hop`] defines the bundle and path of
+//! each hop. The paper's table was not available, so this one was derived from the published properties (docs/khop.md).
 
 use std::fmt;
 use std::str::FromStr;

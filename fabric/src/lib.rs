@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data model of lightloom, with fabrics, jobs, faults and plans, and the documents that
-//! describe them.
+//! The data model of lightloom, with fabrics, jobs, faults and plans, and the documents that describe them.
 //!
-//! The crate does not use files, clocks or sockets; it parses documents from byte slices. A
-//! [`Fabric`](fabric::Fabric) loaded from a document is valid, but the public fields are not
-//! checked.
+//! The crate does not use files, clocks or sockets; it parses documents from byte slices. A [`Fabric`](fabric::Fabric)
+//! loaded from a document is valid, but the public fields are not checked.
 
 #![warn(missing_docs)]
 

@@ -312,8 +312,7 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Returns the mean numbers of blocks per layer, one attention and one feed-forward block
-    /// except in hybrids.
+    /// Returns the mean numbers of blocks per layer, one attention and one feed-forward block except in hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {

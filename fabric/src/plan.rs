@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan document contains the path of every transceiver, the ring of every group, the GPU of
-//! every rank, the circuits of every phase, and the transitions between phases. The planner writes
-//! it; the daemon, the emulator and the report read it. Sections that do not apply to a fabric are
-//! omitted.
+//! The plan document contains the path of every transceiver, the ring of every group, the GPU of every rank, the
+//! circuits of every phase, and the transitions between phases. The planner writes it; the daemon, the emulator and the
+//! report read it. Sections that do not apply to a fabric are omitted.
 
 use serde::{Deserialize, Serialize};
 
@@ -123,8 +122,7 @@ pub struct JobPlan {
     pub gpus: u64,
     /// Fraction of the job's inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,
-    /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None`
-    /// after a replan.
+    /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Result of the exact search for the most rings. `None` if there was no exact search.
@@ -301,9 +299,8 @@ pub struct PhasePlan {
     /// Duration: 1 / lambda plus the preceding switching time that is not hidden by slack. It is
     /// limited by the slowest of circuits, uplinks, core and GPU interfaces.
     pub duration_ps: Picoseconds,
-    /// Lower bound on the duration, given by the time that the busiest GPU's network interfaces
-    /// need for traffic outside rings and islands. `None` if the step refers to leaves instead of
-    /// GPUs.
+    /// Lower bound on the duration, given by the time that the busiest GPU's network interfaces need for traffic
+    /// outside rings and islands. `None` if the step refers to leaves instead of GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ps: Option<Picoseconds>,
     /// Result of the solver, if one was used.
@@ -470,8 +467,7 @@ pub struct Metrics {
     pub waste_ratio_lower_bound: f64,
     /// Fraction of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,
-    /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None`
-    /// after a replan.
+    /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Interconnect cost per GPU.
@@ -480,15 +476,13 @@ pub struct Metrics {
     /// Interconnect power per GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_per_gpu_w: Option<Watts>,
-    /// Time per step for communication between leaves, including switching that is not hidden by
-    /// slack.
+    /// Time per step for communication between leaves, including switching that is not hidden by slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,
     /// Step time with the best fixed set of circuits; `None` if no fixed set serves all phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Fraction of the time of a step, including slack, that ports spend without light, averaged
-    /// over all ports.
+    /// Fraction of the time of a step, including slack, that ports spend without light, averaged over all ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_port_time_share: Option<f64>,
     /// Fraction of the step's communication time saved by planning both layers jointly.

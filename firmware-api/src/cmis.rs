@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The CMIS 5.x memory map as typed fields, and this project's page B0h.
 //!
-//! CMIS is the management interface of pluggable optics, a 256-byte window whose upper half shows
-//! one of many pages. The CMIS specification was not available to us, so this crate uses offsets
-//! that at least two public implementations share. [`rules`] documents our choices where
-//! implementations disagree.
+//! CMIS is the management interface of pluggable optics, a 256-byte window whose upper half shows one of many pages.
+//! The CMIS specification was not available to us, so this crate uses offsets that at least two public implementations
+//! share. [`rules`] documents our choices where implementations disagree.
 //!
 //! **Page B0h belongs to this project.** CMIS reserves pages B0h to FFh for vendors, and [`page_b0`] is
 //! not part of any CMIS revision.

@@ -306,9 +306,8 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes registers, like the serial request. Fails with [`RequestRefusal::NoSuchRegister`] if
-    /// a byte is not writable, or [`RequestRefusal::Locked`] without the password, and then writes
-    /// nothing.
+    /// Writes registers, like the serial request. Fails with [`RequestRefusal::NoSuchRegister`] if a byte is not
+    /// writable, or [`RequestRefusal::Locked`] without the password, and then writes nothing.
     pub fn write(
         &mut self,
         now: Micros,

@@ -294,8 +294,7 @@ impl PlannedRing {
     }
 }
 
-/// Verifies the given plan, or creates one around the given faults and the faults of the
-/// `timeline`.
+/// Verifies the given plan, or creates one around the given faults and the faults of the `timeline`.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,

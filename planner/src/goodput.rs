@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models the GPU time that a job loses to interruptions. All times are GPU time in whole
-//! picoseconds. The caller provides failure times, node assignments and the control plane's
-//! response.
+//! Models the GPU time that a job loses to interruptions. All times are GPU time in whole picoseconds. The caller
+//! provides failure times, node assignments and the control plane's response.
 
 mod cause;
 mod policy;

@@ -5,9 +5,8 @@
 //! fabric + plan + names ─▶ RingPlan or FatTreePlan ─▶ a Format ─▶ files, and a list of what they omit
 //! ```
 //!
-//! A new format needs a file in this folder that defines an [`ExportFormat`], and a line in
-//! [`FORMATS`]. Output is reproducible byte for byte. Each export lists the information that its
-//! format cannot represent.
+//! A new format needs a file in this folder that defines an [`ExportFormat`], and a line in [`FORMATS`]. Output is
+//! reproducible byte for byte. Each export lists the information that its format cannot represent.
 
 mod astra_sim;
 mod containerlab;

@@ -5,9 +5,8 @@
 //! Times are simulated, so a seed always produces the same file. The time of a suite is the
 //! duration of its run, and the time of a fault is the time until all affected traffic has resumed.
 //!
-//! A fault's case fails if the fault violates an expectation about restoration. If the run hit an
-//! unintended limit, the case `ended` fails. The file therefore contains a failure exactly if the
-//! exit status is not 0.
+//! A fault's case fails if the fault violates an expectation about restoration. If the run hit an unintended limit, the
+//! case `ended` fails. The file therefore contains a failure exactly if the exit status is not 0.
 
 use std::time::Duration;
 

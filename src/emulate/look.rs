@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records one run as a timeline for Perfetto, packets for tshark, and tables of links, ports and
-//! flows.
+//! Records one run as a timeline for Perfetto, packets for tshark, and tables of links, ports and flows.
 
 mod over_time;
 

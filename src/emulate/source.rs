@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The input of a run is a scenario file, or a fabric file whose step runs once, with all
-//! referenced files.
+//! The input of a run is a scenario file, or a fabric file whose step runs once, with all referenced files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,8 +60,7 @@ impl ScenarioSource {
         source.ok_or(output::InputRefused.into())
     }
 
-    /// `plan` replaces the active plan and `seed` the scenario's seed. Returns all errors without
-    /// printing them.
+    /// `plan` replaces the active plan and `seed` the scenario's seed. Returns all errors without printing them.
     pub(super) fn read_under(
         plan: Option<&Path>,
         seed: Option<Seed>,

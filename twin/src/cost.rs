@@ -6,10 +6,9 @@ use lightloom_units::Picoseconds;
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// `tests/it/cost.rs` measured these costs with 32 nodes and 64 transceivers (figures in
-/// docs/twin.md). The cost per device is the slope up to 720 nodes, and the cost per node is one
-/// node's share at 32 nodes. The hand-off is half of the extra time of a read over a pty. The
-/// jitter is an assumption.
+/// `tests/it/cost.rs` measured these costs with 32 nodes and 64 transceivers (figures in docs/twin.md). The cost per
+/// device is the slope up to 720 nodes, and the cost per node is one node's share at 32 nodes. The hand-off is half of
+/// the extra time of a read over a pty. The jitter is an assumption.
 pub const COST: CostModel = CostModel {
     per_input: Picoseconds::from_micros(9),
     per_input_and_device: Picoseconds::from_nanos(2),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon in the twin: the shipped control core and journal on one processor, which blocks
-//! during a flush.
+//! The daemon in the twin: the shipped control core and journal on one processor, which blocks during a flush.
 
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
 use lightloom_control::desired::{self, Wanted};
@@ -178,8 +177,7 @@ impl TwinDaemon {
         Some(&booking.standing)
     }
 
-    /// Executes the controller's actions in order, as the daemon's runtime does. Returns when they
-    /// are complete.
+    /// Executes the controller's actions in order, as the daemon's runtime does. Returns when they are complete.
     fn perform(&mut self, mut at: SimTime, actions: Vec<Action>, turn: &mut Turn) -> SimTime {
         let bypassed = actions.iter().find_map(|action| match action {
             Action::Note(Note::Bypassing(parts, _)) => {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An in-memory disk for the journal, which survives the daemon's failure. The daemon waits for
-//! flushes.
+//! An in-memory disk for the journal, which survives the daemon's failure. The daemon waits for flushes.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

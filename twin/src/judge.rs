@@ -96,8 +96,7 @@ impl Judge {
         }
     }
 
-    /// Checks that each command was journalled first and is not a blind retry, and checks I1, I4
-    /// and I5.
+    /// Checks that each command was journalled first and is not a blind retry, and checks I1, I4 and I5.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
         let Op::Switch { txn, moves } = op else {
             // Arming a device also reads it.

@@ -196,8 +196,7 @@ fn switch(
     let [switching, control, bring_up] = timing.map_or([Picoseconds::ZERO; 3], |timing| {
         [timing.switching, timing.control, timing.bring_up]
     });
-    // An emulated mirror takes up to a tenth longer or shorter; the slowest one takes the stated
-    // time.
+    // An emulated mirror takes up to a tenth longer or shorter; the slowest one takes the stated time.
     let switching = Picoseconds(switching.get() / 110 * 100);
     // A command takes the fabric's control time less the time that the daemon itself needs.
     let line = COST.per_input + COST.handoff + Picoseconds(COST.jitter.get() / 2);
@@ -219,8 +218,7 @@ fn switch(
     AnyDevice::Switch(Box::new(Faulty::new(device, seed, index)))
 }
 
-/// Creates the emulated transceivers (lit, in loopback), the fibres between them, and the optical
-/// switches (dark).
+/// Creates the emulated transceivers (lit, in loopback), the fibres between them, and the optical switches (dark).
 pub(crate) fn rack(
     fabric: &Fabric,
     daemon: &DaemonSetup,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, and settling
-//! light.
+//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, and settling light.
 
 mod begin;
 mod faults;
@@ -70,8 +69,7 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a daemon whose `plan` is in force on all transceivers and optical switches of
-    /// `fabric`.
+    /// Creates a daemon whose `plan` is in force on all transceivers and optical switches of `fabric`.
     pub fn new(
         fabric: &Fabric,
         plan: &Plan,
@@ -366,8 +364,7 @@ impl World {
         }
     }
 
-    /// Checks I9: each bypassed part has failed in this run or before it, or is at the far end of a
-    /// failed part.
+    /// Checks I9: each bypassed part has failed in this run or before it, or is at the far end of a failed part.
     fn judge_bypass(&mut self, parts: &[Part]) {
         for part in parts {
             if !self.broken.iter().any(|broken| self.is_beside(*broken, *part)) {

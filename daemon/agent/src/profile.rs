@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Module profiles: files that describe how to set the optical switch of a type of module.
 //!
-//! A profile may only use what CMIS reserves for vendors: the custom pages that it lists, lower
-//! memory 64 to 84, and CDB commands from 8000h. A mistake in a profile can therefore only affect
-//! the vendor's own switch.
+//! A profile may only use what CMIS reserves for vendors: the custom pages that it lists, lower memory 64 to 84, and
+//! CDB commands from 8000h. A mistake in a profile can therefore only affect the vendor's own switch.
 
 mod check;
 mod file;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections from daemons. After the mutual TLS handshake, the daemon names a module and then
-//! exchanges frames of the serial protocol with it. A new connection to a module replaces the
-//! previous one.
+//! Connections from daemons. After the mutual TLS handshake, the daemon names a module and then exchanges frames of the
+//! serial protocol with it. A new connection to a module replaces the previous one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sends unsolicited events when a module's flags show loss or return of light.
 //!
-//! The two-byte flag summary in lower memory is read every [`LOOK_EVERY`], so the agent selects
-//! other pages only when a flag is set. Reading clears a flag, and the module sets it again while
-//! its cause persists. Light has therefore returned when the flag remains clear. No other program
-//! on the host may read these flags.
+//! The two-byte flag summary in lower memory is read every [`LOOK_EVERY`], so the agent selects other pages only when a
+//! flag is set. Reading clears a flag, and the module sets it again while its cause persists. Light has therefore
+//! returned when the flag remains clear. No other program on the host may read these flags.
 
 use std::time::Duration;
 

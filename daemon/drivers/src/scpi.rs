@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI for Polatis-style optical switches (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! An operation is one line and therefore one round trip, and its replies arrive on one line,
-//! separated by `;`. Set commands have no reply, so each of them is followed by `:syst:err?`.
-//! Commands that create circuits also use `*OPC?` as a barrier; removals are refused or executed
-//! immediately. The identity is the last line before the size, so greetings and echoes are skipped.
-//! The driver never sends `conn:only`, which would drop all other circuits. Ingress ports are 1 to
-//! N, egress ports N+1 to N+M.
+//! An operation is one line and therefore one round trip, and its replies arrive on one line, separated by `;`. Set
+//! commands have no reply, so each of them is followed by `:syst:err?`. Commands that create circuits also use `*OPC?`
+//! as a barrier; removals are refused or executed immediately. The identity is the last line before the size, so
+//! greetings and echoes are skipped. The driver never sends `conn:only`, which would drop all other circuits. Ingress
+//! ports are 1 to N, egress ports N+1 to N+M.
 
 use std::fmt::Write;
 

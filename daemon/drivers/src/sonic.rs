@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
 //!
-//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and a change is
-//! one `MULTI … EXEC`. The driver reads lit circuits from both databases (`sonic/tables.rs`), or
-//! only from CONFIG_DB if the database has no switch. A claim (`sonic/claim.rs`) prevents other
-//! controllers and abandoned sessions from changing circuits. Slot n is the A side of port n,
-//! position m the B side of port m.
+//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and a change is one `MULTI … EXEC`.
+//! The driver reads lit circuits from both databases (`sonic/tables.rs`), or only from CONFIG_DB if the database has no
+//! switch. A claim (`sonic/claim.rs`) prevents other controllers and abandoned sessions from changing circuits. Slot n
+//! is the A side of port n, position m the B side of port m.
 
 mod claim;
 mod tables;
@@ -190,8 +189,7 @@ impl Dialect for Sonic {
                 }
                 true
             }
-            // After an error inside MULTI, Redis discards the transaction, but ends it only at
-            // EXEC.
+            // After an error inside MULTI, Redis discards the transaction, but ends it only at EXEC.
             (Awaits::Armed, Reply::Error(text)) => {
                 self.refusal.get_or_insert_with(|| text.clone());
                 true

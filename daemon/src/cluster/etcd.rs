@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Client for etcd's JSON gateway (etcd 3.4 or later). Calls block their thread for up to
-//! [`ANSWER_WITHIN`] per member.
+//! Client for etcd's JSON gateway (etcd 3.4 or later). Calls block their thread for up to [`ANSWER_WITHIN`] per member.
 
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};

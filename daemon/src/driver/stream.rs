@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Byte stream of a device: TCP with or without TLS, or a serial line.
 //!
-//! A leader that was suspended between queueing and writing may have lost its lease, so the fence
-//! is checked immediately before each write of a command. Closing a connection resets it, even when
-//! the process is killed, so the kernel discards unsent data. A connection without acknowledgements
-//! is dropped after 2 s.
+//! A leader that was suspended between queueing and writing may have lost its lease, so the fence is checked
+//! immediately before each write of a command. Closing a connection resets it, even when the process is killed, so the
+//! kernel discards unsent data. A connection without acknowledgements is dropped after 2 s.
 
 use std::future::poll_fn;
 use std::io;

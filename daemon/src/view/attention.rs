@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Remedies that the daemon would accept now, for open changes and for devices that need an
-//! operator.
+//! Remedies that the daemon would accept now, for open changes and for devices that need an operator.
 
 use std::collections::BTreeMap;
 

@@ -24,8 +24,7 @@ pub struct Hierarchical {
 }
 
 impl Hierarchical {
-    /// Fails for fewer than two groups, fewer than two ranks per group, or groups of different
-    /// sizes.
+    /// Fails for fewer than two groups, fewer than two ranks per group, or groups of different sizes.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let of_group = self.check()?;
         let groups = self.groups.len();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collective operations as schedules of messages with dependencies, and lower bounds on their
-//! duration.
+//! Collective operations as schedules of messages with dependencies, and lower bounds on their duration.
 //!
-//! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) produces
-//! a [`Schedule`] with the message order of a real implementation. An engine sends it packet by
-//! packet; its closed form is a lower bound.
+//! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) produces a [`Schedule`] with
+//! the message order of a real implementation. An engine sends it packet by packet; its closed form is a lower bound.
 //!
 //! Ranks are numbered from 0, sizes are in bytes, and times are in picoseconds. The size of a collective follows
 //! nccl-tests. It is the data of each rank before an all-reduce or reduce-scatter and after an all-gather or

@@ -5,14 +5,12 @@
 //! ```text
 //!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, NICs)
 //! ```
-//! The slowest stage limits a pipeline. Latencies, lane rates, LL limits and NVLS fractions are taken
-//! from NCCL's tuning model (`src/graph/tuning.cc` in NCCL 2.27), and tree chunks from
-//! `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`],
-//! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
+//! The slowest stage limits a pipeline. Latencies, lane rates, LL limits and NVLS fractions are taken from NCCL's
+//! tuning model (`src/graph/tuning.cc` in NCCL 2.27), and tree chunks from `src/enqueue.cc`. [`LAUNCH`],
+//! [`TREE_LAUNCH`], [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
 //! the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
 //!
-//! Not modelled: groups whose domains have different numbers of ranks, and hosts without exactly
-//! one NIC per GPU.
+//! Not modelled: groups whose domains have different numbers of ranks, and hosts without exactly one NIC per GPU.
 
 mod plan;
 
@@ -57,8 +55,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// Share of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and 40.1 GB/s per
-    /// lane).
+    /// Share of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and 40.1 GB/s per lane).
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }

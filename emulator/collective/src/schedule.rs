@@ -17,9 +17,8 @@ pub struct Await {
     /// Index of the awaited sending in [`Schedule::sendings`]. It must end at the rank where the
     /// waiting sending starts.
     pub sending: usize,
-    /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 -
-    /// ahead` messages, or all of them. In a ring, where each message forwards the previous one,
-    /// `ahead` is 1.
+    /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 - ahead` messages, or
+    /// all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
     pub ahead: i32,
 }
 

@@ -49,8 +49,7 @@ pub struct GnmiSpec {
     /// Whether all ports are bidirectional, in groups `a` and `b` instead of `in` and `out`.
     pub any_direction: bool,
     pub recovery: ColdStartRecovery,
-    /// Whether ports in use are detected only during execution, so that the connection becomes
-    /// INVALID.
+    /// Whether ports in use are detected only during execution, so that the connection becomes INVALID.
     pub checks_late: bool,
     pub model_version: String,
     /// Whether a Set without an election id is rejected once a master is elected.
@@ -60,8 +59,7 @@ pub struct GnmiSpec {
 }
 
 impl Default for GnmiSpec {
-    /// A 24×24 switch with a switching time of 20 ms (our design value) and a clock that starts in
-    /// 2026.
+    /// A 24×24 switch with a switching time of 20 ms (our design value) and a clock that starts in 2026.
     fn default() -> Self {
         Self {
             ingress: 24,

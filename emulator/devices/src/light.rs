@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks which fibres carry light in both directions. A receiver does not lock while the far end
-//! receives no light.
+//! Tracks which fibres carry light in both directions. A receiver does not lock while the far end receives no light.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +26,7 @@ impl Rack {
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
     }
 
-    /// Returns the transceivers whose far end changed since the last call. Requires
-    /// [`Rack::watch_light`].
+    /// Returns the transceivers whose far end changed since the last call. Requires [`Rack::watch_light`].
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);

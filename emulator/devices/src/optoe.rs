@@ -6,8 +6,7 @@
 //! (one when writing), and selects page 0 again. An unacknowledged transfer is retried every
 //! millisecond for 25 ms, and then the access fails with [`Failed::TimedOut`].
 //!
-//! Source: `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`,
-//! `optoe_regmap_rw`).
+//! Source: `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`, `optoe_regmap_rw`).
 
 use std::collections::VecDeque;
 

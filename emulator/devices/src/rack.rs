@@ -107,8 +107,7 @@ impl Rack {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the slots of a device, or of all devices in a node: `n17` means `n17/b0`, `n17/b1`
-    /// and so on.
+    /// Returns the slots of a device, or of all devices in a node: `n17` means `n17/b0`, `n17/b1` and so on.
     #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
         let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));

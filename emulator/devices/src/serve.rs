@@ -303,8 +303,7 @@ impl Server {
             Some(Channel::Stop(_)) | None => {}
             Some(Channel::Eeproms(_)) => {
                 let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) else { return };
-                // The folder was unmounted or the kernel ended the connection. Other channels
-                // continue.
+                // The folder was unmounted or the kernel ended the connection. Other channels continue.
                 if !eeproms.take() {
                     self.hang_up(id);
                 }

@@ -7,8 +7,7 @@
 //!  Port::Tl1 ───────┘ `;`    in order           time        └─▶ Matrix
 //! ```
 //!
-//! Commands of all clients are executed sequentially. A reply that waits for light to settle delays
-//! all later commands.
+//! Commands of all clients are executed sequentially. A reply that waits for light to settle delays all later commands.
 
 pub(crate) mod matrix;
 mod scpi;

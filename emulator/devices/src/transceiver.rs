@@ -26,8 +26,7 @@ const MICROSECOND: u64 = 1_000_000;
 pub struct TransceiverSpec {
     pub profile: Profile,
     pub power_on: Paths,
-    /// Time since power-on when the run starts. A module with [`Profile::OCSTRX_800G`] is up after
-    /// 0.65 s.
+    /// Time since power-on when the run starts. A module with [`Profile::OCSTRX_800G`] is up after 0.65 s.
     pub powered_for: Picoseconds,
 }
 

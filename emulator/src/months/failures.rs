@@ -21,8 +21,7 @@ pub struct PartChange {
     pub fails: bool,
 }
 
-/// Returns the failures and repairs drawn with a seed. `count` returns the number of parts of a
-/// kind.
+/// Returns the failures and repairs drawn with a seed. `count` returns the number of parts of a kind.
 pub fn changes(
     span: &Span,
     count: &dyn Fn(AnyPart) -> usize,

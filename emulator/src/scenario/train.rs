@@ -205,8 +205,7 @@ impl TrainStep {
         time
     }
 
-    /// Returns closed-form seconds of generation and weight transfer. `None` for training-only
-    /// jobs.
+    /// Returns closed-form seconds of generation and weight transfer. `None` for training-only jobs.
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;

@@ -12,8 +12,7 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 const MOST_PACKETS: f64 = 3e8;
 
-/// Returns the simulated duration of `way` in seconds, or `None` if it has no plan or too many
-/// packets.
+/// Returns the simulated duration of `way` in seconds, or `None` if it has no plan or too many packets.
 ///
 /// # Panics
 /// Panics if a network with a single ring or switch cannot be built, which would be a bug.

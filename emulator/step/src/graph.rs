@@ -142,8 +142,7 @@ impl TaskPaces {
 }
 
 impl TaskGraph {
-    /// Fails if a dependency does not exist, dependencies form a cycle, or a chain of computation
-    /// is too long.
+    /// Fails if a dependency does not exist, dependencies form a cycle, or a chain of computation is too long.
     pub fn new(tasks: Vec<Task>) -> Result<Self, GraphError> {
         for (index, task) in tasks.iter().enumerate() {
             if let Some(missing) = task.after.iter().find(|id| id.index() >= tasks.len()) {

@@ -25,8 +25,7 @@ pub struct Machine {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Domain {
-    /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has two
-    /// parallel cables.
+    /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has two parallel cables.
     Cables,
     /// One switch per set of ranks, with one cable per rank, for all communication within the set.
     Switches { groups: Vec<Vec<u32>> },

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network of the analytic step model, and the duration of collectives.
 //!
-//! GPUs with consecutive ranks share a high-bandwidth domain of `domain_gpus`, and each GPU has a
-//! share of a scale-out network. Rates are per GPU and direction. `lightloom-collective` contains
-//! the closed forms.
+//! GPUs with consecutive ranks share a high-bandwidth domain of `domain_gpus`, and each GPU has a share of a scale-out
+//! network. Rates are per GPU and direction. `lightloom-collective` contains the closed forms.
 
 use serde::Serialize;
 
@@ -42,8 +41,7 @@ impl ScaleOutLeaf {
 /// Achieved share of the link rates, by a library's algorithms or by bare rings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Efficiency {
-    /// Library generation that selects algorithms and protocols; `None` for bare rings and pairwise
-    /// exchange.
+    /// Library generation that selects algorithms and protocols; `None` for bare rings and pairwise exchange.
     pub library: Option<Generation>,
     pub domain: f64,
     pub scale_out: f64,
@@ -121,8 +119,7 @@ impl Network {
     pub fn cables_of(fabric: &Fabric) -> [Picoseconds; 2] {
         let links = &fabric.hbd_links;
         let inside = if fabric.hbd.ring().is_some() {
-            // A ring passes through each node in both directions, from loopback to loopback, over
-            // two fibres.
+            // A ring passes through each node in both directions, from loopback to loopback, over two fibres.
             let gpus = u64::from(fabric.hbd.gpus_per_node());
             let fibres = gpus.min(2);
             let around = links.inside_latency * (gpus - fibres) + links.fibre_latency * fibres;
@@ -147,8 +144,7 @@ impl Network {
     }
 
     fn fitting(&self, group: Group) -> u64 {
-        // A ring connects only neighbours; ranks further apart communicate over the scale-out
-        // network.
+        // A ring connects only neighbours; ranks further apart communicate over the scale-out network.
         if group.reach == Reach::Cards || self.shape == Shape::Ring && group.stride != 1 {
             return 1;
         }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Duration of a pipeline, possibly with uneven stages.
 //!
-//! [`pipeline_time`] is a closed form. [`Pipeline::play`] simulates every pass independently, as a
-//! check.
+//! [`pipeline_time`] is a closed form. [`Pipeline::play`] simulates every pass independently, as a check.
 
 use serde::{Deserialize, Serialize};
 
@@ -303,8 +302,7 @@ mod tests {
     fn zero_bubble_fills_little_with_fewer_micro_batches_than_stages() {
         let time = StageTime { weight_gradient_seconds: 0.5, ..stage(1.0) };
         let closed = |m| pipeline_time(Schedule::ZeroBubble, 4, 1, m, time, time).total_seconds();
-        // The only micro-batch passes all stages and returns; the first stage's weight gradient
-        // remains.
+        // The only micro-batch passes all stages and returns; the first stage's weight gradient remains.
         assert!((closed(1) - (4.0 * 2.0 + 0.5)).abs() < 1e-12, "{}", closed(1));
         assert!((closed(2) - (8.0 + 2.5)).abs() < 1e-12, "{}", closed(2));
     }
@@ -316,8 +314,7 @@ mod tests {
         assert!((one.bubble_seconds / one.busy_seconds - 7.0 / 64.0).abs() < 1e-12);
         let four = plain(Schedule::OneForwardOneBackward, 4);
         assert!((four.bubble_seconds * 4.0 - one.bubble_seconds).abs() < 1e-9);
-        // With three equal passes, ZB-H1 leaves a third of the bubble (Qi et al. 2023, section
-        // 2.3).
+        // With three equal passes, ZB-H1 leaves a third of the bubble (Qi et al. 2023, section 2.3).
         let zero = plain(Schedule::ZeroBubble, 1);
         assert!((zero.bubble_seconds * 3.0 - one.bubble_seconds).abs() < 1e-9);
     }

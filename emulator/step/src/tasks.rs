@@ -39,8 +39,7 @@ pub enum TaskPurpose {
 #[derive(Clone, Debug)]
 pub struct Before {
     pub tasks: Vec<(TaskPurpose, Task)>,
-    /// Dependencies of the first pass of each micro-batch and lane. May be shorter than the number
-    /// of micro-batches.
+    /// Dependencies of the first pass of each micro-batch and lane. May be shorter than the number of micro-batches.
     pub inputs: Vec<Vec<Vec<TaskId>>>,
     /// Additional forward passes before each micro-batch, in seconds.
     pub pass_seconds: f64,
@@ -68,7 +67,7 @@ pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<Tas
     (graph.with_paces(paces), purposes)
 }
 
-/// Like [`step_tasks`], but after other tasks. See [`step_tasks`].
+/// Like [`step_tasks`], but after other tasks.
 #[must_use]
 pub fn step_after(work: &StepWork, rails: SimulatedRails, before: Before) -> StepTasks {
     let mut maker = Maker::new(work, rails);

@@ -119,9 +119,8 @@ impl StepWork {
         &self.layer[usize::from(layer >= self.layers[0])]
     }
 
-    /// Returns the layers of chunk `place` of `places`. Without balanced ends, the last stage of an
-    /// uneven pipeline has the remaining layers, and the first chunks of a stage have its
-    /// remainder.
+    /// Returns the layers of chunk `place` of `places`. Without balanced ends, the last stage of an uneven pipeline has
+    /// the remaining layers, and the first chunks of a stage have its remainder.
     #[must_use]
     pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
@@ -195,8 +194,7 @@ impl StepWork {
             time.input_gradient_seconds += sends[1] * transfer;
             time
         };
-        // Use the mean of all stages except the slowest, so that the total equals the sum of all
-        // stages.
+        // Use the mean of all stages except the slowest, so that the total equals the sum of all stages.
         let others = if mapping.pipeline > 1 {
             mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
         } else {
@@ -247,8 +245,7 @@ impl StepWork {
         layer.times(layers / p).plus(&self.output.times(1.0 / p))
     }
 
-    /// Returns the mean and the slowest stage, and how often the slowest one sends in each
-    /// direction per micro-batch.
+    /// Returns the mean and the slowest stage, and how often the slowest one sends in each direction per micro-batch.
     fn stages(&self, layer: &Passes) -> (Passes, Passes, [f64; 2]) {
         let mean = self.mean_of(layer);
         if self.mapping.pipeline == 1 {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fits chips and frameworks to tables of runs.
 //!
-//! Cyclic coordinate descent on the logarithms of the bounded constants minimizes the mean absolute
-//! logarithmic error. A penalty on the distance from the start keeps undetermined constants
-//! plausible.
+//! Cyclic coordinate descent on the logarithms of the bounded constants minimizes the mean absolute logarithmic error.
+//! A penalty on the distance from the start keeps undetermined constants plausible.
 //!
 //! This fit produces the tables in docs/validation-mfu.md. For the few runs of a user, see [`super::explain`].
 

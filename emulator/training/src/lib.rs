@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Training steps on a machine: durations, traffic and order.
 //!
-//! A [`model::Model`] is distributed over GPUs by a [`mapping::Mapping`]. A [`network::Network`]
-//! connects the GPUs, and a [`calibration::Calibration`] holds measured constants of an accelerator
-//! with its software. [`step::step_time`], a pure function of these, returns the duration of a
-//! step, from which [`mfu`] and [`goodput`] follow. [`search`] tries mappings, `lightloom-step`
-//! evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps from other
-//! tools.
+//! A [`model::Model`] is distributed over GPUs by a [`mapping::Mapping`]. A [`network::Network`] connects the GPUs, and
+//! a [`calibration::Calibration`] holds measured constants of an accelerator with its software. [`step::step_time`], a
+//! pure function of these, returns the duration of a step, from which [`mfu`] and [`goodput`] follow. [`search`] tries
+//! mappings, `lightloom-step` evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps from
+//! other tools.
 //!
 //! Computed times are floating-point seconds, recorded and emulated times are picoseconds.
 //!

@@ -95,9 +95,8 @@ fn activations_per_layer(
         },
     );
     let is_selective = mapping.recompute == Recompute::Selective;
-    // Models with GELU usually have dropout, which stores two masks of one byte each. With a fused
-    // attention core, selective recomputation drops the outputs of norms and activation instead of
-    // the scores.
+    // Models with GELU usually have dropout, which stores two masks of one byte each. With a fused attention core,
+    // selective recomputation drops the outputs of norms and activation instead of the scores.
     let (per_width, kept_width, masks) = match model.feed_forward.activation {
         Activation::Gelu => (4.0, 2.0, 2.0),
         Activation::SquaredRelu => (4.0, 2.0, 0.0),

@@ -5,11 +5,10 @@
 //! ```text
 //! all samples ──replicas of g GPUs──▶ half left ──others?──▶ a quarter left ──others?──▶ … ──▶ the last sample
 //! ```
-//! At each of these points the pool may change its replica size. Every GPU then fetches the weights
-//! that it lacks, and caches move. Small replicas generate the most tokens per GPU while batches
-//! are full; large ones are faster for the long samples of the tail. [`fixed`] never changes,
-//! [`adaptive`] decides from the lengths of earlier steps, [`exact`] knows the lengths and tries
-//! every order, and [`least_seconds`] is a lower bound for all.
+//! At each of these points the pool may change its replica size. Every GPU then fetches the weights that it lacks, and
+//! caches move. Small replicas generate the most tokens per GPU while batches are full; large ones are faster for the
+//! long samples of the tail. [`fixed`] never changes, [`adaptive`] decides from the lengths of earlier steps, [`exact`]
+//! knows the lengths and tries every order, and [`least_seconds`] is a lower bound for all.
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;

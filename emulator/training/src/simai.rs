@@ -7,17 +7,15 @@
 //! name  -1  556000 ALLREDUCE 536870912   1 NONE 0   1 NONE 0   1
 //!           └ forward: ns, exchange, bytes ┘ └ input ┘ └ weight gradient ┘ └ other
 //! ```
-//! The rows describe one pipeline stage with all `ga` micro-batches in sequence, as written by AICB
-//! and run by SimAI. Each micro-batch begins with `embedding_layer`. All stages run the same rows,
-//! scheduled as interleaved 1F1B with `vpp` chunks per stage. Transformer layers are divided evenly
-//! over the chunks; rows before them belong to the first chunk, and rows after them to the last.
-//! Stages send `pp_comm` bytes to their successor.
+//! The rows describe one pipeline stage with all `ga` micro-batches in sequence, as written by AICB and run by SimAI.
+//! Each micro-batch begins with `embedding_layer`. All stages run the same rows, scheduled as interleaved 1F1B with
+//! `vpp` chunks per stage. Transformer layers are divided evenly over the chunks; rows before them belong to the first
+//! chunk, and rows after them to the last. Stages send `pp_comm` bytes to their successor.
 //!
-//! Communication of the forward and input-gradient columns runs on the ring of the first
-//! `model_parallel_NPU_group` ranks of a stage. Weight-gradient communication runs over the
-//! data-centre network between corresponding ranks of all such groups of the stage; only the end of
-//! the step waits for it. Communication marked `_EP`, and every all-to-all, runs over the
-//! data-centre network between corresponding ranks of the first `ep` groups.
+//! Communication of the forward and input-gradient columns runs on the ring of the first `model_parallel_NPU_group`
+//! ranks of a stage. Weight-gradient communication runs over the data-centre network between corresponding ranks of all
+//! such groups of the stage; only the end of the step waits for it. Communication marked `_EP`, and every all-to-all,
+//! runs over the data-centre network between corresponding ranks of the first `ep` groups.
 
 use lightloom_units::{Bytes, Picoseconds};
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads JSON records with line numbers from an array, an object with a list, or consecutive
-//! objects.
+//! Reads JSON records with line numbers from an array, an object with a list, or consecutive objects.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Spellings of the facts that a draft needs. A fact is reported as absent only if no file contains
-//! any of them.
+//! Spellings of the facts that a draft needs. A fact is reported as absent only if no file contains any of them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -103,8 +103,7 @@ macro_rules! integers {
     };
 }
 
-/// Each method handles only the types that its callers accept, which avoids compiling conversions
-/// to other types.
+/// Each method handles only the types that its callers accept, which avoids compiling conversions to other types.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 

@@ -223,8 +223,7 @@ fn floor_char_boundary(source: &str, index: usize) -> usize {
 
 const LONGEST_QUOTE: usize = 40;
 
-/// Quotes user text for messages. The text is shortened, put on one line and stripped of control
-/// characters.
+/// Quotes user text for messages. The text is shortened, put on one line and stripped of control characters.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("`");

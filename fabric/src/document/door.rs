@@ -23,8 +23,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The limits allow a million GPUs with one link per line. Rejecting a file takes up to 0.5 s
-    /// and 64 MB.
+    /// The limits allow a million GPUs with one link per line. Rejecting a file takes up to 0.5 s and 64 MB.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, anchors: 10_000, alias_nodes: 100_000 }
     }

@@ -9,8 +9,7 @@
 //! end     7        2      3      4      7         6      7        (index after the subtree)
 //! ```
 //!
-//! A node takes 24 bytes without a separate allocation, and a file of 65,540 lines has 280,000
-//! nodes.
+//! A node takes 24 bytes without a separate allocation, and a file of 65,540 lines has 280,000 nodes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -190,9 +189,8 @@ impl<'t> Iterator for Children<'t> {
     }
 }
 
-/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text,
-/// because YAML 1.1 reads them as octal. `.inf` and `.nan` are also text, because all quantities
-/// are finite.
+/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text, because YAML 1.1 reads
+/// them as octal. `.inf` and `.nan` are also text, because all quantities are finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning<'t> {
     Nothing,

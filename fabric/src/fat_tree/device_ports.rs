@@ -2,9 +2,8 @@
 //! Converts a plan's circuits to a device's cross-connects. Only this code maps the plan's port
 //! numbers to those of optical switches.
 //!
-//! A plan numbers the duplex ports of a switch from 0, and a circuit connects two of them in both
-//! directions. Devices have one-way cross-connects from an input to an output, so each circuit
-//! needs two.
+//! A plan numbers the duplex ports of a switch from 0, and a circuit connects two of them in both directions. Devices
+//! have one-way cross-connects from an input to an output, so each circuit needs two.
 //!
 //! | device | light enters port `n` at | and leaves port `n` at |
 //! | --- | --- | --- |

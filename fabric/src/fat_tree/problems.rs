@@ -24,8 +24,7 @@ impl std::fmt::Display for FatTreeProblem {
     }
 }
 
-/// This limit exceeds any real installation and keeps dense leaf-pair tables small enough for
-/// memory.
+/// This limit exceeds any real installation and keeps dense leaf-pair tables small enough for memory.
 const LEAVES_MAX: u32 = 4096;
 
 /// Maximum number of switches, of GPUs per leaf and of ports per leaf.

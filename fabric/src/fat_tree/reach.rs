@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines the leaf pairs that each bank may connect within the loss budget.
 //!
-//! The loss of a path is the sum of the losses of its bank, its fibre and its two leaves, so a bank
-//! with less loss can connect all pairs that a bank with more loss can. Banks for the same pairs
-//! have the same *reach*.
+//! The loss of a path is the sum of the losses of its bank, its fibre and its two leaves, so a bank with less loss can
+//! connect all pairs that a bank with more loss can. Banks for the same pairs have the same *reach*.
 
 use std::collections::BTreeSet;
 

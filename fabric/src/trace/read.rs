@@ -8,8 +8,7 @@
 //!   "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "…"}}, …]
 //! ```
 //!
-//! The other format is an object with this array as `events` and the keys `servers`,
-//! `gpus_per_server` and `days`.
+//! The other format is an object with this array as `events` and the keys `servers`, `gpus_per_server` and `days`.
 //!
 //! A start and an end event match if their node and fault type are equal. If several faults are
 //! open, the oldest ends first.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Synthesises a trace that resembles the InfiniteHBD paper's public trace
-//! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days) in fault rate, duration
-//! quantiles, mean failed servers per 30 days, and fault classes. It does not reproduce durations
-//! by class, batches of simultaneous faults, faults of zero length, or the few servers that are out
-//! for months (ten of them account for 32 % of the public downtime).
+//! Synthesises a trace that resembles the InfiniteHBD paper's public trace (github.com/stepfun-ai/InfiniteHBD-Trace,
+//! 400 servers, 348 days) in fault rate, duration quantiles, mean failed servers per 30 days, and fault classes. It
+//! does not reproduce durations by class, batches of simultaneous faults, faults of zero length, or the few servers
+//! that are out for months (ten of them account for 32 % of the public downtime).
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;

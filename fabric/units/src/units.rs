@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Units as types, so that a duration cannot be confused with a size, or a rate with a price.
 //!
-//! The engine's quantities are integers, so sums are independent of order. One byte at 100, 200,
-//! 400, 800 or 1600 Gb/s takes a whole number of picoseconds (80, 40, 20, 10, 5). Money and power
-//! are averages and use floating point.
+//! The engine's quantities are integers, so sums are independent of order. One byte at 100, 200, 400, 800 or 1600 Gb/s
+//! takes a whole number of picoseconds (80, 40, 20, 10, 5). Money and power are averages and use floating point.
 //!
 //! In JSON, a quantity is a plain number with its unit in the field name (`dark_time_ps`). In
 //! user-written files, it is text with a unit such as `60us`, `400Gbps` or `4KiB` ([`Text`]).
@@ -162,8 +161,7 @@ impl BitsPerSecond {
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
-    /// Rounds up to a whole picosecond. Panics if the rate is zero, but valid fabrics have no such
-    /// rate.
+    /// Rounds up to a whole picosecond. Panics if the rate is zero, but valid fabrics have no such rate.
     #[inline]
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A gNMI implementation without sockets, for the daemon's driver and the emulated switch.
 //!
-//! [`client`] and [`server`] convert messages to bytes and back. Callers handle connections, TLS
-//! and timeouts. Public libraries implement HTTP/2 and gRPC, and [`wire`] runs them without a
-//! runtime.
+//! [`client`] and [`server`] convert messages to bytes and back. Callers handle connections, TLS and timeouts. Public
+//! libraries implement HTTP/2 and gRPC, and [`wire`] runs them without a runtime.
 
 #![warn(missing_docs)]
 

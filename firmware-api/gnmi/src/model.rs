@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The OCP model for optical circuit switches, as proposed in the strawman of 2026-08-28.
 //!
-//! The published connections module does not compile: the key leaf `name` of the configuration list
-//! `port-connection` is `config false`, but RFC 6020, 7.8.2 requires the list's `config` value.
-//! Like other OpenConfig lists, this crate treats the key as a reference to `config/name`.
-//! docs/hardware.md contains a report.
+//! The published connections module does not compile: the key leaf `name` of the configuration list `port-connection`
+//! is `config false`, but RFC 6020, 7.8.2 requires the list's `config` value. Like other OpenConfig lists, this crate
+//! treats the key as a reference to `config/name`. docs/hardware.md contains a report.
 
 use std::fmt;
 use std::str::FromStr;

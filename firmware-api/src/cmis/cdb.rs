@@ -33,8 +33,7 @@ pub mod command {
     pub const FIRMWARE_FEATURES: u16 = 0x0041;
     /// Queries the running firmware.
     pub const FIRMWARE_INFO: u16 = 0x0100;
-    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors use 8000h
-    /// differently.
+    /// Vendor-specific: reads the capabilities, B0h:192 to 206. Other vendors use 8000h differently.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
     /// Vendor-specific: arms, with the payload of the serial request.
     pub const PATH_ARM: u16 = 0x8001;
@@ -136,8 +135,7 @@ fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
     0xff - bytes.fold(0, u8::wrapping_add)
 }
 
-/// Returns the page to write: header, payload and zero padding. `None` if the payload exceeds
-/// [`PAYLOAD_BYTES_MAX`].
+/// Returns the page to write: header, payload and zero padding. `None` if the payload exceeds [`PAYLOAD_BYTES_MAX`].
 ///
 /// ```
 /// use lightloom_firmware_api::cmis::cdb;
@@ -168,8 +166,7 @@ pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFail
     Ok((u16::from_be_bytes([page[0], page[1]]), payload))
 }
 
-/// Device side: writes the reply's length, check code and payload. Panics if the payload exceeds
-/// [`PAYLOAD_BYTES_MAX`].
+/// Device side: writes the reply's length, check code and payload. Panics if the payload exceeds [`PAYLOAD_BYTES_MAX`].
 pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
     assert!(payload.len() <= PAYLOAD_BYTES_MAX, "replies are bounded");
     page[6] = payload.len() as u8;

@@ -58,6 +58,5 @@ pub const fn media_lanes(number: u8) -> RegisterAddress {
 }
 /// Host lane switching is supported (page 1Dh).
 pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lane switching is supported (page 6Dh). An OCSTrx does not permute lanes, so it clears
-/// this bit.
+/// Media lane switching is supported (page 6Dh). An OCSTrx does not permute lanes, so it clears this bit.
 pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);

@@ -47,8 +47,7 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Token bucket: advances by [`EVENT_EVERY`] per event, at most one burst ahead of the current
-    /// time.
+    /// Token bucket: advances by [`EVENT_EVERY`] per event, at most one burst ahead of the current time.
     paid_until: Micros,
 }
 

@@ -417,8 +417,7 @@ impl GnmiSuite {
         }
     }
 
-    /// Removes all connections, even if interrupted, and compares the switch with its initial
-    /// state.
+    /// Removes all connections, even if interrupted, and compares the switch with its initial state.
     fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));

@@ -218,8 +218,7 @@ impl ModuleSuite {
         Ok(None)
     }
 
-    /// A line that damages frames is a fault of the line. A device that is silent on an undamaged line
-    /// drops requests.
+    /// A line that damages frames is a fault of the line. A device that is silent on an undamaged line drops requests.
     fn line(&self) -> CaseVerdict {
         let Self { requests, repeated, damaged, .. } = *self;
         match (repeated, damaged) {

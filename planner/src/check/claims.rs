@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks job names and sizes, rank coordinates, rates, dark times and gains.
 //!
-//! Values that follow from the document must match it. Three values would require another search
-//! and are only compared with a bound. These are the step time on one topology, the gain of joint
-//! planning, and the minimum change.
+//! Values that follow from the document must match it. Three values would require another search and are only compared
+//! with a bound. These are the step time on one topology, the gain of joint planning, and the minimum change.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rederives the traffic between leaves from the ranks in the plan, and checks its circuits.
 //!
-//! The bytes between the ranks of a training job are computed with textbook formulas in floating
-//! point; only the model's dimensions are shared with the planner. Matrices given per leaf are not
-//! rederived.
+//! The bytes between the ranks of a training job are computed with textbook formulas in floating point; only the
+//! model's dimensions are shared with the planner. Matrices given per leaf are not rederived.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -324,8 +323,7 @@ impl Step<'_> {
         sent
     }
 
-    /// Each mixture-of-experts layer has four all-to-alls, one for dispatch and one for combine in
-    /// each direction.
+    /// Each mixture-of-experts layer has four all-to-alls, one for dispatch and one for combine in each direction.
     fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
         let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
         let [tensor, context, data, stage] = at;

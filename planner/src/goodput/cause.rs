@@ -68,8 +68,7 @@ impl Cause {
         }
     }
 
-    /// Looks up a cause by its key in the results of a run. `None` for causes that runs do not
-    /// report.
+    /// Looks up a cause by its key in the results of a run. `None` for causes that runs do not report.
     #[must_use]
     pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
         match (key, stage) {

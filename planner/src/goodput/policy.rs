@@ -103,8 +103,7 @@ impl Policy {
 pub struct Replicas {
     /// Number of replicas.
     pub count: u32,
-    /// Step time with one or more replicas missing, or the full step time if the job is not
-    /// elastic.
+    /// Step time with one or more replicas missing, or the full step time if the job is not elastic.
     pub step_with_fewer: i128,
     /// For each node, the replicas that had a GPU on it at the start.
     pub of_node: Vec<Vec<u32>>,

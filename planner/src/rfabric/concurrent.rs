@@ -7,10 +7,9 @@
 //!   bound   for any circuits: prices of ports and uplinks that no circuits and no routes beat
 //! ```
 //!
-//! Any set of prices `l` for ports and uplinks proves a bound. If every byte takes its cheapest
-//! path, the traffic costs at most as much as all ports and uplinks together, so `lambda ≤ Σ
-//! capacity · l / Σ demand · cheapest path`. Each direction of a circuit pays a share of the port
-//! prices at its ends; the two directions together pay the full price.
+//! Any set of prices `l` for ports and uplinks proves a bound. If every byte takes its cheapest path, the traffic costs
+//! at most as much as all ports and uplinks together, so `lambda ≤ Σ capacity · l / Σ demand · cheapest path`. Each
+//! direction of a circuit pays a share of the port prices at its ends; the two directions together pay the full price.
 
 mod congestion;
 mod exchange;
@@ -182,8 +181,7 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// The core is the node after the leaves. Leaf i's uplinks to and from it are resources 2i and
-/// 2i+1.
+/// The core is the node after the leaves. Leaf i's uplinks to and from it are resources 2i and 2i+1.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {

@@ -144,8 +144,7 @@ impl Demand {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
-    /// Returns the time in seconds that the busiest GPU needs at `rate` bit/s. `None` if only
-    /// leaves are known.
+    /// Returns the time in seconds that the busiest GPU needs at `rate` bit/s. `None` if only leaves are known.
     #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computes in closed form how fast a topology serves a demand, and a bound over all topologies.
 //!
-//! `lambda` is how many times per second the demand of a phase can be served, so the phase takes
-//! 1/lambda. The traffic of a pair uses its circuits, each at rate C, and overflows to the
-//! electrical core. Each leaf can send and receive over the core at rate E. A value of lambda is
-//! therefore feasible exactly if, for every leaf i,
+//! `lambda` is how many times per second the demand of a phase can be served, so the phase takes 1/lambda. The traffic
+//! of a pair uses its circuits, each at rate C, and overflows to the electrical core. Each leaf can send and receive
+//! over the core at rate E. A value of lambda is therefore feasible exactly if, for every leaf i,
 //!
 //! ```text
 //!   sum over j of max(0, lambda·d_ij − C·n_ij)  ≤  E      and the same for d_ji
@@ -121,9 +120,8 @@ impl Evaluator {
         (0..self.lines.len()).map(|line| self.line_lambda(line, topology)).fold(f64::MAX, f64::min)
     }
 
-    /// The left side of the inequality in the module documentation is convex and increasing in
-    /// lambda. Newton's method starts from an upper limit and converges in a few steps; each step
-    /// drops the pairs whose circuits suffice.
+    /// The left side of the inequality in the module documentation is convex and increasing in lambda. Newton's method
+    /// starts from an upper limit and converges in a few steps; each step drops the pairs whose circuits suffice.
     pub(crate) fn line_lambda(&self, line: usize, topology: &Topology) -> f64 {
         let circuits = topology.row(self.lines[line].leaf);
         self.line_lambda_on(line, |peer| circuits[peer])
@@ -154,8 +152,7 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            // Because of rounding, a pair whose circuits exactly suffice can be counted again. The
-            // value is then final.
+            // Because of rounding, a pair whose circuits exactly suffice can be counted again. The value is then final.
             if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }

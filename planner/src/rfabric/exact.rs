@@ -162,10 +162,9 @@ pub fn relaxation_bound(
 
 /// Finds the optimum without an electrical core by binary search.
 ///
-/// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all
-/// banks have the same reach, a rate is feasible exactly if every leaf has enough ports (ATRO,
-/// arXiv 2507.13717, uses the same fact). The search covers only the rates beyond which some pair
-/// needs another circuit.
+/// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all banks have the same
+/// reach, a rate is feasible exactly if every leaf has enough ports (ATRO, arXiv 2507.13717, uses the same fact). The
+/// search covers only the rates beyond which some pair needs another circuit.
 ///
 /// # Errors
 /// Fails if a pair with traffic may not have a circuit.

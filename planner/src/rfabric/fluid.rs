@@ -2,10 +2,9 @@
 //! A fluid model of a phase, where flows share circuits, interfaces and the electrical core by
 //! max-min fairness, weighted by size.
 //!
-//! The closed form assumes optimal sharing of the core. In this model, bytes are divided between
-//! circuits and core as in the plan, and each flow gets its fair share, recomputed whenever a flow
-//! ends. When circuits change, the remaining bytes are divided again. The result is never below the
-//! closed form; the difference is the cost of fair sharing.
+//! The closed form assumes optimal sharing of the core. In this model, bytes are divided between circuits and core as
+//! in the plan, and each flow gets its fair share, recomputed whenever a flow ends. When circuits change, the remaining
+//! bytes are divided again. The result is never below the closed form; the difference is the cost of fair sharing.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +38,7 @@ enum Link {
     Receive = 3,
 }
 
-/// Returns the duration of every phase in seconds, including its change of circuits. Infinite if
-/// bytes never arrive.
+/// Returns the duration of every phase in seconds, including its change of circuits. Infinite if bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exchanges a few circuits on the switches after a fault has changed the traffic slightly.
 //!
-//! Each step adds a circuit from the slowest leaf to a starved peer. It uses free ports on one
-//! switch, or turns `a–x` and `b–y` on one switch into `a–b` and `x–y` on the same ports. A step
-//! therefore changes at most two circuits, all on one switch, and is kept only if it speeds up the
-//! slowest of its lines.
+//! Each step adds a circuit from the slowest leaf to a starved peer. It uses free ports on one switch, or turns `a–x`
+//! and `b–y` on one switch into `a–b` and `x–y` on the same ports. A step therefore changes at most two circuits, all
+//! on one switch, and is kept only if it speeds up the slowest of its lines.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +16,8 @@ use super::topology::Topology;
 
 const PEERS: usize = 6;
 
-/// Improves circuits shared by all phases in `live`, each with its upper bound. Stops when every
-/// phase reaches the fraction `good` of its bound, when steps no longer help, or after `steps`
-/// steps.
+/// Improves circuits shared by all phases in `live`, each with its upper bound. Stops when every phase reaches the
+/// fraction `good` of its bound, when steps no longer help, or after `steps` steps.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],

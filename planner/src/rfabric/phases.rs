@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Chooses the topology for each phase of a repeating step, and when to keep the previous one.
 //!
-//! The candidates are the best topologies for every phase and every run of consecutive phases, the
-//! templates, the uniform mesh, and topologies provided by the caller. Choosing among them is a
-//! shortest-cycle problem, where a phase costs its time on the topology, and a change costs the
-//! switching time not hidden by the phase's slack. During a change, traffic uses the remaining
-//! circuits and the electrical core.
+//! The candidates are the best topologies for every phase and every run of consecutive phases, the templates, the
+//! uniform mesh, and topologies provided by the caller. Choosing among them is a shortest-cycle problem, where a phase
+//! costs its time on the topology, and a change costs the switching time not hidden by the phase's slack. During a
+//! change, traffic uses the remaining circuits and the electrical core.
 //!
 //! RFabric keeps a topology if the predicted idle window is shorter than the switching time. This
 //! planner changes circuits only if the change saves more time than it exposes.
@@ -130,9 +129,8 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     Candidate { name: "hedged over all phases".into(), topology }
 }
 
-/// Returns the duration in seconds of `phase` on `to` after a change from `from` that lasts
-/// `switching` seconds. A phase lasts at least as long as its change, so the next one starts on
-/// settled circuits.
+/// Returns the duration in seconds of `phase` on `to` after a change from `from` that lasts `switching` seconds. A
+/// phase lasts at least as long as its change, so the next one starts on settled circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
@@ -159,8 +157,7 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Returns the time in seconds to serve a demand through `steps` of (seconds, rate), then at the
-/// rate `last`.
+/// Returns the time in seconds to serve a demand through `steps` of (seconds, rate), then at the rate `last`.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);

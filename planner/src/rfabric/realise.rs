@@ -10,13 +10,11 @@
 //!    most half of a leaf's ports on either side. The matching keeps as many existing circuits as
 //!    possible and takes enough others that the rest fits on the remaining switches (Kőnig).
 //!
-//! Exact minimum rewiring is impractical above about 32 leaves on 16 switches. The sequence of
-//! matchings is a heuristic for *which* circuits are kept; it does not affect whether all circuits
-//! fit.
+//! Exact minimum rewiring is impractical above about 32 leaves on 16 switches. The sequence of matchings is a heuristic
+//! for *which* circuits are kept; it does not affect whether all circuits fit.
 //!
-//! Other jobs' circuits and failed ports can leave an odd number of ports, so that a leaf has one
-//! more port on one side of a switch. Both choices are tried; [`Realisation::unplaced`] lists the
-//! circuits that still do not fit.
+//! Other jobs' circuits and failed ports can leave an odd number of ports, so that a leaf has one more port on one side
+//! of a switch. Both choices are tried; [`Realisation::unplaced`] lists the circuits that still do not fit.
 
 mod orient;
 mod room;
@@ -43,8 +41,7 @@ pub struct Realisation {
     pub kept: usize,
     /// Upper bound on the existing circuits that any placement could keep.
     pub kept_upper_bound: usize,
-    /// Circuits that do not fit on any switch. Empty unless other jobs hold circuits or ports have
-    /// failed.
+    /// Circuits that do not fit on any switch. Empty unless other jobs hold circuits or ports have failed.
     pub unplaced: Vec<LeafPair>,
 }
 
@@ -127,8 +124,7 @@ struct Switch {
     present: Oriented,
 }
 
-/// Performs step 2 separately for each reach. The order of switches only affects which circuits are
-/// kept.
+/// Performs step 2 separately for each reach. The order of switches only affects which circuits are kept.
 fn split(
     fabric: &ReconfigurableFatTree,
     oriented: &[Oriented],

@@ -205,8 +205,7 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Returns the permitted reaches, shortest first, so that longer-reach ports remain for other
-    /// pairs.
+    /// Returns the permitted reaches, shortest first, so that longer-reach ports remain for other pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,

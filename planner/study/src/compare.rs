@@ -43,8 +43,7 @@ pub struct Study<'a> {
     pub cluster: Cluster,
     pub architectures: &'a [Box<dyn Architecture>],
     pub tp: &'a [u32],
-    /// Job sizes, rounded down to whole groups. If empty, the sizes are six between 80 % and 98 %
-    /// of the cluster.
+    /// Job sizes, rounded down to whole groups. If empty, the sizes are six between 80 % and 98 % of the cluster.
     pub jobs: &'a [u32],
     pub samples: &'a [Timeline],
 }
@@ -97,9 +96,8 @@ pub struct Waiting {
     pub share: f64,
 }
 
-/// Replays all samples against all designs and group sizes. Rows are ordered by group size and then
-/// in the order of the designs. Reports progress to `replayed` as numbers of (design, group size,
-/// sample) triples.
+/// Replays all samples against all designs and group sizes. Rows are ordered by group size and then in the order of the
+/// designs. Reports progress to `replayed` as numbers of (design, group size, sample) triples.
 #[must_use]
 pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     let bound = parse("big-switch").expect("the ideal switch is in the registry");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exports the network of one job for ASTRA-sim's analytical backend.
 //!
-//! The format is shown by `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser`
-//! of its analytical backend. A dimension has a shape, a number of NPUs, GB/s per link and
-//! direction, and ns per link. The first dimension is the ring of GPUs, and the second connects the
-//! job's groups over the network.
+//! The format is shown by `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser` of its analytical
+//! backend. A dimension has a shape, a number of NPUs, GB/s per link and direction, and ns per link. The first
+//! dimension is the ring of GPUs, and the second connects the job's groups over the network.
 
 use lightloom_fabric::hbd::Grouping;
 

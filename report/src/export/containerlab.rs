@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exports hosts (or leaves) as containers and lit fibres (or circuits) as links for containerlab.
 //!
-//! The format is defined by containerlab's `schemas/clab.schema.json` and the page "Topology
-//! definition" of its manual. Interfaces are named after their ports, within Linux's limit of 15
-//! characters.
+//! The format is defined by containerlab's `schemas/clab.schema.json` and the page "Topology definition" of its manual.
+//! Interfaces are named after their ports, within Linux's limit of 15 characters.
 
 use std::fmt::Write;
 

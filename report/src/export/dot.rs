@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports the plan's lit fibres as a Graphviz picture (DOT), with rings as clusters and phases as
-//! colours.
+//! Exports the plan's lit fibres as a Graphviz picture (DOT), with rings as clusters and phases as colours.
 //!
 //! The format is documented in "DOT Language" (graphviz.org/doc/info/lang.html). The attributes `a`
 //! and `b` contain ports; Graphviz preserves but does not draw them.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exports all cabling as GraphML for graph tools, and marks the fibres that carry light.
 //!
-//! The format is documented in the section "GraphML-Attributes" of the GraphML Primer
-//! (graphml.graphdrawing.org). Keys are identified by `attr.name`; the graph is undirected and may
-//! have parallel edges.
+//! The format is documented in the section "GraphML-Attributes" of the GraphML Primer (graphml.graphdrawing.org). Keys
+//! are identified by `attr.name`; the graph is undirected and may have parallel edges.
 
 use std::fmt::Write;
 

@@ -52,8 +52,7 @@ impl ExportNames {
             .map(Self)
     }
 
-    /// Parses lines of an id, blanks or a comma, and a name. `#` starts a comment. Fails on
-    /// duplicates and missing ids.
+    /// Parses lines of an id, blanks or a comma, and a name. `#` starts a comment. Fails on duplicates and missing ids.
     pub fn from_list(text: &str, prefix: &'static str, count: u32) -> Result<Self, NameError> {
         let mut names = vec![String::new(); count as usize];
         let mut seen = BTreeMap::new();

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports the ranks of one job as Open MPI's rankfile and hostfile, as DLRover's group topology,
-//! and as a table.
+//! Exports the ranks of one job as Open MPI's rankfile and hostfile, as DLRover's group topology, and as a table.
 //!
-//! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`, with tensor ranks changing fastest) from
-//! 0 without gaps, so that a job that has lost a ring still starts. The files follow the sections
-//! "Rankfiles" and "Hostfile" of mpirun(1) and orte_hosts(7) in Open MPI 4.1. According to pull
-//! request 1750 of DLRover, `DLROVER_GROUP_TOPOLOGY_FILE` is a JSON object from node addresses to
-//! groups, in ascending order.
+//! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`, with tensor ranks changing fastest) from 0 without gaps, so
+//! that a job that has lost a ring still starts. The files follow the sections "Rankfiles" and "Hostfile" of mpirun(1)
+//! and orte_hosts(7) in Open MPI 4.1. According to pull request 1750 of DLRover, `DLROVER_GROUP_TOPOLOGY_FILE` is a
+//! JSON object from node addresses to groups, in ascending order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -2,11 +2,10 @@
 //! Exports the rings of a plan to Slurm. In `topology.yaml`, the rings are blocks and, up to 16
 //! nodes, also rings. In `topology.conf`, which every version reads, they are leaf switches.
 //!
-//! A job in Slurm's ring topology cannot span rings, so blocks are always exported and are the
-//! default; a partition selects the rings with `Topology=`. Blocks are documented in
-//! topology.yaml(5) of Slurm 25.05, and rings in `src/plugins/topology/ring/ring_record.c` of Slurm
-//! 26.05. Slurm requires unique names, blocks of at least the base size, and rings of at most 16
-//! nodes.
+//! A job in Slurm's ring topology cannot span rings, so blocks are always exported and are the default; a partition
+//! selects the rings with `Topology=`. Blocks are documented in topology.yaml(5) of Slurm 25.05, and rings in
+//! `src/plugins/topology/ring/ring_record.c` of Slurm 26.05. Slurm requires unique names, blocks of at least the base
+//! size, and rings of at most 16 nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -81,8 +80,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     let mut lost = Vec::new();
     let topologies = units_by_tp(plan);
     if topologies.is_empty() {
-        // Slurm exits on a ring topology without rings, and complains about a block topology
-        // without blocks.
+        // Slurm exits on a ring topology without rings, and complains about a block topology without blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
     let most = |(_, (_, units)): &(usize, &(usize, Vec<TopologyUnit>))| units.len();

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports NVIDIA Topograph's simulation model (YAML) and the response of its `graph` engine
-//! (JSON).
+//! Exports NVIDIA Topograph's simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
-//! The formats are defined in `pkg/models/model.go` (model) and `pkg/topology/instance.go`,
-//! `docs/engines/graph.md`, `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A
-//! node belongs to one block and a switch has one parent, so a ring becomes an *accelerator
-//! domain*, with one block per ToR.
+//! The formats are defined in `pkg/models/model.go` (model) and `pkg/topology/instance.go`, `docs/engines/graph.md`,
+//! `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A node belongs to one block and a switch has one
+//! parent, so a ring becomes an *accelerator domain*, with one block per ToR.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

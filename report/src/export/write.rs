@@ -38,8 +38,7 @@ pub(super) fn object_name(text: &str) -> String {
     if name.is_empty() { "fabric".to_owned() } else { name }
 }
 
-/// Formats hosts in the syntax of Slurm (hostlist) and Topograph (cluset), such as
-/// `gpu[001-004,009],login`.
+/// Formats hosts in the syntax of Slurm (hostlist) and Topograph (cluset), such as `gpu[001-004,009],login`.
 pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut runs: Vec<NameRange<'n>> = Vec::new();
     for name in names {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes every number of the report as `table,row,column,value,unit`. Values are unrounded, ratios
-//! are fractions, and text has no unit. A row is named by its first cell, and duplicates are
-//! numbered like `khop:3#17`.
+//! Writes every number of the report as `table,row,column,value,unit`. Values are unrounded, ratios are fractions, and
+//! text has no unit. A row is named by its first cell, and duplicates are numbered like `khop:3#17`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

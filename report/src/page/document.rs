@@ -126,8 +126,7 @@ pub(super) enum Cell {
 }
 
 impl PageDocument {
-    /// Ids are numbered if a kind occurs several times. The first section with a verdict provides
-    /// the first screen.
+    /// Ids are numbered if a kind occurs several times. The first section with a verdict provides the first screen.
     pub(super) fn add(&mut self, first: FirstScreen, mut section: PageSection) {
         let of_kind = |other: &&PageSection| other.id.split('-').next() == Some(&*section.id);
         match self.sections.iter().filter(of_kind).count() {

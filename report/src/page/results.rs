@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The input of a page consists of values from the planner, and JSON results of the emulator and
-//! training model.
+//! The input of a page consists of values from the planner, and JSON results of the emulator and training model.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;

@@ -33,8 +33,7 @@ pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
     csv
 }
 
-/// The sender's state is omitted after the last byte. The pace is omitted if congestion control
-/// does not set one.
+/// The sender's state is omitted after the last byte. The pace is omitted if congestion control does not set one.
 pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Substrate) -> String {
     let mut csv = String::from(
         "time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s\n",

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Injects node failures: the transceivers lose light, the network loses its carrier, and programs
-//! are killed.
+//! Injects node failures: the transceivers lose light, the network loses its carrier, and programs are killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -209,8 +209,7 @@ pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
 }
 
 pub(crate) fn limit(batch: &mut RequestBatch, index: u32, bytes_per_second: u64) {
-    // struct tc_tbf_qopt contains rate and peak rate (12 bytes each), limit, buffer in ticks of 64
-    // ns, and mtu.
+    // struct tc_tbf_qopt contains rate and peak rate (12 bytes each), limit, buffer in ticks of 64 ns, and mtu.
     let burst = (bytes_per_second / 250).clamp(128 << 10, 16 << 20);
     let ticks = burst.saturating_mul(1_000_000_000) / bytes_per_second.max(1) / 64;
     let rate = u32::try_from(bytes_per_second).unwrap_or(u32::MAX);

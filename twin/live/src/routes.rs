@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes along a line of light, so that each node reaches all others in its group through the
-//! nodes in between.
+//! Routes along a line of light, so that each node reaches all others in its group through the nodes in between.
 //!
 //! ```text
 //!   n0 ── n4 ── n8 ── n12      n0: n4-light, n8-light, n12-light via n4's port

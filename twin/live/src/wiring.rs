@@ -30,8 +30,7 @@ pub struct Rewired {
     pub light_unix_us: u64,
     /// Unix time in microseconds when the kernel used the new connections.
     pub done_unix_us: u64,
-    /// Time in microseconds from the last reported change until the kernel used the new
-    /// connections.
+    /// Time in microseconds from the last reported change until the kernel used the new connections.
     pub paths_us: u64,
     /// Additional time in microseconds to update carriers; 0 if no carrier changed.
     pub carriers_us: u64,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The initial state of a run: all transceivers have been read and adopted, and the plan is in
-//! force.
+//! The initial state of a run: all transceivers have been read and adopted, and the plan is in force.
 
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};

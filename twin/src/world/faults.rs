@@ -104,8 +104,7 @@ impl World {
         }
     }
 
-    /// Ends faults without ending other faults of the same devices. Devices that had no power
-    /// restart.
+    /// Ends faults without ending other faults of the same devices. Devices that had no power restart.
     pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, DeviceFault)>) {
         for (slot, fault) in faults {
             let Some(at) = self.active.iter().position(|one| *one == (slot, fault)) else {

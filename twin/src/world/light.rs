@@ -87,8 +87,7 @@ impl World {
         }
     }
 
-    /// Checks I2: settled light must match the ledger unless the device is listed as needing
-    /// attention.
+    /// Checks I2: settled light must match the ledger unless the device is listed as needing attention.
     pub(super) fn at_rest(&self, is_meant: impl Fn(&DeviceName) -> bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let Some(control) = self.daemon.control.as_ref().filter(|_| !self.daemon.is_busy()) else {

@@ -5,9 +5,8 @@
 //!   LIGHTLOOM_CLAIM  "lightloomd@host:/var/lib/lightloom 1700000000000.2"   expires after 60 s
 //! ```
 //!
-//! Sessions acquire the claim when they connect and renew it with each read. `WATCH` makes Redis
-//! discard transactions of a session that has lost the claim. Changes by controllers that ignore
-//! the claim appear as drift.
+//! Sessions acquire the claim when they connect and renew it with each read. `WATCH` makes Redis discard transactions
+//! of a session that has lost the claim. Changes by controllers that ignore the claim appear as drift.
 
 pub(super) const KEY: &str = "LIGHTLOOM_CLAIM";
 /// Lifetime of a claim after the holder's last read, in seconds.

@@ -40,8 +40,7 @@ return rows";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// Port names such as `1-1`, `1-2`, `2-1` in numerical order, for ports 1, 2, 3, …; empty if
-    /// names are numbers.
+    /// Port names such as `1-1`, `1-2`, `2-1` in numerical order, for ports 1, 2, 3, …; empty if names are numbers.
     slotted: Vec<String>,
 }
 

@@ -20,8 +20,7 @@ pub struct LibraryPlan {
 #[derive(Clone, Debug)]
 pub enum Joined {
     Ring(Vec<f64>),
-    /// A switch, with the delay in seconds between a message's arrival and the start of dependent
-    /// messages.
+    /// A switch, with the delay in seconds between a message's arrival and the start of dependent messages.
     Switch(f64),
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies a Set to a copy: deletes, then replaces, then updates. A valid copy replaces the
-//! original.
+//! Applies a Set to a copy: deletes, then replaces, then updates. A valid copy replaces the original.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Matrix of an optical circuit switch with Polatis port numbers: ingress ports 1 to N, egress
-//! ports N+1 to N+M.
+//! Matrix of an optical circuit switch with Polatis port numbers: ingress ports 1 to N, egress ports N+1 to N+M.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -242,8 +242,7 @@ struct Piece {
     lane_of: Vec<usize>,
 }
 
-/// Splits a route wherever a hop switches to its next lane. `widths` is the number of lanes per
-/// hop.
+/// Splits a route wherever a hop switches to its next lane. `widths` is the number of lanes per hop.
 fn pieces(widths: &[usize]) -> Vec<Piece> {
     let ends = |width: &usize| {
         let width = *width;

@@ -2,9 +2,8 @@
 //! Finds the description of an exchange in its own arguments, in the call with the same `External
 //! id`, or, for gloo, in the shapes of its tensors.
 //!
-//! PyTorch truncates lists after 30 entries (`torch/csrc/profiler/util.cpp`, `kTruncatLength`).
-//! Members of larger groups are in `distributedInfo.pg_config` under the same name, or follow from
-//! the first rank and the stride.
+//! PyTorch truncates lists after 30 entries (`torch/csrc/profiler/util.cpp`, `kTruncatLength`). Members of larger
+//! groups are in `distributedInfo.pg_config` under the same name, or follow from the first rank and the stride.
 
 use std::collections::BTreeMap;
 

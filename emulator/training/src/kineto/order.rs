@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Derives the dependencies between the operations of one rank.
 //!
-//! The host is a chain of tasks: each call that launches or waits for operations follows the
-//! previous call after some host time. An operation waits for its predecessor on the stream, for
-//! its launch, and for stream waits in `cuda_sync` events (`enable_cuda_sync_events` in PyTorch). A
-//! host wait ends when the awaited operations have ended. Without recorded stream waits, an
-//! operation depends on another stream only if it starts at the end of an operation there, and
-//! neither at the end of its own stream nor at its launch. Unexplained delays are replayed as host
-//! time.
+//! The host is a chain of tasks: each call that launches or waits for operations follows the previous call after some
+//! host time. An operation waits for its predecessor on the stream, for its launch, and for stream waits in `cuda_sync`
+//! events (`enable_cuda_sync_events` in PyTorch). A host wait ends when the awaited operations have ended. Without
+//! recorded stream waits, an operation depends on another stream only if it starts at the end of an operation there,
+//! and neither at the end of its own stream nor at its launch. Unexplained delays are replayed as host time.
 //!
 //! Calls of several host threads form one sequence. The exception is a wait during which another
 //! thread continued: only the waiting thread depends on it.

@@ -454,8 +454,7 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// New weights wait for the trainer and the last samples; transfers for a new replica size
-    /// follow.
+    /// New weights wait for the trainer and the last samples; transfers for a new replica size follow.
     fn new_weights(&mut self, ends: &[Vec<TaskId>]) {
         let pool = self.pool;
         let size = pool.replica_gpus[0];

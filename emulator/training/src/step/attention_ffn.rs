@@ -14,9 +14,8 @@
 //! that all tokens pass through. Their GPUs gather inputs and add up partial sums while computing another
 //! micro-batch, and network cards send and receive at the same time, as in the introduction of StepMesh.
 //!
-//! Assumptions: requests are spread evenly over attention instances and micro-batches, each
-//! micro-batch passes the output layer separately, and norms and residual additions run on the
-//! attention side.
+//! Assumptions: requests are spread evenly over attention instances and micro-batches, each micro-batch passes the
+//! output layer separately, and norms and residual additions run on the attention side.
 
 use serde::Serialize;
 

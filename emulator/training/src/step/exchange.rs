@@ -18,8 +18,7 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Returns a group. Only TP groups use the rings of a domain, because each ring is closed around
-    /// one TP group.
+    /// Returns a group. Only TP groups use the rings of a domain, because each ring is closed around one TP group.
     pub(super) fn group(&self, size: u64, stride: u64) -> Group {
         let group = Group::new(size, stride);
         let is_tensor = group == Group::new(self.mapping.tensor.into(), 1);
@@ -145,8 +144,7 @@ impl Job<'_> {
         2.0 * self.tokens() * width / split
     }
 
-    /// In the backward pass of CP, keys and values are passed or gathered again with their
-    /// gradients.
+    /// In the backward pass of CP, keys and values are passed or gathered again with their gradients.
     pub(super) fn core_with_contexts(
         &self,
         seconds: f64,

@@ -269,8 +269,7 @@ fn fastest(logs: &Logs) -> Option<String> {
     Some(format!("measured bus bandwidth: {:.0} GB/s among {ranks} ranks", rate / 1e9))
 }
 
-/// Part of the product name, accelerator in lightloom, and its link rate within a domain in Tb/s
-/// per direction.
+/// Part of the product name, accelerator in lightloom, and its link rate within a domain in Tb/s per direction.
 const ACCELERATORS: &[(&str, &str, f64)] = &[
     ("gb300", "gb300", 7.2),
     ("gb200", "gb200", 7.2),

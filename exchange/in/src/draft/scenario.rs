@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drafts `scenario.yaml`. In compressed time, the job communicates while hosts fail as in the
-//! fault trace.
+//! Drafts `scenario.yaml`. In compressed time, the job communicates while hosts fail as in the fault trace.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric, trace};

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0).
 //!
-//! According to the section "Job Trace" of its README, `state` is COMPLETED, CANCELLED, FAILED,
-//! TIMEOUT or NODE_FAIL; `duration` is in seconds. Hosts are not listed, so NODE_FAIL becomes a
-//! fault of an unnamed host.
+//! According to the section "Job Trace" of its README, `state` is COMPLETED, CANCELLED, FAILED, TIMEOUT or NODE_FAIL;
+//! `duration` is in seconds. Hosts are not listed, so NODE_FAIL becomes a fault of an unnamed host.
 
 use serde::Deserialize;
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads devices, their instances, and edges between slices of instances from InfraGraph files
-//! (YAML or JSON).
+//! Reads devices, their instances, and edges between slices of instances from InfraGraph files (YAML or JSON).
 //!
-//! The format is defined by `infragraph.proto` of Keysight/infragraph 3.1 and its service. An
-//! endpoint is a Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instances and
-//! components form nested loops. `many2many` connects every pair, and `one2one` connects pairwise.
-//! A host contains an `xpu`, directly or in a nested `device`. A switch contains a `switch`, or
-//! ports without `nic` and `xpu`, because the central component is a `cpu` in the package's own
-//! switches. A switch cabled to a host is a leaf.
+//! The format is defined by `infragraph.proto` of Keysight/infragraph 3.1 and its service. An endpoint is a
+//! Python-style slice (`leaf[0:4]`, `xpu[:]`, no slice for all); instances and components form nested loops.
+//! `many2many` connects every pair, and `one2one` connects pairwise. A host contains an `xpu`, directly or in a nested
+//! `device`. A switch contains a `switch`, or ports without `nic` and `xpu`, because the central component is a `cpu`
+//! in the package's own switches. A switch cabled to a host is a leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::repeat_n;

@@ -2,10 +2,9 @@
 //! Reads Kubernetes events (`kubectl get events -A -o json`). A node is out of service from
 //! `NodeNotReady` to `NodeReady`.
 //!
-//! The fields are from Event v1 in the core API (`involvedObject`, `lastTimestamp`, `eventTime`,
-//! `count`) and in events.k8s.io (`regarding`, `series`). The reasons are those of the node
-//! controller and the kubelet. Repeated events are merged by the API server, which keeps only the
-//! first and the last time.
+//! The fields are from Event v1 in the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and in
+//! events.k8s.io (`regarding`, `series`). The reasons are those of the node controller and the kubelet. Repeated events
+//! are merged by the API server, which keeps only the first and the last time.
 
 use serde::Deserialize;
 
@@ -65,8 +64,7 @@ struct EventObject {
 }
 
 impl ClusterEvent {
-    /// Returns the first and last time in seconds since 1970. Fails with the text that cannot be
-    /// parsed as a time.
+    /// Returns the first and last time in seconds since 1970. Fails with the text that cannot be parsed as a time.
     fn times(&self) -> Result<Vec<i64>, String> {
         let first = [&self.first_timestamp, &self.event_time, &self.metadata.creation_timestamp];
         let series = self.series.as_ref().map_or(&None, |series| &series.last_observed_time);

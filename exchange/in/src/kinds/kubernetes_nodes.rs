@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads Kubernetes nodes with location labels from `kubectl get nodes -o json` or `-o yaml`.
 //!
-//! The labels are documented in `docs/reference/node-labels.md` of NVIDIA/topograph 1.0
-//! (`fabric.topograph.run/tier-0` is the nearest switch, `accelerator.topograph.run/domain` the
-//! accelerators' domain); `nvidia.com/gpu` in `status.capacity` of Node v1;
-//! `nvidia.com/gpu.product` and `nvidia.com/gpu.clique` of GPU feature discovery (one clique per
-//! NVLink partition); Kueue's topology levels; `topology.k8s.aws/network-node-layer-3`, where the
-//! highest number is the nearest switch.
+//! The labels are documented in `docs/reference/node-labels.md` of NVIDIA/topograph 1.0 (`fabric.topograph.run/tier-0`
+//! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' domain); `nvidia.com/gpu` in
+//! `status.capacity` of Node v1; `nvidia.com/gpu.product` and `nvidia.com/gpu.clique` of GPU feature discovery (one
+//! clique per NVLink partition); Kueue's topology levels; `topology.k8s.aws/network-node-layer-3`, where the highest
+//! number is the nearest switch.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads NCCL's topology of a host (XML), which NCCL writes to the file in `NCCL_TOPO_DUMP_FILE`.
 //!
-//! According to `src/graph/xml.cc` of NVIDIA/nccl, a `<gpu>` is inside a `<pci class="0x03…">`
-//! whose `device` is the product's PCI id, and contains `<nvlink count=…>`. The `speed` of a
-//! `<net>` is in Mb/s per port. The most frequent rate is used, because hosts also have storage
-//! ports. The ids are from the PCI ID repository.
+//! According to `src/graph/xml.cc` of NVIDIA/nccl, a `<gpu>` is inside a `<pci class="0x03…">` whose `device` is the
+//! product's PCI id, and contains `<nvlink count=…>`. The `speed` of a `<net>` is in Mb/s per port. The most frequent
+//! rate is used, because hosts also have storage ports. The ids are from the PCI ID repository.
 
 use super::LogKind;
 use crate::logs::{HostShape, LogFile, Logs, most_common};

@@ -2,10 +2,9 @@
 //! Reads Slurm accounting from plain `sacct`, from `sacct --json`, and from `sacct -P`, whose
 //! fields are separated by `|`.
 //!
-//! The fields are documented in sacct(1) of Slurm 22.05 (`State` with `NODE_FAIL`, `FailedNode`,
-//! `AllocTRES` with `gres/gpu=64`), and `--json` is read from versions 21.08 and 23.11. `-P` does
-//! not quote, so a `|` in a job name shifts later fields. NODE_FAIL begins an outage that lasts
-//! until the next job on that host.
+//! The fields are documented in sacct(1) of Slurm 22.05 (`State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
+//! `gres/gpu=64`), and `--json` is read from versions 21.08 and 23.11. `-P` does not quote, so a `|` in a job name
+//! shifts later fields. NODE_FAIL begins an outage that lasts until the next job on that host.
 
 use std::collections::BTreeMap;
 

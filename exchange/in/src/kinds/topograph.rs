@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads NVIDIA Topograph's simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
-//! The formats are defined in `pkg/models/model.go` and `pkg/topology/instance.go` of
-//! NVIDIA/topograph 1.0. Switches form a map or a list; blocks contain host lists (`blocks`,
-//! formerly `capacity_blocks`).
+//! The formats are defined in `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches
+//! form a map or a list; blocks contain host lists (`blocks`, formerly `capacity_blocks`).
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface to Kubernetes. It sets labels, reason and cordon of nodes by server-side apply as
-//! one field manager. Conflicts with other managers are reported, not resolved. A cordon by another
-//! manager remains when ours is removed.
+//! The interface to Kubernetes. It sets labels, reason and cordon of nodes by server-side apply as one field manager.
+//! Conflicts with other managers are reported, not resolved. A cordon by another manager remains when ours is removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -10,8 +10,7 @@ pub(super) struct PricedArc {
     pub(super) to: usize,
     /// Pairs of a resource and its seconds per unit of traffic.
     pub(super) uses: Vec<(usize, f64)>,
-    /// The reverse arc, if both directions share ports. In this case, only the heavier direction is
-    /// relevant.
+    /// The reverse arc, if both directions share ports. In this case, only the heavier direction is relevant.
     pub(super) back: Option<usize>,
     pub(super) flow: f64,
 }
@@ -107,8 +106,7 @@ impl Congestion {
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// The share of the price for this direction, from 1 if it is much heavier to 0 if it is much
-    /// lighter.
+    /// The share of the price for this direction, from 1 if it is much heavier to 0 if it is much lighter.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Minimises the fill of the fullest resource by moving flows to cheaper paths.
 //!
-//! Uses multiplicative weights (Shahrokhi and Matula, JACM 37, 1990; Garg and Könemann, FOCS 1998).
-//! Resource prices grow exponentially with fill, and each flow moves to its cheapest path. The same
-//! prices bound the gap to the optimum, because for any choice of paths, the traffic on its
-//! cheapest paths costs at most as much as all resources.
+//! Uses multiplicative weights (Shahrokhi and Matula, JACM 37, 1990; Garg and Könemann, FOCS 1998). Resource prices
+//! grow exponentially with fill, and each flow moves to its cheapest path. The same prices bound the gap to the
+//! optimum, because for any choice of paths, the traffic on its cheapest paths costs at most as much as all resources.
 
 use super::congestion::Congestion;
 

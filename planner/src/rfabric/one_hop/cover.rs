@@ -6,9 +6,8 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// Starts with all traffic on the core. Each circuit goes to the pair with the greatest relief,
-/// weighted by the urgency at both ends. Returns the topology and whether all core links have
-/// enough capacity.
+/// Starts with all traffic on the core. Each circuit goes to the pair with the greatest relief, weighted by the urgency
+/// at both ends. Returns the topology and whether all core links have enough capacity.
 pub(super) fn cover(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,

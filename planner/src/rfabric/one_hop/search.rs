@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A local search that speeds up the slowest line by exchanging single circuits.
 //!
-//! A move adds a circuit from the bottleneck leaf to a starved peer. A leaf without a free port
-//! gives up another circuit; if both leaves do, their former peers are connected if permitted. A
-//! move is kept if it speeds up the slowest of its lines. The sorted list of line limits therefore
-//! only rises, and the search terminates.
+//! A move adds a circuit from the bottleneck leaf to a starved peer. A leaf without a free port gives up another
+//! circuit; if both leaves do, their former peers are connected if permitted. A move is kept if it speeds up the
+//! slowest of its lines. The sorted list of line limits therefore only rises, and the search terminates.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::seed::{Seed, Stream};

@@ -34,8 +34,7 @@ impl<'a> Room<'a> {
         self.circuits.remove(&circuit);
     }
 
-    /// Moves at most `moves` other circuits. If this fails, returns false and leaves the circuits
-    /// unchanged.
+    /// Moves at most `moves` other circuits. If this fails, returns false and leaves the circuits unchanged.
     pub(super) fn place(&mut self, a: usize, b: usize, moves: u32) -> bool {
         if let Some(circuit) = self.books.iter_mut().find_map(|book| book.connect(a, b)) {
             self.circuits.insert(circuit);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation by replicas, with traffic within each replica and caches that migrate between
-//! replicas.
+//! Generation by replicas, with traffic within each replica and caches that migrate between replicas.
 //!
 //! | traffic | bytes |
 //! | --- | --- |
@@ -24,8 +23,7 @@ pub struct Generation {
     pub card: ModelCard,
     /// Seats of the GPUs.
     pub seats: Seats,
-    /// GPUs per replica, which are expert-parallel ranks if there are experts and tensor-parallel
-    /// ranks otherwise.
+    /// GPUs per replica, which are expert-parallel ranks if there are experts and tensor-parallel ranks otherwise.
     pub replica_gpus: u32,
     /// Tokens that one replica reads or writes in the phase.
     pub tokens: u64,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A change of parallelism in the generation pool, where every GPU fetches the weights that it
-//! lacks.
+//! A change of parallelism in the generation pool, where every GPU fetches the weights that it lacks.
 //!
 //! With `before` GPUs per replica, GPU i of a replica holds the share [i/before, (i+1)/before);
 //! with `after`, [j/after, (j+1)/after). It keeps the overlap and fetches the rest from GPUs of its

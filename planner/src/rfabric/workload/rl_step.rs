@@ -7,9 +7,8 @@
 //!   phase         train + generate      gradients              weight-sync      parallelism-switch
 //! ```
 //!
-//! The pool generates the next batch while the trainer processes the current one, so their traffic
-//! shares a phase. The step is reconstructed from the abstract of the RFabric paper and from a
-//! reading note, not from a trace of RFabric.
+//! The pool generates the next batch while the trainer processes the current one, so their traffic shares a phase. The
+//! step is reconstructed from the abstract of the RFabric paper and from a reading note, not from a trace of RFabric.
 
 use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
 use lightloom_units::{Bytes, Picoseconds};
@@ -39,8 +38,7 @@ pub struct RlStep {
     pub pp: u32,
     /// Expert-parallel ranks of the trainer, 1 for a dense model.
     pub ep: u32,
-    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced
-    /// experts.
+    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced experts.
     pub expert_skew: f64,
     /// Samples per step over all data-parallel ranks.
     pub samples: u32,

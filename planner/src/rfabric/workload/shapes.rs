@@ -12,9 +12,8 @@ use super::super::demand::Demand;
 
 const PAIR_BYTES: f64 = 1e9;
 
-/// Returns a skewed all-to-all within groups of 8 leaves plus a light ring over all leaves. The
-/// matrix is symmetric, because the combine is the transpose of the dispatch (MixNet, arXiv
-/// 2501.03905, section 3).
+/// Returns a skewed all-to-all within groups of 8 leaves plus a light ring over all leaves. The matrix is symmetric,
+/// because the combine is the transpose of the dispatch (MixNet, arXiv 2501.03905, section 3).
 #[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)

@@ -52,8 +52,7 @@ pub struct Training {
     pub micro_batches: u32,
     /// Tokens of a micro-batch on one pipeline, over all context-parallel ranks.
     pub tokens: u32,
-    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced
-    /// experts.
+    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced experts.
     pub expert_skew: f64,
     /// Random seed for expert popularity.
     pub seed: Seed,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A closed line of nodes that bypasses short runs of faulty nodes, updated incrementally.
 //!
-//! The line breaks where two consecutive healthy nodes are more than `reach` places apart. The
-//! nodes between two breaks form a *component*; c nodes hold floor(c / m) groups of m nodes. A
-//! change affects one or two components and takes O(log n) time plus the length of the adjacent run
-//! of faulty nodes.
+//! The line breaks where two consecutive healthy nodes are more than `reach` places apart. The nodes between two breaks
+//! form a *component*; c nodes hold floor(c / m) groups of m nodes. A change affects one or two components and takes
+//! O(log n) time plus the length of the adjacent run of faulty nodes.
 
 use std::collections::BTreeMap;
 

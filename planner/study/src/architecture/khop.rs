@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rings with optical circuit switching in transceivers, named `khop:K`, `khop:K:line`,
-//! `khop:K:spare`.
+//! Rings with optical circuit switching in transceivers, named `khop:K`, `khop:K:line`, `khop:K:spare`.
 //!
-//! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K
-//! faulty nodes in a row break the line. Groups are runs of consecutive healthy nodes. The design
-//! is InfiniteHBD (arXiv 2502.03885). The counting rule is recalled, like the values that it
-//! reproduces.
+//! Nodes are on a closed line (ring) or an open one (line). Bypasses span up to K-1 faulty nodes; K faulty nodes in a
+//! row break the line. Groups are runs of consecutive healthy nodes. The design is InfiniteHBD (arXiv 2502.03885). The
+//! counting rule is recalled, like the values that it reproduces.
 //!
 //! In `khop:K:spare`, each ring has an additional pass-through node (`spare_per_ring: 1`). Rings
 //! are fixed runs of N + 1 nodes that tolerate one faulty node each.

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVLink switch domains, such as `nvl:72`, or `nvl:36x2` for one domain of two racks with 36 GPUs
-//! each.
+//! NVLink switch domains, such as `nvl:72`, or `nvl:36x2` for one domain of two racks with 36 GPUs each.
 //!
 //! Groups use any healthy GPUs of one domain. The counting rule for NVL-72 is recalled, like the
 //! mean waste that it reproduces.
 //!
-//! `nvl:144` is Rubin Ultra NVL144 (Kyber), with one rack, one tier of switches behind a midplane,
-//! and no optical modules. The published values are 3.6 TB/s per GPU over both directions, and 260
-//! TB/s for the 72 GPUs of the previous generation. The number of switch chips is not published;
-//! 7.2 TB/s per chip would mean half a chip per GPU. Chips and midplane lanes are priced like
-//! NVL72's parts.
+//! `nvl:144` is Rubin Ultra NVL144 (Kyber), with one rack, one tier of switches behind a midplane, and no optical
+//! modules. The published values are 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs of the
+//! previous generation. The number of switch chips is not published; 7.2 TB/s per chip would mean half a chip per GPU.
+//! Chips and midplane lanes are priced like NVL72's parts.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};
@@ -26,8 +24,7 @@ const CHIPS_PER_TIER_SIDE: f64 = 0.25;
 const CABLES_PER_GPU: f64 = 72.0;
 /// Cables of 1.6 Tb/s between racks, for the full bandwidth of the GPU.
 const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
-/// Optical modules of 1.6 Tb/s between two tiers. The recalled total cost implies 8; full bandwidth
-/// would need 9.
+/// Optical modules of 1.6 Tb/s between two tiers. The recalled total cost implies 8; full bandwidth would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
 /// Number of GPUs, and gigabytes per second per GPU and direction.
@@ -82,8 +79,7 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// There is one chip per four GPUs (two in Kyber). A cable is one of 36 (one of two per lane in
-    /// Kyber).
+    /// There is one chip per four GPUs (two in Kyber). A cable is one of 36 (one of two per lane in Kyber).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let (chips, cables) = match self.is_kyber() {
             true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),

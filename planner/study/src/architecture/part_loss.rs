@@ -7,9 +7,8 @@ pub enum PartLoss {
     Nothing,
     /// Whole nodes around the part are out of service.
     Out { gpus: u32 },
-    /// The job has less bandwidth within groups if the part is in their domain, or between groups
-    /// if it is in the data-centre network. GPUs around the part are taken out of service instead
-    /// if that costs less.
+    /// The job has less bandwidth within groups if the part is in their domain, or between groups if it is in the
+    /// data-centre network. GPUs around the part are taken out of service instead if that costs less.
     Slower { share: f64, around: Option<u32> },
 }
 

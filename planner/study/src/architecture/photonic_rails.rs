@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rails with optical circuit switches, `photonic-rails`. Circuits follow the phases of a step.
 //!
-//! The abstract of Opus (arXiv 2602.12521) states 1/23 of the power, 1/4 of the cost, and steps
-//! that are less than 6 % longer; the model uses 6 %. Our own counts are one module and one optical
-//! switch port per network card.
+//! The abstract of Opus (arXiv 2602.12521) states 1/23 of the power, 1/4 of the cost, and steps that are less than 6 %
+//! longer; the model uses 6 %. Our own counts are one module and one optical switch port per network card.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SiP-Ring, `sip-ring`, has fixed rings of the size of a group that are unusable after any fault
-//! (derived).
+//! SiP-Ring, `sip-ring`, has fixed rings of the size of a group that are unusable after any fault (derived).
 
 use super::blocks::{Blocks, Layout};
 use super::registry::DesignKind;

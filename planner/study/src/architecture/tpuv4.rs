@@ -122,9 +122,8 @@ impl Architecture for Tpuv4 {
     }
 }
 
-/// Mean hops per byte of an all-to-all. From 64 GPUs on, optical links close each dimension into a
-/// ring, and a ring of n GPUs adds n/4 hops. In a smaller mesh of side s, each dimension adds (s −
-/// 1/s)/3 hops.
+/// Mean hops per byte of an all-to-all. From 64 GPUs on, optical links close each dimension into a ring, and a ring of
+/// n GPUs adds n/4 hops. In a smaller mesh of side s, each dimension adds (s − 1/s)/3 hops.
 pub(super) fn torus_hops(tp: u32) -> f64 {
     let side = f64::from(tp.min(CUBE)).cbrt();
     if tp >= CUBE {

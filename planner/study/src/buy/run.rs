@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Simulates jobs over months of faults on one design and accounts for every GPU-picosecond.
 //!
-//! Progress, policies and causes come from [`lightloom_planner::goodput`], as in monthly scenarios.
-//! This module adds arrivals, a queue with backfill, and groups lost to faults. The job on a faulty
-//! node loses the time given by its policy. If groups are lost, the jobs that arrived last stop
-//! until the others fit.
+//! Progress, policies and causes come from [`lightloom_planner::goodput`], as in monthly scenarios. This module adds
+//! arrivals, a queue with backfill, and groups lost to faults. The job on a faulty node loses the time given by its
+//! policy. If groups are lost, the jobs that arrived last stop until the others fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +32,7 @@ pub struct SlowPart {
     pub exchange: SlowExchange,
 }
 
-/// The communication that a slow part affects. The two kinds of communication alternate within a
-/// step.
+/// The communication that a slow part affects. The two kinds of communication alternate within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
     Inside,
@@ -124,11 +122,9 @@ struct Arrived<'a> {
     counted: i128,
     /// End time without further faults while the job runs; run time while it waits.
     ends: i128,
-    /// Time of the job's last node failure. Failures of several nodes of one server are treated as
-    /// one interruption.
+    /// Time of the job's last node failure. Failures of several nodes of one server are treated as one interruption.
     hit_at: Option<i128>,
-    /// How often the job has released its groups. A job no longer uses the slow parts in released
-    /// groups.
+    /// How often the job has released its groups. A job no longer uses the slow parts in released groups.
     moves: u32,
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }

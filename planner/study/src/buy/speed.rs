@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The effect of a design's links and placement on the step time of a job.
 //!
-//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares refer to
-//! the reference network, where all GPUs are connected at B GB/s. b is the design's rate, h the
-//! mean number of hops of an all-to-all in a group, and cross the share of inner data-parallel hops
-//! that cross ToRs. If circuits follow the phases of a step, the
+//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares refer to the reference network,
+//! where all GPUs are connected at B GB/s. b is the design's rate, h the mean number of hops of an all-to-all in a
+//! group, and cross the share of inner data-parallel hops that cross ToRs. If circuits follow the phases of a step, the
 //! stretch of the step by the network is a further factor.
 
 use lightloom_units::seed::Seed;

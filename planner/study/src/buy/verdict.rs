@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into rows, a Pareto front, a winner, and the price changes that would make
-//! another design win.
+//! Turns the accounts into rows, a Pareto front, a winner, and the price changes that would make another design win.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measures data-parallel traffic between ToRs as node faults increase.
 //!
-//! The metric is the crossing share of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md),
-//! which is the number of hops of inner data-parallel rings between different ToRs divided by all
-//! hops of these rings.
+//! The metric is the crossing share of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md), which is the number of
+//! hops of inner data-parallel rings between different ToRs divided by all hops of these rings.
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
@@ -39,9 +38,8 @@ pub struct CrossTorPoint {
     pub bound_mean: f64,
 }
 
-/// The maximum node fault ratio for a placement without crossing hops, ignoring fragmentation. Our
-/// own derivation: `1 − share^(1/p)`, because a ToR of p nodes is healthy with probability `(1 −
-/// f)^p`.
+/// The maximum node fault ratio for a placement without crossing hops, ignoring fragmentation. Our own derivation: `1 −
+/// share^(1/p)`, because a ToR of p nodes is healthy with probability `(1 − f)^p`.
 #[must_use]
 pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
     1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))

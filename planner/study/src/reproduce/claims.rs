@@ -111,8 +111,7 @@ impl fmt::Display for Verdict {
 pub struct Claim {
     pub section: &'static str,
     pub claim: String,
-    /// The published sentence behind the claim, if one was read. Several claims can share one
-    /// sentence.
+    /// The published sentence behind the claim, if one was read. Several claims can share one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
     pub label: Label,

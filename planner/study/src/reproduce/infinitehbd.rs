@@ -115,9 +115,8 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
     section
 }
 
-/// The paper claims a value "near zero while the node fault ratio is under 7 %". It depends on the
-/// nodes per ToR and the job's share of the cluster, which the abstract does not state, so two
-/// cases are computed.
+/// The paper claims a value "near zero while the node fault ratio is under 7 %". It depends on the nodes per ToR and
+/// the job's share of the cluster, which the abstract does not state, so two cases are computed.
 fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f64, ratio: f64) {
     let question = CrossTorQuestion {
         cluster: Cluster { nodes: 2_048, gpus_per_node: 4 },

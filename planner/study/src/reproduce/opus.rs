@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Photonic rails (Opus, arXiv 2602.12521) are rails with optical switches.
 //!
-//! The abstract states ratios but no bill of materials. It leaves open the packet network, its rate
-//! and prices, and whether modules and network cards are included, so every combination is
-//! computed.
+//! The abstract states ratios but no bill of materials. It leaves open the packet network, its rate and prices, and
+//! whether modules and network cards are included, so every combination is computed.
 
 use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::{Assumption, PublishedRange, Why, assumption, explain};

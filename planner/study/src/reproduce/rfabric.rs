@@ -155,8 +155,7 @@ fn one_shot() -> Why {
     )
 }
 
-/// MixNet's models compute for 100 ms before each layer; for other claims, the compute time is
-/// open.
+/// MixNet's models compute for 100 ms before each layer; for other claims, the compute time is open.
 fn delay(spec: &FatTreeSpec) -> Why {
     let compute = [(100, "100 ms"), (50, "50 ms"), (25, "25 ms"), (0, "none")];
     explain(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts claims as a reader would, with each published sentence once over all cases that it
-//! allows.
+//! Counts claims as a reader would, with each published sentence once over all cases that it allows.
 
 use std::fmt;
 
@@ -94,8 +93,7 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// Returns the sentences in the order of the claims and then of `whys`, which vary the open
-/// parameters.
+/// Returns the sentences in the order of the claims and then of `whys`, which vary the open parameters.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -167,8 +165,7 @@ mod tests {
         sentence_of("t", &explain("t", Some("t"), published, open, |at| figures[at[0]]))
     }
 
-    /// Regression test: a range of 10.45 to 210.94 times without an agreeing case was reported as
-    /// undetermined.
+    /// Regression test: a range of 10.45 to 210.94 times without an agreeing case was reported as undetermined.
     #[test]
     fn verdict_follows_from_the_range_over_all_cases() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;

@@ -155,8 +155,7 @@ mod tests {
         ]
     }
 
-    /// In a product of three factors, 2·3 and a single 5 reach the range from 5 to 6, but 10 never
-    /// does.
+    /// In a product of three factors, 2·3 and a single 5 reach the range from 5 to 6, but 10 never does.
     #[test]
     fn finds_the_fewest_departures_and_names_useless_ones() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];

@@ -115,9 +115,8 @@ impl Parts {
         Self { switch_ports, modules, ocs_ports }
     }
 
-    /// The link to the leaf needs a port and two modules. Each optical port of the leaf needs a
-    /// switch port, a module and an optical switch port. The GPU's share of the packet core adds
-    /// three ports and three modules.
+    /// The link to the leaf needs a port and two modules. Each optical port of the leaf needs a switch port, a module
+    /// and an optical switch port. The GPU's share of the packet core adds three ports and three modules.
     #[must_use]
     pub fn of(fabric: &ReconfigurableFatTree) -> Self {
         let spec = fabric.spec();
@@ -159,8 +158,7 @@ fn on(fabric: &ReconfigurableFatTree, phases: &[Phase], topology: &Topology) -> 
     phases.iter().map(|phase| 1.0 / Evaluator::new(fabric, &phase.demand).lambda(topology)).sum()
 }
 
-/// By MixNet's rule (arXiv 2501.03905), the next circuit goes to the pair with the most bytes per
-/// circuit.
+/// By MixNet's rule (arXiv 2501.03905), the next circuit goes to the pair with the most bytes per circuit.
 fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
     let mut topology = Topology::dark(fabric.leaves());
     let mut ports = Ports::new(fabric, &topology);

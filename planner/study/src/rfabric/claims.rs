@@ -100,8 +100,7 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
         .collect()
 }
 
-/// Step time including computation if circuits change for every layer, even if that does not pay
-/// off.
+/// Step time including computation if circuits change for every layer, even if that does not pay off.
 pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
     spec.timing.control = Picoseconds::ZERO;
@@ -265,8 +264,7 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
     }
 }
 
-/// The longest switching time in seconds at which circuit changes between shift steps of `size` per
-/// leaf pay off.
+/// The longest switching time in seconds at which circuit changes between shift steps of `size` per leaf pay off.
 pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     let mut spec = spec.clone();
     spec.leaves = 8;

@@ -15,8 +15,7 @@ use crate::up::Programs;
 pub struct Modelled {
     /// `lightloomd` or `assumed`, as in a scenario.
     pub control: &'static str,
-    /// Time in milliseconds from the fault until the new light has settled; `None` if the model
-    /// does not report it.
+    /// Time in milliseconds from the fault until the new light has settled; `None` if the model does not report it.
     pub switched_ms: Option<f64>,
     /// Time in milliseconds from the fault until the groups may continue; `None` if they never can.
     pub restored_ms: Option<f64>,

@@ -65,8 +65,7 @@ impl TrainingJob<'_> {
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
     }
 
-    /// Returns whether `task` has its links to itself. GPUs in a switched domain have one cable
-    /// each.
+    /// Returns whether `task` has its links to itself. GPUs in a switched domain have one cable each.
     fn is_alone(&self, context: &Context<'_>, task: TaskId, ring: u32, took: Picoseconds) -> bool {
         let domain =
             |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);

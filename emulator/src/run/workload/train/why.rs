@@ -134,8 +134,7 @@ impl TrainingJob<'_> {
         left.saturating_sub(changing)
     }
 
-    /// Attributes `delay` to active faults in chronological order, preferring those that hit the
-    /// job.
+    /// Attributes `delay` to active faults in chronological order, preferring those that hit the job.
     fn disturbances(
         &self,
         context: &Context<'_>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The full table of performance per cost relative to other fabrics, and RFabric's claims derived
-//! from it.
+//! The full table of performance per cost relative to other fabrics, and RFabric's claims derived from it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use serde::Serialize;
