@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files in `topologies/` that verbs use by default. They are embedded because a package cannot
-//! access files outside its folder.
+//! The files in `topologies/` that verbs use by default, embedded because a package cannot read outside its folder.
 
 pub const PRICES: &str = include_str!("../topologies/prices.yaml");
 pub const RING_2880: &str = include_str!("../topologies/ring-2880.yaml");

@@ -14,8 +14,7 @@ pub trait DiskFile: Debug + Send {
     fn length(&self) -> io::Result<u64>;
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Allocates blocks without changing the file's length. Writes zeros if the file system does
-    /// not support allocation.
+    /// Allocates blocks without changing the file's length. Writes zeros if the file system cannot allocate.
     fn allocate(&mut self, from: u64, until: u64) -> io::Result<()>;
     /// After an error, the data may or may not be durable.
     fn sync(&mut self) -> io::Result<()>;

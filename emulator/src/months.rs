@@ -11,8 +11,7 @@
 //! fails at a random instant of a step. A [`Month`] samples these runs. Losses that these runs do not cover have
 //! separate causes: waiting for nodes, writing and reading checkpoints, and the steps since the last checkpoint.
 //!
-//! Times are 128-bit picoseconds, so the causes add up exactly over any number of years. The caller
-//! handles files and threads.
+//! Times are 128-bit picoseconds, so causes add up exactly over any number of years. Callers handle files and threads.
 
 mod alternatives;
 mod bill;

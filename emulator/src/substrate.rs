@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network of a run: vertices, links, and the links of each part. Faults look up the links of a part by
-//! its name, in any kind of fabric.
+//! Network of a run: vertices, links, and each part's links, which faults look up by name, in any kind of fabric.
 
 mod circuits;
 mod machine;

@@ -14,8 +14,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
-/// Returns the canonical bytes of a document without the members at the given paths, such as
-/// `["metrics", "plan_seconds"]`.
+/// Returns a document's canonical bytes without the members at these paths, such as `["metrics", "plan_seconds"]`.
 ///
 /// # Errors
 /// Fails if an object has keys that are not strings.

@@ -148,8 +148,7 @@ impl StateSpace {
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
-    /// Returns the width of the input projection, which produces the gate, the convolution input
-    /// and a step size per head.
+    /// Returns the width of the input projection: the gate, the convolution input and a step size per head.
     #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)

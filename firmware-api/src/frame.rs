@@ -119,8 +119,7 @@ impl core::fmt::Display for FrameError {
 impl core::error::Error for FrameError {}
 
 impl<'a> Frame<'a> {
-    /// Encodes the frame with both delimiters, and returns its length. Panics if the payload exceeds
-    /// [`PAYLOAD_BYTES_MAX`].
+    /// Encodes the frame with delimiters, and returns its length. Panics if the payload exceeds [`PAYLOAD_BYTES_MAX`].
     pub fn encode(&self, out: &mut EncodedBuffer) -> usize {
         assert!(self.payload.len() <= PAYLOAD_BYTES_MAX, "payloads are bounded");
         let mut plain = [0; FRAME_BYTES_MAX];

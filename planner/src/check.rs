@@ -5,8 +5,7 @@
 //! through all its GPUs, that the plan does not use failed parts, that both ends of every circuit select the same
 //! fibre, that the ranks are complete, and that the metrics match the plan.
 //!
-//! The checker shares only the parsers of models and described steps with the planner, so it does
-//! not inherit bugs of the search.
+//! The checker shares only the parsers of models and steps with the planner, so it does not inherit search bugs.
 
 pub(crate) mod circuits;
 mod claims;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual twin: the shipped controller, policies and drivers run against emulated transceivers
-//! on the simulation's clock.
+//! The virtual twin: the shipped controller, policies and drivers on emulated transceivers and simulated time.
 //!
 //! The emulator forwards a scenario's faults, and the twin applies them to the emulated devices, to
 //! the light at ports of optical switches, to the daemon, or to its disk. The twin also models serial

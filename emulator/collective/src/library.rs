@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Model of a communication library: duration of a collective for each algorithm and protocol, and
-//! the library's choice.
+//! Model of a communication library: duration of a collective by algorithm and protocol, and the library's choice.
 //!
 //! ```text
 //!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, NICs)
@@ -31,8 +30,7 @@ const CHANNELS: f64 = 16.0;
 const CHANNEL_RATE: f64 = 2e9;
 /// Shares of the NIC rate that rings and trees achieve.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
-/// Loss of a ring because its channels are not full at first: a share of the total inside a domain,
-/// and a fixed time over a switch.
+/// Loss because a ring's channels are not full at first: a share of the total in a domain, a fixed time over a switch.
 const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
 /// Shares of the domain's and the NIC's rate that an all-to-all achieves.
 const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
@@ -216,8 +214,7 @@ impl Hops {
     }
 }
 
-/// Latencies of LL, LL128 and Simple in seconds: before the first step, per step inside a domain,
-/// and per step between domains.
+/// Latencies of LL, LL128 and Simple in seconds: before the first step, and per step inside and between domains.
 type Latencies = [(Protocol, f64, f64, f64); 3];
 const RING: Latencies = [
     (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),

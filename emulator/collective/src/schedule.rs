@@ -14,8 +14,7 @@ pub enum NetworkLevel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Await {
-    /// Index of the awaited sending in [`Schedule::sendings`]. It must end at the rank where the
-    /// waiting sending starts.
+    /// Index of the awaited sending in [`Schedule::sendings`], which must end at the rank where the waiting one starts.
     pub sending: usize,
     /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 - ahead` messages, or
     /// all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
@@ -146,8 +145,7 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// Returns the longer of two times: forwarding one piece from the worst rank, and sending all
-    /// pieces over the slowest edge.
+    /// Returns the longer time: forwarding one piece from the worst rank, or sending all pieces over the slowest edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());

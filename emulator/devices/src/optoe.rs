@@ -75,8 +75,7 @@ pub struct Optoe {
 }
 
 impl Optoe {
-    /// [`Optoe::advance`] returns the result under `number`. Fails with [`Failed::Busy`] if too
-    /// many accesses are pending.
+    /// [`Optoe::advance`] returns the result under `number`. Fails with [`Failed::Busy`] if too many are pending.
     pub fn ask(&mut self, number: u64, access: EepromAccess) -> Result<(), Failed> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Failed::Busy);

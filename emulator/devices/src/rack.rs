@@ -137,8 +137,7 @@ impl Rack {
         }
     }
 
-    /// Returns the far ends that changed. A module is advanced no later than its light settles, so
-    /// the update is never late.
+    /// Returns the far ends that changed. A module advances no later than its light settles, so no update is late.
     fn spread_light(&mut self, now: SimTime, slot: RackSlot) -> Vec<RackSlot> {
         let mut changed = Vec::new();
         for number in 1..=2 {

@@ -53,8 +53,7 @@ impl StartedCollective {
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
     }
-    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`] in bytes per second, comparable
-    /// across numbers of ranks.
+    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`] in bytes/s, comparable across numbers of ranks.
     #[must_use]
     pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
         self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)

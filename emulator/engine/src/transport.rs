@@ -113,8 +113,7 @@ impl Transport {
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
     }
-    /// Returns whether acknowledgements take their packet's path, so that a dark path loses only
-    /// its own acknowledgements.
+    /// Returns whether acknowledgements take their packet's path, so that a dark path loses only its own.
     #[must_use]
     pub const fn answers_by_path(&self) -> bool {
         matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1

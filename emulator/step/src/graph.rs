@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A training step as tasks with dependencies: computation, collectives and transfers.
 //!
-//! Every [`TaskGraph`] can be executed: dependencies exist and are free of cycles. A ring is a list
-//! of ranks, numbered from 0.
+//! Every [`TaskGraph`] can be executed: dependencies exist and have no cycles. A ring is a list of ranks, from 0.
 
 use std::sync::Arc;
 

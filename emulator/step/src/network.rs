@@ -151,8 +151,7 @@ impl Network {
         (u64::from(self.domain_gpus) / group.stride.max(1)).max(1)
     }
 
-    /// Returns the smallest number of domains that can contain equal shares of `group`. Fails if the ranks do not fill
-    /// these domains evenly.
+    /// Returns the fewest domains that can contain equal shares of `group`. Fails if the ranks do not fill them evenly.
     pub fn even_domains(&self, group: Group) -> Result<u64, UnevenDomains> {
         let fitting = self.fitting(group);
         let even = |size: &u64| size.is_multiple_of(size.div_ceil(fitting));

@@ -174,8 +174,7 @@ impl Pipeline {
         pass.piece * self.stages + stage
     }
 
-    /// Calls `run` for each pass in a valid order. Returns false if stages wait for each other and
-    /// some passes never run.
+    /// Calls `run` for each pass in a valid order. Returns false if some never run because stages wait for each other.
     pub fn walk(&self, mut run: impl FnMut(usize, Pass)) -> bool {
         let places = self.stages * self.pieces;
         let orders: Vec<Vec<Pass>> = (0..self.stages).map(|stage| self.order(stage)).collect();

@@ -24,8 +24,7 @@ pub fn architecture(name: &str) -> Result<Network, NoSuchArchitecture> {
     with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])
 }
 
-/// Like [`architecture`], with a given domain rate (unless the architecture fixes it) and scale-out
-/// rate in bytes per second.
+/// Like [`architecture`], with a domain rate (unless the architecture fixes it) and a scale-out rate in bytes/s.
 pub fn with_rates(
     name: &str,
     [domain, scale_out]: [f64; 2],

@@ -23,8 +23,7 @@ pub static CHIPS: LazyLock<Vec<Chip>> =
 pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
     LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
 
-/// Errors per class of published test runs, from `bands.csv`, which the test `published_runs`
-/// writes with `LIGHTLOOM_BLESS=1`.
+/// Errors per class of test runs, from `bands.csv`, which the test `published_runs` writes (`LIGHTLOOM_BLESS=1`).
 pub static BANDS: LazyLock<Vec<Band>> =
     LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured efficiency of an accelerator with its training software: achieved shares of peak rates,
-//! and the optimizations in use.
+//! Measured efficiency of an accelerator with its software: achieved shares of peak rates, and optimizations in use.
 //!
 //! Constants belong to one accelerator and one software generation, never to a single table row.
 //! docs/mfu.md lists the constants and their fit; a test recomputes the remaining errors.

@@ -135,8 +135,7 @@ impl Accelerator {
         self.chip_among(&CHIPS)
     }
 
-    /// Falls back to H100, with its shares of peak scaled by the measured efficiencies of the
-    /// best-shaped matrix products.
+    /// Falls back to H100, with its shares of peak scaled by the measured efficiencies of the best-shaped products.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
         // A higher-memory A100 is no faster, and an H800 has the same compute throughput as an H100.
@@ -164,8 +163,7 @@ impl Accelerator {
             .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
     }
 
-    /// Returns the generation as defined by communication libraries. `None` if the GPU is unknown
-    /// or its domain has no switch.
+    /// Returns the generation as communication libraries define it. `None` for an unknown GPU or a switchless domain.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         generation(&self.name)

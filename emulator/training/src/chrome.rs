@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes an emulated step as a Chrome trace for Perfetto; [`super::recorded`] reads it back.
 //!
-//! A task has an event on each participating rank. Computing and communication within and between
-//! domains are separate threads.
+//! A task has an event on each of its ranks. Computing, and communication in and between domains, are separate threads.
 
 use lightloom_units::SimTime;
 use serde_json::{Value, json};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares measured collectives with the closed form of a library.
 //!
-//! Rows are grouped by source and hardware. Each group is used entirely for fitting or for testing,
-//! as determined by its name.
+//! Rows are grouped by source and hardware. A group's name determines whether it is used for fitting or testing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

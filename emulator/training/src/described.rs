@@ -67,8 +67,7 @@ impl DescribedError {
 /// Used if neither the user nor the file states a size.
 const TENSOR: u32 = 8;
 
-/// TP groups consist of `tensor` consecutive ranks. Fails if the files cannot be read as a step; the message states the
-/// location.
+/// TP groups consist of `tensor` consecutive ranks. Fails with the location if the files cannot be read as a step.
 pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
     let described = match has_extension(first.name, "json") {

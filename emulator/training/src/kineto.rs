@@ -406,8 +406,7 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// Returns operations in order of start. Without a device, these are collectives and the outermost
-/// operators of host threads.
+/// Returns operations by start. Without a device, these are collectives and the outermost operators of host threads.
 fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperation<'_>> {
     let has_device = events.kept.iter().any(Event::is_on_device);
     let mut found = if has_device { of_device(events) } else { of_host(events) };

@@ -116,8 +116,7 @@ const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Number of simulated steps of an asynchronous loop. The mean excludes the first and the last step.
 const STEPS: usize = 5;
 
-/// Returns when training ends if it starts on each sample as soon as the sample is complete, and
-/// takes `training` seconds in total.
+/// Returns the end of `training` seconds of training that starts on each sample as soon as the sample is complete.
 fn streamed(ended: &[f64], training: f64) -> f64 {
     let each = training / ended.len().max(1) as f64;
     let left = (1..=ended.len()).rev().map(|left| left as f64 * each);

@@ -258,8 +258,7 @@ impl Search<'_> {
         SearchOutcome { found, tried: candidates.len(), closest }
     }
 
-    /// The first entry of each limit, or 1 if a list is empty. Fails if TP·CP·PP is zero or does not divide the number
-    /// of GPUs.
+    /// The first entry of each limit, or 1. Fails if TP·CP·PP is zero or does not divide the number of GPUs.
     pub fn wanted(&self) -> Result<Mapping, MappingRefusal> {
         let asked = self.asked();
         let by = [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();

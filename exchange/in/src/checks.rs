@@ -92,8 +92,7 @@ pub(super) fn is_unnamed(outage: &HostOutage) -> bool {
     outage.host.starts_with("unnamed-")
 }
 
-/// The same fault has different times in two files only if their clocks differ. Most hosts must
-/// agree on the difference.
+/// A fault has different times in two files only if their clocks differ. Most hosts must agree on the difference.
 fn clocks_agree(logs: &mut Logs) {
     let files = by_file(&logs.outages, |outage| &outage.place);
     let files: Vec<(&String, &Vec<&HostOutage>)> = files.iter().collect();
@@ -148,8 +147,7 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// Returns the period that the fault logs cover, and its files. Selects the period with the most
-/// faults if there are several.
+/// Returns the period with the most faults that the fault logs cover, and its files.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {

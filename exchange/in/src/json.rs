@@ -62,8 +62,7 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
     }
 }
 
-/// Replaces `inf` and `nan`, which C prints after a division by zero, with `null`. `None` if the
-/// line still is not JSON.
+/// Replaces `inf` and `nan`, C's results of division by zero, with `null`. `None` if the line still is not JSON.
 fn with_nulls(line: &[u8]) -> Option<String> {
     let mut text = std::str::from_utf8(line).ok()?.to_owned();
     for number in ["-inf", "inf", "-nan", "nan"] {

@@ -59,8 +59,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Returns whether the value is readable, possibly with repairs. Missing parts of the value are
-    /// reported at its key, `place`.
+    /// Returns whether the value is readable, possibly with repairs. Missing parts are reported at its key, `place`.
     fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) -> bool {
         let shapes = self.shapes;
         let shape = shapes.get(id);

@@ -10,8 +10,7 @@
 //!
 //! The other format is an object with this array as `events` and the keys `servers`, `gpus_per_server` and `days`.
 //!
-//! A start and an end event match if their node and fault type are equal. If several faults are
-//! open, the oldest ends first.
+//! A start and an end event match if node and fault type are equal. If several faults are open, the oldest ends first.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -16,8 +16,7 @@ const PUBLISHED_DAYS: u32 = 348;
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 
-/// Quantiles of the duration in days, interpolated by logarithm. Their mean is 5.7 days, compared
-/// with 5.5 days in the public trace.
+/// Quantiles of the duration in days, interpolated by logarithm. Their mean is 5.7 days (5.5 in the public trace).
 const DURATION_DAYS: [(f64, f64); 10] = [
     (0.0, 0.0005),
     (0.05, 0.008),

@@ -33,8 +33,7 @@ pub const CONNECTOR: BitField<u8> = BitField::byte(at(203));
 /// Media technology: see [`technology`].
 pub const TECHNOLOGY: BitField<u8> = BitField::byte(at(212));
 
-/// Returns the code of the lowest QSFP-DD or OSFP power class that allows `watts`. Hosts never request
-/// low power from class 1 modules.
+/// Returns the code of the lowest QSFP-DD or OSFP power class for `watts`. Hosts never request low power from class 1.
 #[must_use]
 pub const fn power_class(watts: u8) -> u8 {
     match watts {

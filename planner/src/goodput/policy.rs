@@ -55,8 +55,7 @@ impl Answer {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// Returns this response with its recovery times halved, and a name for these times. `None` if
-    /// halving does not change anything.
+    /// Returns this response with halved recovery times, and a name for them. `None` if halving changes nothing.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {

@@ -73,8 +73,7 @@ pub struct ExactPlan {
     pub is_one_hop: bool,
 }
 
-/// Above this number of leaves, the model is limited to one-hop traffic, because routes need a
-/// variable per source and pair.
+/// Above this number of leaves, the model allows only one-hop traffic: routes need a variable per source and pair.
 pub const LEAVES_ROUTED: usize = 6;
 
 /// Why a solver returned no plan.

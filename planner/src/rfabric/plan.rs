@@ -56,8 +56,7 @@ pub struct CarriedStep {
     pub step_time_ps: Option<Picoseconds>,
     /// Communication time with the best single topology. `None` if no topology serves all phases.
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Fraction of a step, including slack, during which optical ports are dark because of changes.
-    /// `None` without circuits.
+    /// Fraction of a step, including slack, in which changes keep optical ports dark. `None` without circuits.
     pub dark_port_time_share: Option<f64>,
 }
 

@@ -32,8 +32,7 @@ impl ExportNames {
         Self((0..count).map(|number| format!("{prefix}{number}")).collect())
     }
 
-    /// `gpu{:04}` yields `gpu0017`. Fails if a host name is invalid or the template does not
-    /// contain exactly one number.
+    /// `gpu{:04}` yields `gpu0017`. Fails for an invalid host name or a template without exactly one number.
     pub fn from_template(template: &str, count: u32) -> Result<Self, NameError> {
         let error = || NameError::Template(template.to_owned());
         let (before, rest) = template.split_once('{').ok_or_else(error)?;

@@ -99,8 +99,7 @@ impl<'a> RingPlan<'a> {
         Some((job, self.plan.groups.iter().filter(works).count()))
     }
 
-    /// Returns the ranks of the selected job. Tensor parallelism varies fastest, then context, data
-    /// and pipeline parallelism.
+    /// Returns the ranks of the selected job. TP varies fastest, then CP, DP and PP.
     #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
         let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);

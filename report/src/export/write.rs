@@ -25,8 +25,7 @@ pub(super) fn xml(text: &str) -> String {
     escaped
 }
 
-/// Invalid characters become `-`; at most 63 characters remain (Kubernetes, "Labels and Selectors:
-/// syntax and character set").
+/// Invalid characters become `-`; at most 63 remain (Kubernetes, "Labels and Selectors: syntax and character set").
 pub(super) fn label_value(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let kept: String = text.chars().take(63).map(|c| if allowed(c) { c } else { '-' }).collect();

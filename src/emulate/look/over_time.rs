@@ -60,8 +60,7 @@ pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Sub
     csv
 }
 
-/// Queue, rate and pauses of the ports with the most bytes, and window, rate and retransmissions of
-/// the flows with the most bytes.
+/// Queue, rate and pauses of the ports, and window, rate and retransmissions of the flows, with the most bytes.
 pub(super) fn curves(
     series: &Series,
     engine: &Engine<Watch>,

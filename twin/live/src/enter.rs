@@ -190,8 +190,7 @@ pub fn run(
     let started = Instant::now();
     let mut starting = Command::new(program);
     starting.args(arguments).envs(environment);
-    // With a timeout, the whole process group is killed. Without one, the command stays in the
-    // terminal's process group.
+    // With a timeout, the process group is killed. Without one, the command stays in the terminal's process group.
     if timeout.is_some() {
         starting.process_group(0);
     }

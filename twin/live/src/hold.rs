@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process that holds a twin. It creates namespaces and starts the first process inside them,
-//! which sets up everything else.
+//! The process that holds a twin. It creates namespaces and starts the first process in them, which sets up the rest.
 //!
 //! ```text
 //!   twin up ─▶ twin hold (in new user, mount, process and network namespaces; waits)
 //!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
 //! ```
 //!
-//! When the first process in a process namespace ends, the kernel kills all others. The first
-//! process ends when its parent ends.
+//! When the first process in a process namespace ends, the kernel kills all others. It ends when its parent ends.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -66,8 +64,7 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first process inside: sets everything up and serves until it is killed. If it fails,
-/// everything else ends with it.
+/// The first process inside: sets everything up and serves until killed. If it fails, everything else ends with it.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;

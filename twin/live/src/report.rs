@@ -26,8 +26,7 @@ pub struct FaultReport {
     pub schema: &'static str,
     pub part: String,
     pub fault: String,
-    /// Time in milliseconds from the fault until packets can use the last of the new circuits;
-    /// `None` if no circuit was switched.
+    /// Milliseconds from the fault until packets can use the last new circuit; `None` if no circuit was switched.
     pub dark_ms: Option<f64>,
     /// Time in milliseconds from the fault until the daemon has committed and the rank file is
     /// complete; `None` if this did not happen.

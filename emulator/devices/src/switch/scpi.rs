@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SCPI of Polatis optical switches.
 //!
-//! Syntax and replies follow public drivers. Error numbers are those of SCPI-99, because the
-//! vendor's numbers are unknown.
+//! Syntax and replies follow public drivers. Error numbers are from SCPI-99; the vendor's numbers are unknown.
 
 use lightloom_units::SimTime;
 

@@ -31,8 +31,7 @@ pub enum LinkChange {
     Rate(BitsPerSecond),
     BitErrors(BitErrors),
     PacketLoss(PacketLoss),
-    /// Delays each packet by up to this time without reordering. Delays are drawn at intervals of twice this time
-    /// and interpolated.
+    /// Delays packets by up to this time without reordering. Draws are twice this time apart and interpolated.
     Jitter(Picoseconds),
     Healthy,
     /// Makes the far end pause these priorities (one bit each) until a further change, as in a pause storm.

@@ -18,8 +18,7 @@ pub(crate) mod flag {
     /// Asks the receiving port to pause a priority. `sequence` is the priority and `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
     pub(crate) const RESUME: u16 = 1 << 7;
-    /// On an acknowledgement, permits one more packet (and acknowledges nothing if [`RESENT`] is set). On data, a
-    /// priority bit.
+    /// On an acknowledgement, permits one more packet (acknowledging nothing with [`RESENT`]). On data, a priority bit.
     pub(crate) const CREDIT: u16 = 1 << 8;
     /// On an acknowledgement or credit, the flow has received all the credit that it earned.
     pub(crate) const SETTLED: u16 = 1 << 9;

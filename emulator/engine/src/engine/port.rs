@@ -24,8 +24,7 @@ use super::switching::Switching;
 use quirks::{Jitter, Quirks};
 pub(crate) use rate_change::RateChange;
 
-/// Packets that would wait longer are dropped. Even with the longest link delay, this wait is within the range of
-/// packet times.
+/// Packets that would wait longer are dropped. With the longest link delay, this wait still fits in packet times.
 const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
 
 /// Contains only fields needed by every packet, because the ports of large networks exceed the caches.
@@ -146,8 +145,7 @@ pub struct PortCount {
     pub lost: u64,
     pub trimmed: u64,
     pub pauses: u64,
-    /// Time in picoseconds in which the far end paused a priority. During a pause, the sum so far minus the
-    /// start of the pause.
+    /// Picoseconds in which the far end paused a priority. During a pause, the sum so far minus the start of the pause.
     pub paused_ps: u64,
 }
 

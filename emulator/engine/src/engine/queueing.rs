@@ -23,8 +23,7 @@ pub struct Queueing {
     pub buffer: Option<Buffer>,
     pub pause: Option<Pause>,
     /// Trims data packets that do not fit in the queue to their headers, which travel at the control priority, so that
-    /// the receiver can request the data again (Handley et al., NDP, SIGCOMM 2017; packet trimming in Ultra Ethernet
-    /// 1.0).
+    /// the receiver can request the data again (Handley et al., NDP, SIGCOMM 2017; Ultra Ethernet 1.0).
     pub trim: bool,
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes: equal-cost shortest paths or routes between groups, selected per flow by a seeded hash.
 //!
-//! Distances are computed when first needed and cached until a link changes. Hosts behind the same switch share
-//! distances.
+//! Distances are computed when first needed and cached until a link changes. Hosts behind one switch share them.
 
 mod hops;
 mod paths;

@@ -201,8 +201,7 @@ impl<P: Probe> Class<P> {
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
-    /// Runs to the next instant with events, or to the instant after `bound`. Packets of that
-    /// instant are not yet processed.
+    /// Runs to the next instant with events, or the instant after `bound`, whose packets are not yet processed.
     pub(super) fn advance(&mut self, bound: SimTime) -> Vec<News> {
         let mut news = Vec::new();
         self.until = bound.0.saturating_add(1);

@@ -97,8 +97,7 @@ pub(crate) struct Balancer {
     working: u16,
 }
 
-/// Minimum number of turns between skips. Otherwise, all flows would leave a lightly marked path at
-/// the same time and make it idle.
+/// Minimum number of turns between skips. Otherwise, all flows would leave a lightly marked path together and idle it.
 const CAUTIOUS: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]

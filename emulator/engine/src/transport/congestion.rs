@@ -34,8 +34,7 @@ impl CongestionControl {
     #[must_use]
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
-            // An assumption: RoCEv2 adapters use 4.096 µs times a power of two, and the hosts in the DCTCP paper use 10
-            // ms.
+            // An assumption: RoCEv2 adapters use 4.096 µs times a power of two, and hosts in the DCTCP paper 10 ms.
             Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
             // The values are from csg-htsim for Swift and from uet-htsim for NSCC.
             Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),

@@ -109,8 +109,7 @@ impl Maker<'_> {
         !self.work.gather.is_empty() && (self.work.is_sharded || is_first && is_hidden)
     }
 
-    /// Returns the number of layers whose passes overlap with data-parallel communication, in total
-    /// and before this pass.
+    /// Returns how many layers' passes overlap with data-parallel communication, in total and before this pass.
     fn shared_out(&self, slot: StagePass, layers: usize) -> (f64, f64) {
         if self.work.is_sharded {
             return (layers as f64, 0.0);

@@ -60,8 +60,7 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Sets of ranks that share collectives, indexed by their number in the traces: the contents of
-/// ASTRA-sim's `comm_group.json`.
+/// Sets of ranks that share collectives, by their number in the traces, as in ASTRA-sim's `comm_group.json`.
 #[must_use]
 pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
     let all = graph.tasks().iter().filter_map(|task| members(task, machine).cloned());

@@ -102,8 +102,7 @@ impl Refit {
 }
 
 impl Runs {
-    /// Fits part of the runs, which must share accelerator and software. Fails if the runs mix several pairs, or are
-    /// too few.
+    /// Fits part of the runs. Fails if they have different accelerators or software, or are too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
         let computed = |run: &&MeasuredRun| constants(run).is_some() && run.compute().is_ok();
         let usable: Vec<&MeasuredRun> = self.runs.iter().filter(computed).collect();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decoding with attention and feed-forward parts on separate GPUs (attention–FFN disaggregation of
-//! Step-3, arXiv 2507.19427).
+//! Decoding with attention–FFN disaggregation (Step-3, arXiv 2507.19427): attention and feed-forward on separate GPUs.
 //!
 //! ```text
 //! attention instances, with caches ──each token to every instance──▶ feed-forward instances, with experts

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `buy.yaml` compares designs with the logged jobs and faults; `runs.csv` contains the measured
-//! step for `lightloom calibrate`.
+//! `buy.yaml` compares designs with the logged jobs and faults; `runs.csv` has the step for `lightloom calibrate`.
 
 use std::collections::BTreeMap;
 

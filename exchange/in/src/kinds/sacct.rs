@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Slurm accounting from plain `sacct`, from `sacct --json`, and from `sacct -P`, whose
-//! fields are separated by `|`.
+//! Reads Slurm accounting: plain `sacct`, `sacct --json`, and `sacct -P`, whose fields are separated by `|`.
 //!
 //! The fields are documented in sacct(1) of Slurm 22.05 (`State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
 //! `gres/gpu=64`), and `--json` is read from versions 21.08 and 23.11. `-P` does not quote, so a `|` in a job name
@@ -208,8 +207,7 @@ fn hosts_of(list: &str) -> &str {
     if is_none { "" } else { list }
 }
 
-/// In `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`, the plain number includes typed GPUs. Some
-/// clusters account only for types.
+/// In `gres/gpu=64,gres/gpu:h100=64`, the plain number includes typed GPUs. Some clusters account only for types.
 fn gpus(tres: &str) -> Option<u64> {
     let all = tres.split(',').filter_map(|item| item.split_once('='));
     let all = all.filter_map(|(name, count)| Some((name, count.parse::<u64>().ok()?)));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Slurm's `topology.conf`, `scontrol show topology`, and nodes with GPUs as in `slurm.conf`
-//! and `scontrol show node`.
+//! Reads Slurm's `topology.conf`, `scontrol show topology`, and GPU nodes as in `slurm.conf` and `scontrol show node`.
 //!
 //! The format is documented in topology.conf(5) of Slurm 22.05 and 25.05. Lines contain
 //! `SwitchName=` with `Switches=` or `Nodes=`, or `BlockName=` with `Nodes=`. Keys ignore case,

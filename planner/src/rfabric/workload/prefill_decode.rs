@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prefill and decode on different GPUs, as in Frontier (arXiv 2508.03148). The decode instance
-//! pulls the cache of each prompt.
+//! Prefill and decode on different GPUs (Frontier, arXiv 2508.03148). The decode instance pulls each prompt's cache.
 //!
 //! A pull transfers prompt tokens × cache bytes per token. It waits until the instance has room, so
 //! free cache memory limits the traffic of a phase; the remaining caches stay on the prefill side.

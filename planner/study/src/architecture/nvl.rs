@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVLink switch domains, such as `nvl:72`, or `nvl:36x2` for one domain of two racks with 36 GPUs each.
 //!
-//! Groups use any healthy GPUs of one domain. The counting rule for NVL-72 is recalled, like the
-//! mean waste that it reproduces.
+//! Groups use any healthy GPUs of one domain. NVL-72's counting rule is recalled, like the mean waste it reproduces.
 //!
 //! `nvl:144` is Rubin Ultra NVL144 (Kyber), with one rack, one tier of switches behind a midplane, and no optical
 //! modules. The published values are 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs of the

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts waiting jobs in order of arrival. A later job may start first if it does not delay the
-//! first waiting job (EASY backfill).
+//! Starts waiting jobs in order of arrival. A later job may start first if it does not delay the first (EASY backfill).
 //!
 //! The first job that does not fit reserves the time when enough running jobs have ended. A later job starts if it fits
 //! now and either ends before that time or leaves enough GPUs for the reservation. End times assume no further faults.

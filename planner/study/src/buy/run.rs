@@ -43,8 +43,7 @@ pub enum SlowExchange {
 #[derive(Clone, Debug)]
 pub struct History {
     pub faults: Timeline,
-    /// The GPU affected by each change in `faults`, as a position among the healthy GPUs from 0 to
-    /// 1, in the order of running jobs.
+    /// The GPU affected by each change in `faults`, as a position (0 to 1) among the healthy GPUs in order of jobs.
     pub hits: Vec<f64>,
     pub arrivals: Vec<Arrival>,
     pub slow: Vec<SlowPart>,

@@ -60,8 +60,7 @@ pub struct DrawFlip {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rival {
     pub design: String,
-    /// Additional dollars per useful PFLOP-year at the best prices for this design. Negative if it
-    /// can be cheaper than the winner.
+    /// Additional dollars per useful PFLOP-year at this design's best prices. Negative if it can beat the winner.
     pub least_more_usd: f64,
     /// Additional dollars per useful PFLOP-year at the worst prices for this design.
     pub most_more_usd: f64,
@@ -240,8 +239,7 @@ pub(super) fn judge(
     verdict
 }
 
-/// Minimum and maximum over all draws of a value computed from the costs of two rows. `None` if a
-/// row has no cost in a draw.
+/// Range over all draws of a value computed from the costs of two rows. `None` if a row has no cost in a draw.
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,

@@ -124,8 +124,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The share of the tolerance used by our value. `None` for bounds, targets without tolerance,
-    /// and claims that were not computed.
+    /// Our value's share of the tolerance. `None` for bounds, targets without tolerance, and claims not computed.
     #[must_use]
     pub fn share_of_tolerance(&self) -> Option<f64> {
         match self.published {

@@ -69,8 +69,7 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
     SENTENCES.iter().find(is).map(|(.., sentence)| *sentence)
 }
 
-/// Evaluates all combinations of open parameters; the first choice of each is ours. `None` if the
-/// price file lacks a part.
+/// Evaluates all combinations of open parameters; each first choice is ours. `None` if the price file lacks a part.
 #[must_use]
 pub fn why(
     network: &ReconfigurableFatTree,

@@ -125,8 +125,7 @@ impl Parts {
         Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
     }
 
-    /// Dollars per GPU including the network card, at mean prices except for optical switches.
-    /// `None` if a price is missing.
+    /// Dollars per GPU with its network card, at mean prices except for optical switches. `None` if a price is missing.
     #[must_use]
     pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: OcsPrice) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hop counts from every forwarding vertex to the destinations of flows.
 //!
-//! Hosts, which are nine in ten vertices, do not forward packets and are omitted; each of them is adjacent to a vertex
-//! in the map. One search covers up to 64 destinations with one bit each, because links are often on shortest paths to
-//! many of them.
+//! Hosts, nine in ten vertices, do not forward packets and are omitted; each is adjacent to a vertex in the map. One
+//! search covers up to 64 destinations with one bit each, because links are often on shortest paths to many of them.
 
 use rustc_hash::FxHashMap;
 

@@ -81,8 +81,7 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// Returns the length in picoseconds, which doubles if pods can run one after the other and no batch can
-    /// end in the first half.
+    /// Returns the length in picoseconds, doubled if pods can run in sequence and no batch can end in the first half.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
         let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();

@@ -140,8 +140,7 @@ pub(super) struct State {
     timer_steps: u32,
     byte_steps: u32,
     bytes: u64,
-    /// Bits of the last packet that the rate has not covered at `paid_to`. The next packet waits
-    /// until all bits are covered.
+    /// Bits of the last packet that the rate has not covered at `paid_to`. The next packet waits until all are covered.
     left: f64,
     paid_to: u64,
     pub(super) next_send: u64,

@@ -9,8 +9,7 @@ impl Sender {
         }
     }
 
-    /// Returns whether a loss indicates a faulty path, because congestion causes marks, delays and trimmed
-    /// packets instead.
+    /// Returns whether a loss indicates a faulty path, because congestion causes marks, delays and trimming instead.
     pub(super) fn blames_path(&self, sequence: u32) -> bool {
         self.switches_choose
             || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))

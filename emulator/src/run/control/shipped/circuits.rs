@@ -31,8 +31,7 @@ pub(super) struct ShippedCircuits<'a> {
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
-    /// The phase in progress and the start time of its change, or the time of the request if the
-    /// change has not started.
+    /// The phase in progress and the start of its change, or the time of the request if the change has not started.
     asked: Option<(usize, SimTime)>,
 }
 
