@@ -130,8 +130,7 @@ pub struct PhaseRun {
     pub steps: u32,
     /// Treatment of packets on a circuit that is removed.
     pub in_flight: InFlight,
-    /// Ratio of full size to simulated size. `None` limits the run to about [`PACKETS_MAX`]
-    /// packets.
+    /// Ratio of full size to simulated size. `None` limits the run to about [`PACKETS_MAX`] packets.
     pub scale: Option<u64>,
 }
 

@@ -17,8 +17,7 @@ use crate::khop::{Fibre, Port, Position, hop_for_port};
 pub enum Part {
     /// A node with all its GPUs and bundles. A single failed GPU takes out its node.
     Node(NodeId),
-    /// A bundle. The GPU ring of its node is open at this edge, so the node cannot join a ring of
-    /// whole nodes.
+    /// A bundle. The GPU ring of its node is open at this edge, so the node cannot join a ring of whole nodes.
     Bundle(BundleId),
     /// The fibre in this port. Only this link is lost; the node remains usable.
     Fibre(Port),

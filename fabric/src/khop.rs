@@ -68,8 +68,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A place on the line of nodes, from 0. A position differs from a [`NodeId`], which follows the
-/// rack order.
+/// A place on the line of nodes, from 0. A position differs from a [`NodeId`], which follows the rack order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u32);
 

@@ -21,8 +21,7 @@ pub struct Traffic {
     pub run: Pattern,
     /// Participants in rank order.
     pub hosts: Vec<VertexId>,
-    /// Size: the whole buffer of one rank for a collective (as in nccl-tests), or each flow for a
-    /// flow pattern.
+    /// Size: the whole buffer of one rank for a collective (as in nccl-tests), or each flow for a flow pattern.
     pub bytes: Bytes,
     /// Directions around its ring, if it uses one.
     pub directions: Directions,

@@ -59,8 +59,7 @@ pub enum ContextExchange {
     /// Block by block around a ring, overlapped with computation on the previous block.
     Ring,
     AllGather,
-    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads
-    /// (Ulysses).
+    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads (Ulysses).
     AllToAll,
 }
 

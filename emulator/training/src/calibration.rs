@@ -101,13 +101,10 @@ pub struct Calibration {
     #[serde(serialize_with = "name")]
     pub name: ConstantsName,
     pub software: Software,
-    /// Share of peak for large matrix products with 16 bits.
+    /// Share of peak for large matrix products, here with 16 bits.
     pub gemm_efficiency: f64,
-    /// Share of peak for large matrix products with 8 bits.
     pub gemm_efficiency_fp8: f64,
-    /// Share of peak for large matrix products with 8 bits and block scales.
     pub gemm_efficiency_mxfp8: f64,
-    /// Share of peak for large matrix products with 4 bits.
     pub gemm_efficiency_fp4: f64,
     /// Operations lost to ramp-up and tail per matrix product.
     pub gemm_lost_flops: f64,
@@ -120,16 +117,13 @@ pub struct Calibration {
     /// Share of memory bandwidth for element-wise work.
     pub memory_efficiency: f64,
     pub launch_seconds: f64,
-    /// Minimum duration of an expert layer's forward pass: if the host waits for the routing, if it
-    /// does not, and if communication overlaps another micro-batch.
+    /// Minimum duration of an expert layer's forward pass: if the host waits for the routing, if not, and if overlapped.
     pub expert_launch_seconds: [f64; 3],
     /// Exposed share of TP communication within a domain.
     pub tensor_exposed: f64,
     /// Exposed share of TP communication over network cards.
     pub tensor_exposed_across: f64,
-    /// Exposed share of EP communication within a domain.
     pub expert_exposed: f64,
-    /// Exposed share of EP communication over network cards.
     pub expert_exposed_across: f64,
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.

@@ -31,9 +31,7 @@ pub use owned::OwnedJob;
 pub struct Compute {
     /// With 16 bits.
     pub peak_flops: f64,
-    /// With 8 bits.
     pub peak_flops_fp8: f64,
-    /// With 4 bits.
     pub peak_flops_fp4: f64,
     pub memory_rate: f64,
     pub memory_bytes: f64,

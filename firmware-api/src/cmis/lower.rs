@@ -8,8 +8,6 @@ use super::state::{ModuleState, PathCode};
 pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
 /// CMIS revision: major and minor number, one nibble each.
 pub const REVISION: BitField<u8> = BitField::byte(RegisterAddress::lower(1));
-/// Set on modules without pages.
-pub const FLAT_MEMORY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 7);
 /// Set if the application of a data path can be changed only while the path is deactivated.
 pub const STEPPED_CONFIG_ONLY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 6);
 /// State of the module state machine.
@@ -39,8 +37,6 @@ pub const CDB_STATUS: BitField<u8> = BitField::byte(RegisterAddress::lower(37));
 /// Running firmware version, major and minor.
 pub const FIRMWARE: [BitField<u8>; 2] =
     [BitField::byte(RegisterAddress::lower(39)), BitField::byte(RegisterAddress::lower(40))];
-/// Cause of the fault state.
-pub const FAULT_CAUSE: BitField<u8> = BitField::byte(RegisterAddress::lower(41));
 
 /// Vendor-specific: first of the four bytes of a fast fire, which selects the groups.
 pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
@@ -94,11 +90,5 @@ pub mod identifier {
     pub const QSFP_CMIS: u8 = 0x1e;
 }
 
-/// Maximum time from reset until the bus answers.
-pub const RESET_TO_READY_MAX_MS: u64 = 2_000;
-/// Maximum hold-off after a write to volatile bytes.
-pub const VOLATILE_WRITE_MAX_MS: u64 = 10;
-/// Maximum hold-off after a write to non-volatile bytes.
-pub const NON_VOLATILE_WRITE_MAX_MS: u64 = 80;
 /// Maximum delay of a flag. Before that, a clear flag is not conclusive.
 pub const FLAG_MAX_MS: u64 = 200;

@@ -14,8 +14,6 @@ const fn at(offset: u8) -> RegisterAddress {
 
 /// Vendor name.
 pub const VENDOR: TextField<16> = TextField::new(at(129));
-/// Vendor OUI (IEEE).
-pub const OUI: TextField<3> = TextField::new(at(145));
 /// Part number.
 pub const PART: TextField<16> = TextField::new(at(148));
 /// Part revision.

@@ -36,8 +36,6 @@ pub const CDB_INSTANCES: BitField<u8> = BitField::bits(at(163), 7, 6);
 pub const CDB_BACKGROUND: FlagBit = FlagBit::new(at(163), 5);
 /// CDB busy time as `max(1, X) · 160 ms`.
 pub const CDB_BUSY_LONG: BitField<u8> = BitField::bits(at(165), 4, 0);
-/// Selects one of the two forms of the busy time (see [`super::rules::cdb_busy_bound`]).
-pub const CDB_BUSY_SELECT: FlagBit = FlagBit::new(at(166), 7);
 /// CDB busy time as `80 − min(80, X) ms`.
 pub const CDB_BUSY_SHORT: BitField<u8> = BitField::bits(at(166), 6, 0);
 /// Maximum duration of the transition to low power.
@@ -56,7 +54,3 @@ pub const fn media_lanes(number: u8) -> RegisterAddress {
     assert!(number < 15, "fifteen applications at most");
     at(176 + number)
 }
-/// Host lane switching is supported (page 1Dh).
-pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lane switching is supported (page 6Dh). An OCSTrx does not permute lanes, so it clears this bit.
-pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);
