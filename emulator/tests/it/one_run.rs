@@ -11,6 +11,7 @@ use lightloom_emulator::outcome::{Outcome, PhaseResult, Waiting, WaitsFor};
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
+use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
 use rand::RngExt;
