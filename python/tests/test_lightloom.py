@@ -46,7 +46,7 @@ def test_tables_become_frames_and_parquet(tmp_path):
     pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "links.parquet"), frame)
     sweep = lightloom.emulate(SCENARIO, seed="0..1")
     faults = sweep.frame("faults")
-    assert list(faults["seed"].unique()) == [0, 1] and "part" in faults.columns
+    assert list(faults["seed"].unique()) == [0, 1] and "parts" in faults.columns
     assert len(sweep.frame("expectations")) == len(sweep["expectations"])
     steps = lightloom.mfu("llama-3.1-70b", 1024, top=4).frame("rows")
     assert (steps["mfu"] > 0).all() and len(steps) == 4
