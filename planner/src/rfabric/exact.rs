@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Integer programming for the planning problem, with a relaxation as bound, and a binary search
-//! for fabrics without an electrical core. On networks with few leaves, traffic can pass through
-//! other leaves. On larger networks, traffic takes one hop:
+//! Integer programming for the planning problem, with a relaxation as bound. On networks with few
+//! leaves, traffic can pass through other leaves. On larger networks, traffic takes one hop:
 //!
 //! ```text
 //!   maximise lambda
@@ -157,61 +156,6 @@ pub fn relaxation_bound(
         return Err(ExactError::Solver("time limit of the relaxation".into()));
     }
     Ok(solved.lambda.min(closed_form))
-}
-
-/// Finds the optimum without an electrical core by binary search.
-///
-/// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all banks have the same
-/// reach, a rate is feasible exactly if every leaf has enough ports (ATRO, arXiv 2507.13717, uses the same fact). The
-/// search covers only the rates beyond which some pair needs another circuit.
-///
-/// # Errors
-/// Fails if a pair with traffic may not have a circuit.
-pub fn plan_without_core(
-    fabric: &ReconfigurableFatTree,
-    demand: &Demand,
-) -> Result<OneHopPlan, ExactError> {
-    let pairs = heaviest_directions(demand);
-    for &(a, b) in pairs.keys() {
-        let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
-        if !LeafPair::new(a, b).is_some_and(|pair| fabric.permits(pair)) {
-            return Err(ExactError::Unreachable(a, b));
-        }
-    }
-    let circuit_rate = fabric.spec().circuit_rate.0 as f64;
-    let ports: Vec<u32> =
-        (0..fabric.leaves()).map(|leaf| fabric.free_ports(LeafId::from_index(leaf))).collect();
-    let mut rates: Vec<f64> = pairs
-        .values()
-        .flat_map(|bits| {
-            (1..=fabric.optical_ports()).map(move |count| f64::from(count) * circuit_rate / bits)
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    let feasible = |lambda: f64| {
-        let needed = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
-        (0..fabric.leaves()).all(|leaf| needed.degree(leaf) <= ports[leaf])
-    };
-    let reached = rates.partition_point(|rate| feasible(*rate));
-    let lambda = if reached == 0 { 0.0 } else { rates[reached - 1] };
-    let topology = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
-    let lambda = lambda.min(Evaluator::new(fabric, demand).lambda(&topology));
-    Ok(OneHopPlan { topology, lambda, lambda_upper_bound: lambda })
-}
-
-fn needed_circuits(
-    leaves: usize,
-    pairs: &BTreeMap<(usize, usize), f64>,
-    lambda: f64,
-    circuit_rate: f64,
-) -> Topology {
-    let mut topology = Topology::dark(leaves);
-    for (&(a, b), bits) in pairs {
-        // A pair that exactly fills its circuits must not need another one because of rounding.
-        let circuits = lambda * bits / circuit_rate;
-        topology.add_many(a, b, (circuits - 1e-9).ceil().max(0.0) as u32);
-    }
-    topology
 }
 
 fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
@@ -420,6 +364,59 @@ mod tests {
     use lightloom_units::seed::Seed;
     use lightloom_units::{BitsPerSecond, Bytes};
     use proptest::prelude::*;
+
+    /// Finds the optimum without an electrical core by binary search.
+    ///
+    /// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all banks have the same
+    /// reach, a rate is feasible exactly if every leaf has enough ports (ATRO, arXiv 2507.13717, uses the same fact). The
+    /// search covers only the rates beyond which some pair needs another circuit.
+    fn plan_without_core(
+        fabric: &ReconfigurableFatTree,
+        demand: &Demand,
+    ) -> Result<OneHopPlan, ExactError> {
+        let pairs = heaviest_directions(demand);
+        for &(a, b) in pairs.keys() {
+            let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
+            if !LeafPair::new(a, b).is_some_and(|pair| fabric.permits(pair)) {
+                return Err(ExactError::Unreachable(a, b));
+            }
+        }
+        let circuit_rate = fabric.spec().circuit_rate.0 as f64;
+        let ports: Vec<u32> =
+            (0..fabric.leaves()).map(|leaf| fabric.free_ports(LeafId::from_index(leaf))).collect();
+        let mut rates: Vec<f64> = pairs
+            .values()
+            .flat_map(|bits| {
+                (1..=fabric.optical_ports())
+                    .map(move |count| f64::from(count) * circuit_rate / bits)
+            })
+            .collect();
+        rates.sort_by(f64::total_cmp);
+        let feasible = |lambda: f64| {
+            let needed = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
+            (0..fabric.leaves()).all(|leaf| needed.degree(leaf) <= ports[leaf])
+        };
+        let reached = rates.partition_point(|rate| feasible(*rate));
+        let lambda = if reached == 0 { 0.0 } else { rates[reached - 1] };
+        let topology = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
+        let lambda = lambda.min(Evaluator::new(fabric, demand).lambda(&topology));
+        Ok(OneHopPlan { topology, lambda, lambda_upper_bound: lambda })
+    }
+
+    fn needed_circuits(
+        leaves: usize,
+        pairs: &BTreeMap<(usize, usize), f64>,
+        lambda: f64,
+        circuit_rate: f64,
+    ) -> Topology {
+        let mut topology = Topology::dark(leaves);
+        for (&(a, b), bits) in pairs {
+            // A pair that exactly fills its circuits must not need another one because of rounding.
+            let circuits = lambda * bits / circuit_rate;
+            topology.add_many(a, b, (circuits - 1e-9).ceil().max(0.0) as u32);
+        }
+        topology
+    }
 
     #[test]
     fn heuristic_is_within_one_percent_of_the_proven_bound() {
