@@ -48,6 +48,7 @@ mod phases_for_jobs;
 mod phases_on_switches;
 mod phases_rig;
 mod programs;
+mod python;
 mod replan;
 mod report;
 mod reported_faults;
