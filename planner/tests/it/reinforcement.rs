@@ -8,6 +8,7 @@ use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_planner::check::check;
 use lightloom_planner::joint::replan;
 use lightloom_planner::{Options, plan};
+use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
@@ -118,7 +119,7 @@ fn node_fault_keeps_the_trainer_and_reduces_generation_replicas() {
 #[test]
 fn random_steps_with_random_faults_are_valid() {
     let mut draws = Seed(21).stream("rl", 0);
-    for _ in 0..60 {
+    for _ in 0..cases(12, 60) {
         let hbd = HBDS[draws.random_range(0..HBDS.len())];
         let dcn = DCNS[draws.random_range(0..DCNS.len())];
         let tp = [4, 8, 16][draws.random_range(0..3)];
