@@ -37,7 +37,7 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Adopt, Apply, Preview, Request, Rollback};
 use lightloom_control::desired::{self, Wanted};
 use lightloom_control::state::{
-    DeviceName, Fabric, Micros, Neighbours, Op, Outcome, Position, Slot, Txn,
+    DeviceName, Micros, Neighbours, Op, Outcome, Position, Slot, SwitchState, Txn,
 };
 use lightloom_daemon_api::body::{AdoptBody, DevicesBody, FaultBody, RollbackBody, TxnBody};
 use lightloom_daemon_api::diff::{DeviceBytes, Diff};
@@ -393,7 +393,7 @@ fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
     Ok(ms.map(Micros::from_millis))
 }
 
-fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> Fabric {
+fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> SwitchState {
     let slots = |slots: &BTreeMap<u32, u32>| {
         slots.iter().map(|(&slot, &position)| (Slot(slot), Position(position))).collect()
     };

@@ -10,7 +10,7 @@ use lightloom_control::inventory::{Device as Installed, Inventory};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Asked, TxnResult};
 use lightloom_control::state::{
-    DeviceName, Fabric, Micros, Now, Position, Positions, Sharing, Slot,
+    DeviceName, Micros, Now, Position, Positions, Sharing, Slot, SwitchState,
 };
 use lightloom_devices::{
     DeviceFault, EmulatedDevice, FaultyLight, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output,
@@ -222,7 +222,7 @@ impl<E: EmulatedDevice> Bench<E> {
         self.run_until(within(&self, 30_000), is_read);
         assert!(is_read(&self), "never read, {:?}", self.wire);
         self.ask(Request::Adopt(vec![NAME.into()].into()));
-        let target = Fabric::from([(NAME.into(), goal.clone())]);
+        let target = SwitchState::from([(NAME.into(), goal.clone())]);
         let began = self.now;
         self.ask(Request::Apply(Apply { target, ..Apply::default() }));
         self.run_until(within(&self, 120_000), |bench| !bench.controller.is_busy());
@@ -277,7 +277,7 @@ fn late_command<D: Dialect + Clone + 'static>(
     bench.ask(Request::Adopt(vec![name.clone()].into()));
     let deferred = DeviceFault::Defer(Picoseconds::from_millis(3_000));
     bench.device.apply(bench.now, deferred, &mut Vec::new());
-    let target = Fabric::from([(name.clone(), positions(&[(1, 10), (2, 9)]))]);
+    let target = SwitchState::from([(name.clone(), positions(&[(1, 10), (2, 9)]))]);
     bench.ask(Request::Apply(Apply { target, ..Apply::default() }));
     bench.run_until(within(&bench, 60_000), |bench| !bench.controller.is_busy());
     let result = *bench.ended.last().unwrap();

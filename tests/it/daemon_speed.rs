@@ -14,7 +14,7 @@ use daemon_rig::times::{Times, state_folder};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::mover::Limits;
-use lightloom_control::state::{Fabric, Move, Neighbours, Op, Position, Positions, Slot, Txn};
+use lightloom_control::state::{Move, Neighbours, Op, Position, Positions, Slot, SwitchState, Txn};
 use lightloom_daemon::runtime::Call;
 use lightloom_drivers::preview;
 use lightloom_drivers::scpi::Scpi;
@@ -73,7 +73,7 @@ fn time_of_changes(nodes: u32) -> Times {
         let processor = processor_ms();
         for path in [1, 2, 1, 2, 1] {
             let devices = rig.config.drivers.keys();
-            let target: Fabric = devices
+            let target: SwitchState = devices
                 .map(|device| (device.clone(), [(Slot(0), Position(path))].into()))
                 .collect();
             assert_eq!(target.len(), 2 * nodes as usize);
@@ -159,7 +159,7 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
         let mut rig = Rig::of_devices(&file, folder.path(), None).await;
         let processor = processor_ms();
         for round in 0..=rounds {
-            let target = Fabric::from([("ocs0".into(), circuits_of(round, circuits))]);
+            let target = SwitchState::from([("ocs0".into(), circuits_of(round, circuits))]);
             let on_device = rig.shared.metrics.operation_seconds.get_sample_sum();
             let started = Instant::now();
             let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use daemon_rig::ring::{NODES, faults, node_in_use, ring};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::controller::{Answer, Apply, Request};
-use lightloom_control::state::{DeviceName, Fabric, Position, Positions, Slot};
+use lightloom_control::state::{DeviceName, Position, Positions, Slot, SwitchState};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::Storage;
 use lightloom_daemon::runtime::Runtime;
@@ -122,7 +122,7 @@ fn circuits(crosswise: bool) -> Positions {
 }
 
 fn change(crosswise: bool) -> Request {
-    let target = Fabric::from([("ocs0".into(), circuits(crosswise))]);
+    let target = SwitchState::from([("ocs0".into(), circuits(crosswise))]);
     Request::Apply(Apply { target, ..Apply::default() })
 }
 

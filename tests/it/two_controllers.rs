@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use daemon_rig::{Modules, Rig, on_a_runtime};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, RESTORES_MAX, Request};
-use lightloom_control::state::{Fabric, Position, Slot};
+use lightloom_control::state::{Position, Slot, SwitchState};
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::view;
 use lightloom_daemon_api::status::ContendedDevice;
@@ -31,7 +31,7 @@ async fn daemon(folder: &Path, at: &str) -> Rig {
 }
 
 async fn set(rig: &mut Rig, egress: u32) {
-    let target = Fabric::from([("ocs0".into(), [(Slot(1), Position(egress))].into())]);
+    let target = SwitchState::from([("ocs0".into(), [(Slot(1), Position(egress))].into())]);
     let apply = Apply { target, mode: Mode::Update, ..Apply::default() };
     let answer = rig.ask(Request::Apply(apply), None).await;
     rig.committed(&answer).await;

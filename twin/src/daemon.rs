@@ -9,7 +9,7 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::phases::{Standing, Wish};
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
-use lightloom_control::state::{Fabric, Micros, Now, Outcome};
+use lightloom_control::state::{Micros, Now, Outcome, SwitchState};
 use lightloom_emulator::shipped::Happened;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
@@ -103,7 +103,7 @@ impl TwinDaemon {
 
     pub(crate) fn wanted(&self, plan: &Plan, phase: Option<&str>) -> Result<Wanted, String> {
         let Setup { modules, switches, .. } = &self.setup;
-        let wanted = desired::wanted(plan, phase, modules, switches, &Fabric::new());
+        let wanted = desired::wanted(plan, phase, modules, switches, &SwitchState::new());
         wanted.map_err(|reasons| reasons.join("; "))
     }
 

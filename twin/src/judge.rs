@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Record, TxnResult};
-use lightloom_control::state::{DeviceName, Fabric, Op, Positions, Txn, at};
+use lightloom_control::state::{DeviceName, Op, Positions, SwitchState, Txn, at};
 use lightloom_units::{Picoseconds, SimTime};
 
 const LISTED_MAX: usize = 20;
@@ -20,9 +20,9 @@ pub(crate) struct Judge {
     durable: Ledger,
     intents: BTreeMap<String, u32>,
     /// Committed changes that have not yet been checked against the light.
-    pub(crate) committed: Vec<Fabric>,
+    pub(crate) committed: Vec<SwitchState>,
     /// Uncommitted changes that have not yet been checked against the light.
-    pub(crate) undone: Vec<Fabric>,
+    pub(crate) undone: Vec<SwitchState>,
     open: Option<(Txn, SimTime)>,
     /// Devices whose last operation has an unknown outcome and that have not been read since then.
     unknown: BTreeSet<DeviceName>,
@@ -127,7 +127,7 @@ impl Judge {
     }
 
     /// Checks I3: a committed change must be in effect wherever the light is known.
-    pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
+    pub(crate) fn holds(&mut self, goal: &SwitchState, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };
             if let Some((slot, to)) = wanted.iter().find(|(slot, to)| at(true_one, **slot) != **to)

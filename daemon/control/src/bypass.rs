@@ -230,7 +230,7 @@ pub fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,
     path: impl Fn(&str, BundleId) -> Option<u8>,
 ) -> BTreeMap<Part, String> {
-    let settles = |past: &&Past| matches!(past.cause, Cause::Owed(_));
+    let settles = |past: &&Past| matches!(past.cause, Cause::Deferred(_));
     let failed = history
         .filter(|past| !settles(past))
         .take_while(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);

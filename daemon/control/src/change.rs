@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{DeviceName, Fabric, Move, Observation, Position, Positions, Sharing, Slot, at};
+use crate::state::{
+    DeviceName, Move, Observation, Position, Positions, Sharing, Slot, SwitchState, at,
+};
 
 pub use phase::{Phase, PhaseChange, PhaseOrder, stages_back};
 pub use waves::{Domains, Wave, Way, at_once, dark_links, waves, waves_in_stages};
@@ -150,7 +152,7 @@ impl Objection {
 /// Returns the moves to the target, or all objections by device. Slots that the daemon owns go dark
 /// if they are not in the target; foreign slots remain unchanged.
 pub fn difference<'a>(
-    target: &Fabric,
+    target: &SwitchState,
     mode: Mode,
     known: impl Fn(&DeviceName) -> Option<Known<'a>>,
 ) -> Result<BTreeMap<DeviceName, Vec<Move>>, Vec<Objection>> {
@@ -320,7 +322,7 @@ mod tests {
     ) -> Result<Vec<Move>, Vec<Objection>> {
         let owned = positions(owned);
         let observed = Observation { positions: positions(observed), ..Default::default() };
-        let target = Fabric::from([("o".into(), positions(want))]);
+        let target = SwitchState::from([("o".into(), positions(want))]);
         let known = Known {
             sharing: Sharing::Exclusive,
             owned: &owned,
@@ -349,7 +351,7 @@ mod tests {
         let (owned, seen) = (positions(&[(0, 1)]), positions(&[(0, 15)]));
         let observed = Observation { positions: seen, ..Default::default() };
         let said = |trouble: Option<&'static str>, silent: &str| -> Vec<String> {
-            let target: Fabric =
+            let target: SwitchState =
                 ["n1/b0", silent].map(|name| (name.into(), positions(&[(0, 2)]))).into();
             let sharing = Sharing::Independent;
             let known = |device: &DeviceName| {
@@ -396,7 +398,7 @@ mod tests {
             let probed = probed.iter().map(|slot| Slot(*slot)).collect();
             let observed = Observation { positions: positions(observed), ..Default::default() };
             let device = if sharing == Sharing::Independent { "n1/b0" } else { "ocs0" };
-            let target = Fabric::from([(device.into(), positions(&[(0, 2)]))]);
+            let target = SwitchState::from([(device.into(), positions(&[(0, 2)]))]);
             let (observed, trouble) = (Some(&observed), None);
             let known = Known { sharing, owned: &owned, probed: &probed, observed, trouble };
             difference(&target, Mode::Probe, |_| Some(known)).map(|moves| moves.len())

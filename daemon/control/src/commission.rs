@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use findings::{CablingFinding, FibreEnds, Swap, findings, swaps};
 
 use crate::controller::end_name;
-use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at};
+use crate::state::{DeviceName, FibreEnd, Observation, Position, Slot, SwitchState, at};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
@@ -63,7 +63,7 @@ pub struct Commission {
 impl Commission {
     /// `ends` must not have circuits; `rest` contains the positions without outgoing light.
     #[must_use]
-    pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
+    pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &SwitchState) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
         let mut numbers = BTreeMap::new();
         let mut group_of = Vec::new();
@@ -133,10 +133,10 @@ impl Commission {
         (self.rows.iter().filter(|row| row.source.is_some()).count(), self.rows.len())
     }
 
-    pub fn next_round(&mut self) -> Option<Fabric> {
+    pub fn next_round(&mut self) -> Option<SwitchState> {
         let on = self.as_planned().or_else(|| self.half()).or_else(|| self.search())?;
         self.rounds += 1;
-        let mut fabric = Fabric::new();
+        let mut fabric = SwitchState::new();
         let moved = self.groups.iter().zip(on);
         for (group, on) in moved.filter(|(group, _)| !self.left_out.contains(&group.device)) {
             let position = on.map_or(group.rest, |end| self.ends[end].2);
@@ -146,8 +146,8 @@ impl Commission {
     }
 
     #[must_use]
-    pub fn at_rest(&self) -> Fabric {
-        let mut fabric = Fabric::new();
+    pub fn at_rest(&self) -> SwitchState {
+        let mut fabric = SwitchState::new();
         let moved = self.groups.iter().filter(|group| !self.left_out.contains(&group.device));
         for group in moved {
             fabric.entry(group.device.clone()).or_default().insert(group.slot, group.rest);

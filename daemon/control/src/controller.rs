@@ -15,9 +15,9 @@ mod agenda;
 mod budget;
 mod contention;
 mod darkness;
+mod deferred;
 mod devices;
 mod drift;
-mod owed;
 mod readings;
 mod requests;
 mod shut;
@@ -41,8 +41,8 @@ use crate::management::Trouble;
 use crate::mover::Promise;
 use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
 use crate::state::{
-    DeviceName, Fabric, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Shut,
-    Slot, Txn,
+    DeviceName, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Shut, Slot,
+    SwitchState, Txn,
 };
 use agenda::Devices;
 use budget::{OwnChange, own_changes};
@@ -50,9 +50,9 @@ use contention::Contention;
 pub use contention::{Contended, Foreign, QUIET, RESTORES_MAX};
 use darkness::Dark;
 pub use darkness::DarkFibre;
+pub use deferred::Remedy;
 pub(crate) use drift::own;
 pub use drift::{Crossed, Planned, end_name};
-pub use owed::Remedy;
 pub use requests::Adopt;
 pub use shut::ShutEnd;
 pub use signals::Signal;
@@ -82,7 +82,7 @@ pub enum Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
     /// Owned slots of these devices go dark if they are not in the target.
-    pub target: Fabric,
+    pub target: SwitchState,
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     pub plan_sha256: String,
     pub mode: Mode,

@@ -7,7 +7,7 @@ pub mod circuits;
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::Path;
 use lightloom_fabric::plan::{PhasePlan, Plan};
@@ -15,7 +15,7 @@ use lightloom_planner::check;
 use lightloom_units::id::BundleId;
 
 use crate::change::Phase;
-use crate::state::{DeviceName, Fabric, Position, Slot};
+use crate::state::{DeviceName, Position, Slot, SwitchState};
 use circuits::Switches;
 
 pub type Modules = BTreeMap<BundleId, DeviceName>;
@@ -26,7 +26,7 @@ const NO_FABRIC: &str =
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    pub target: Fabric,
+    pub target: SwitchState,
     pub phase: Option<Box<Phase>>,
 }
 
@@ -35,7 +35,7 @@ pub fn wanted(
     phase: Option<&str>,
     modules: &Modules,
     switches: &Switches,
-    owned: &Fabric,
+    owned: &SwitchState,
 ) -> Result<Wanted, Vec<String>> {
     if let Some(phase) = phase.filter(|_| !circuits::has_circuits(plan)) {
         let reason =
@@ -62,7 +62,7 @@ fn chosen<'a>(
     plan: &'a Plan,
     phase: Option<&str>,
     switches: &Switches,
-    owned: &Fabric,
+    owned: &SwitchState,
 ) -> Result<&'a PhasePlan, Vec<String>> {
     let names = || circuits::names(&plan.phases);
     if let Some(name) = phase {
@@ -81,7 +81,7 @@ fn chosen<'a>(
     }
 }
 
-pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
+pub fn prove(plan: &Plan, installed: Option<&Fabric>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {
         return Err(vec![other_fabric(plan, installed)]);
@@ -102,7 +102,7 @@ fn short(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-fn other_fabric(plan: &Plan, installed: &Installed) -> String {
+fn other_fabric(plan: &Plan, installed: &Fabric) -> String {
     let bundles = || plan.transceivers.iter().map(|transceiver| transceiver.bundle);
     let theirs = (
         bundles().map(|bundle| bundle.node.0 + 1).max().unwrap_or(0),
@@ -131,12 +131,12 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     )
 }
 
-pub fn paths(plan: &Plan, modules: &Modules) -> Result<Fabric, Vec<String>> {
+pub fn paths(plan: &Plan, modules: &Modules) -> Result<SwitchState, Vec<String>> {
     paths_where(plan, modules, |_, _| true)
 }
 
 #[must_use]
-pub fn stated(plan: &Plan, modules: &Modules) -> Fabric {
+pub fn stated(plan: &Plan, modules: &Modules) -> SwitchState {
     let known = plan.transceivers.iter();
     let known = known.filter_map(|t| Some((modules.get(&t.bundle)?, position(t.path))));
     known.map(|(device, at)| (device.clone(), [(Slot(0), at)].into())).collect()
@@ -146,8 +146,8 @@ pub(crate) fn paths_where(
     plan: &Plan,
     modules: &Modules,
     holds: impl Fn(&DeviceName, Position) -> bool,
-) -> Result<Fabric, Vec<String>> {
-    let mut target = Fabric::new();
+) -> Result<SwitchState, Vec<String>> {
+    let mut target = SwitchState::new();
     let mut missing = Vec::new();
     for transceiver in &plan.transceivers {
         match modules.get(&transceiver.bundle) {

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::change::{Domains, Step, Wave, at_once, waves_in_stages};
 use crate::mover::{Limits, Mover, Next, StepEnd};
 use crate::state::{
-    DeviceName, Fabric, FibreEnd, Micros, Move, Observation, Op, Outcome, Position, Positions,
-    Slot, Txn, at,
+    DeviceName, FibreEnd, Micros, Move, Observation, Op, Outcome, Position, Positions, Slot,
+    SwitchState, Txn, at,
 };
 
 pub use part::{PartEnd, Verdict};
@@ -34,7 +34,7 @@ pub const IN_USE: Position = Position(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    AllOrNothing(Fabric),
+    AllOrNothing(SwitchState),
     /// Continue with the devices that respond. Used for compensation, undo and recovery. Each
     /// listed device gets only one request, because it has been unresponsive for long.
     WhatAnswers(BTreeSet<DeviceName>),
@@ -50,10 +50,10 @@ pub enum Command {
 #[derive(Clone, Debug)]
 pub struct Drive {
     txn: Txn,
-    target: Fabric,
+    target: SwitchState,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     held: BTreeSet<(DeviceName, Slot)>,
-    standing: Fabric,
+    standing: SwitchState,
     start: Start,
     goes_back: bool,
     late: BTreeMap<DeviceName, Micros>,
@@ -61,7 +61,7 @@ pub struct Drive {
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
     known: BTreeSet<DeviceName>,
-    stages: Vec<Fabric>,
+    stages: Vec<SwitchState>,
     waves: Vec<Wave>,
     movers: BTreeMap<DeviceName, Mover>,
     wake: BTreeMap<DeviceName, Micros>,
@@ -94,11 +94,11 @@ impl Drive {
     #[must_use]
     pub fn new(
         txn: Txn,
-        target: Fabric,
+        target: SwitchState,
         start: Start,
         neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
         held: BTreeSet<(DeviceName, Slot)>,
-        standing: Fabric,
+        standing: SwitchState,
     ) -> Self {
         Self {
             txn,
@@ -126,7 +126,7 @@ impl Drive {
         }
     }
 
-    pub fn in_stages(&mut self, stages: Vec<Fabric>) {
+    pub fn in_stages(&mut self, stages: Vec<SwitchState>) {
         self.stages = stages;
     }
 

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::change::PhaseChange;
+use crate::deferred::Deferred;
 use crate::drive::PartEnd;
 use crate::kept_plan::KeptPlan;
-use crate::owed::Owed;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Micros, Position, Positions, Slot, Txn};
+use crate::state::{DeviceName, Micros, Position, Positions, Slot, SwitchState, Txn};
 
 pub const HISTORY_MAX: usize = 1024;
 const SENT_MAX: usize = 4;
@@ -50,7 +50,7 @@ pub struct Past {
     pub result: TxnResult,
     pub parts: BTreeMap<DeviceName, PartEnd>,
     /// Owned positions on its devices, and other circuits that it moved, before the transaction.
-    pub stood_before: Fabric,
+    pub stood_before: SwitchState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
     /// Unix time in milliseconds of the confirmation; 0 if not recorded.
@@ -71,8 +71,8 @@ pub struct Past {
 pub struct Sent {
     pub txn: Txn,
     pub wall_ms: u64,
-    pub before: Fabric,
-    pub after: Fabric,
+    pub before: SwitchState,
+    pub after: SwitchState,
 }
 
 impl Sent {
@@ -93,7 +93,7 @@ pub struct Ledger {
     #[serde(default)]
     pub applied_sha256: String,
     pub plan_devices: BTreeSet<DeviceName>,
-    pub owned: Fabric,
+    pub owned: SwitchState,
     /// Slots that a probe set. They are not circuits, so missing light there is not a fault.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
@@ -101,8 +101,8 @@ pub struct Ledger {
     pub pending: Option<Pending>,
     pub held: BTreeSet<(DeviceName, Slot)>,
     pub attention: BTreeMap<DeviceName, String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub owed: BTreeMap<DeviceName, Owed>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "owed")]
+    pub deferred: BTreeMap<DeviceName, Deferred>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
     /// Faults that operators reported and that the current plan does not avoid.
@@ -183,7 +183,7 @@ impl Ledger {
                     self.owned.insert(device.clone(), positions.clone());
                     self.probed.remove(device);
                     self.attention.remove(device);
-                    self.owed.remove(device);
+                    self.deferred.remove(device);
                 }
                 self.version += 1;
                 self.remember(asked, None);
@@ -291,13 +291,13 @@ impl Ledger {
                 if result == TxnResult::Partial =>
             {
                 self.attention.insert(device.clone(), end.detail.clone());
-                self.owed.remove(device);
+                self.deferred.remove(device);
                 let silent = end.verdict == Verdict::Unknown;
                 if !silent && !has_turned && intent.cause.undoes() {
                     self.owns_goal(intent, device);
                 }
-                let owed = Owed::after(intent, has_turned, device);
-                self.owed.extend(owed.filter(|_| silent).map(|owed| (device.clone(), owed)));
+                let deferred = Deferred::after(intent, has_turned, device);
+                self.deferred.extend(deferred.filter(|_| silent).map(|one| (device.clone(), one)));
             }
             _ => {}
         }
@@ -307,7 +307,7 @@ impl Ledger {
     pub fn belongs(&self, device: &DeviceName) -> Cow<'_, Positions> {
         static NOTHING: Positions = Positions::new();
         let owned = self.owned.get(device).unwrap_or(&NOTHING);
-        let Some(deferred) = self.owed.get(device) else { return Cow::Borrowed(owned) };
+        let Some(deferred) = self.deferred.get(device) else { return Cow::Borrowed(owned) };
         let mut positions = owned.clone();
         positions.extend(&deferred.to);
         positions.retain(|_, to| !to.is_dark());
@@ -326,7 +326,7 @@ impl Ledger {
         self.owns_goal(intent, device);
         self.take_probed(intent, device);
         self.attention.remove(device);
-        self.owed.remove(device);
+        self.deferred.remove(device);
     }
 
     fn keep_past(&mut self, past: Past) {
@@ -393,7 +393,7 @@ impl Ledger {
                     self.plan_devices.extend(named());
                 }
             }
-            Cause::Drift | Cause::Owed(_) | Cause::Late(_) | Cause::Probe => {}
+            Cause::Drift | Cause::Deferred(_) | Cause::Late(_) | Cause::Probe => {}
             Cause::Apply if !intent.plan_sha256.is_empty() => {
                 self.plan_sha256.clone_from(&intent.plan_sha256);
                 self.plan_devices = named().collect();
@@ -449,9 +449,9 @@ impl Ledger {
     }
 
     #[must_use]
-    pub fn stood_before(&self, txn: Txn) -> Option<Fabric> {
+    pub fn stood_before(&self, txn: Txn) -> Option<SwitchState> {
         let from = self.history.iter().position(|past| past.txn == txn)?;
-        let mut before = Fabric::new();
+        let mut before = SwitchState::new();
         for past in self.history.range(from..) {
             for (device, positions) in &past.stood_before {
                 before.entry(device.clone()).or_insert_with(|| positions.clone());
@@ -475,7 +475,7 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
 }
 
 /// Returns owned positions even after drift, and the lit positions of other circuits.
-fn stood_before(intent: &Intent) -> Fabric {
+fn stood_before(intent: &Intent) -> SwitchState {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {
         let stood = stood.entry(device.clone()).or_default();
@@ -514,7 +514,8 @@ mod tests {
         broken: Option<&[&str]>,
     ) {
         let txn = Txn(ledger.last_txn.0 + 1);
-        let lit = Fabric::from([(device.into(), [(Slot(0), crate::state::Position(1))].into())]);
+        let lit =
+            SwitchState::from([(device.into(), [(Slot(0), crate::state::Position(1))].into())]);
         let request = format!("r{txn}");
         let intent = Intent {
             txn,
@@ -522,10 +523,10 @@ mod tests {
             cause,
             plan_sha256: plan.into(),
             mode: Mode::Safe,
-            before: Fabric::new(),
+            before: SwitchState::new(),
             after: lit.clone(),
             goal: lit,
-            owned_before: Fabric::new(),
+            owned_before: SwitchState::new(),
             confirm_within: None,
             on_failure: OnFailure::Rollback,
             wall_ms: 0,

@@ -24,7 +24,7 @@ mod witnesses;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ use crate::journal::Proof;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::record::{Asked, Broken, Cause, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Micros, Now};
+use crate::state::{DeviceName, Micros, Now, SwitchState};
 pub use blindness::ManagementLost;
 pub use diagnoses::Diagnosis;
 use phases::Phases;
@@ -68,7 +68,7 @@ pub enum NoJournal {
 
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    pub installed: Option<Installed>,
+    pub installed: Option<Fabric>,
     pub modules: Modules,
     pub switches: Switches,
     pub on_fault: OnFault,
@@ -153,12 +153,12 @@ impl Control {
         &self.setup
     }
     #[must_use]
-    pub fn installed(&self) -> Option<&Installed> {
+    pub fn installed(&self) -> Option<&Fabric> {
         self.setup.installed.as_ref()
     }
     /// `None` for plans of circuits without GPUs, which cannot avoid faults.
     #[must_use]
-    pub fn replannable(&self) -> Option<&Installed> {
+    pub fn replannable(&self) -> Option<&Fabric> {
         self.installed().filter(|fabric| fabric.circuits_alone().is_none())
     }
     #[must_use]
@@ -202,14 +202,20 @@ impl Control {
         &self,
         plan: &Plan,
         before: &Plan,
-        owned: &Fabric,
-    ) -> Result<Fabric, Vec<String>> {
+        owned: &SwitchState,
+    ) -> Result<SwitchState, Vec<String>> {
         let mut target = desired::paths(plan, &self.setup.modules)?;
         self.add_circuits(&mut target, plan, before, owned);
         Ok(target)
     }
 
-    fn add_circuits(&self, target: &mut Fabric, plan: &Plan, before: &Plan, owned: &Fabric) {
+    fn add_circuits(
+        &self,
+        target: &mut SwitchState,
+        plan: &Plan,
+        before: &Plan,
+        owned: &SwitchState,
+    ) {
         let switches = self.switches();
         let lit = circuits::in_force(switches, &before.phases, owned);
         let next = lit.and_then(|lit| plan.phases.iter().find(|next| next.name == lit.name));

@@ -9,7 +9,7 @@ use crate::change::{Mode, PhaseChange, Wave};
 use crate::drive::PartEnd;
 use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
-use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
+use crate::state::{DeviceName, Micros, Now, Slot, SwitchState, Txn};
 
 /// The client of a request, with the request's id, which makes retries idempotent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,7 +32,8 @@ pub enum Cause {
     Repair,
     Drift,
     /// Moves a device that was unresponsive during this transaction to its positions.
-    Owed(Txn),
+    #[serde(rename = "owed")]
+    Deferred(Txn),
     Late(Txn),
     Probe,
 }
@@ -41,7 +42,7 @@ impl Cause {
     /// Returns whether the change is an undo, which is never rolled back.
     #[must_use]
     pub fn undoes(&self) -> bool {
-        matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
+        matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Deferred(_))
     }
 
     /// Returns whether the change may start while another one awaits confirmation.
@@ -66,11 +67,11 @@ pub struct Intent {
     pub cause: Cause,
     pub plan_sha256: String,
     pub mode: Mode,
-    pub before: Fabric,
-    pub after: Fabric,
+    pub before: SwitchState,
+    pub after: SwitchState,
     /// The positions that the daemon owns on the target's devices after the commit.
-    pub goal: Fabric,
-    pub owned_before: Fabric,
+    pub goal: SwitchState,
+    pub owned_before: SwitchState,
     pub confirm_within: Option<Micros>,
     pub on_failure: OnFailure,
     pub wall_ms: u64,
@@ -80,7 +81,7 @@ pub struct Intent {
     pub phase: Option<PhaseChange>,
     /// Positions after each stage. Slots that are not part of a stage move last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stages: Vec<Fabric>,
+    pub stages: Vec<SwitchState>,
     /// Fault reports that the commit settles, because it bypasses the parts or they work again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub settles: BTreeSet<String>,
@@ -238,7 +239,7 @@ pub enum Record {
     },
     Adopted {
         asked: Asked,
-        positions: Fabric,
+        positions: SwitchState,
         #[serde(default)]
         wall_ms: u64,
     },

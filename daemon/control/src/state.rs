@@ -119,7 +119,7 @@ pub type Positions = BTreeMap<Slot, Position>;
 
 pub type FibreEnd = (DeviceName, Slot, Position);
 
-pub type Fabric = BTreeMap<DeviceName, Positions>;
+pub type SwitchState = BTreeMap<DeviceName, Positions>;
 
 #[must_use]
 pub fn at(positions: &Positions, slot: Slot) -> Position {

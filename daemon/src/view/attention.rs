@@ -32,7 +32,7 @@ pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
     let ledger = known.control.controller().ledger();
     let all = ledger.attention.iter().filter(|(device, _)| is_owed(known, device));
     all.map(|(device, why)| {
-        let txn = ledger.owed.get(device).map(|owed| owed.txn).unwrap_or_default();
+        let txn = ledger.deferred.get(device).map(|deferred| deferred.txn).unwrap_or_default();
         let view =
             OwedView { what: missed(known, txn), why: why.clone(), next: next(known, device) };
         (device.to_string(), view)
@@ -47,7 +47,7 @@ pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
 pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     let ledger = known.control.controller().ledger();
     ledger.attention.contains_key(device)
-        && (ledger.owed.contains_key(device)
+        && (ledger.deferred.contains_key(device)
             || left_by(known, device).is_none_or(|past| !is_as_before(known, past)))
 }
 
@@ -150,8 +150,8 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
         return "repair the journal first".into();
     }
     match known.control.controller().remedy(device) {
-        Remedy::Answer { owed } => {
-            let then = match owed {
+        Remedy::Answer { deferred } => {
+            let then = match deferred {
                 true => "it is restored automatically when it answers",
                 false => "it can be adopted or moved when it answers",
             };

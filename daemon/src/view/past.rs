@@ -57,7 +57,7 @@ pub(super) fn cause_text(cause: &Cause) -> String {
         Cause::Bypass => "bypass".into(),
         Cause::Repair => "repair".into(),
         Cause::Drift => "drift".into(),
-        Cause::Owed(txn) => format!("deferred since {txn}"),
+        Cause::Deferred(txn) => format!("deferred since {txn}"),
         Cause::Late(txn) => format!("late command of {txn}"),
         Cause::Probe => "probe".into(),
     }

@@ -18,7 +18,7 @@ pub(super) fn kind(cause: &Cause) -> Kind {
         Cause::Bypass => Kind::Bypass,
         Cause::Repair => Kind::Repair,
         Cause::Drift | Cause::Late(_) => Kind::Drift,
-        Cause::Owed(_) => Kind::Deferred,
+        Cause::Deferred(_) => Kind::Deferred,
         Cause::Probe => Kind::Probe,
     }
 }

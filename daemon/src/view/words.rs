@@ -90,7 +90,7 @@ impl Change<'_> {
                 format!("{txn} was not confirmed in time{}{around}", back())
             }
             Cause::Drift => "drift restored".into(),
-            Cause::Owed(txn) => format!("deferred part of {txn}"),
+            Cause::Deferred(txn) => format!("deferred part of {txn}"),
             Cause::Late(txn) => format!("late command of {txn} undone"),
             Cause::Probe => "probe of ends without a circuit".into(),
         }
@@ -143,7 +143,7 @@ mod tests {
             words(Cause::Rollback(Txn(2)), plan, &["n5"], &[]),
             words(Cause::Rollback(Txn(1)), "", &[], &[]),
             words(Cause::ConfirmTimeout(Txn(4)), plan, &[], &["n9"]),
-            words(Cause::Owed(Txn(3)), plan, &[], &[]),
+            words(Cause::Deferred(Txn(3)), plan, &[], &[]),
             words(Cause::Drift, plan, &[], &[]),
             words(Cause::Apply, "phases", &[], &[]),
         ];

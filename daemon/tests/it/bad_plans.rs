@@ -2,7 +2,7 @@
 //! Plans for another fabric, with manual edits or for unknown devices must be refused.
 
 use lightloom_control::desired::{self, circuits::Switches};
-use lightloom_control::state::Fabric as Positions;
+use lightloom_control::state::SwitchState as Positions;
 use lightloom_daemon::api::PlanDocument;
 use lightloom_daemon::{config, start};
 use lightloom_fabric::fabric::Fabric;

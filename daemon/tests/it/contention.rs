@@ -7,7 +7,9 @@ use lightloom_control::controller::{
     Apply, Contended, Event, Foreign, QUIET, RESTORES_MAX, Request,
 };
 use lightloom_control::inventory::{Device, Inventory, OnDrift};
-use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot};
+use lightloom_control::state::{
+    DeviceName, Micros, Position, Positions, Sharing, Slot, SwitchState,
+};
 use world::World;
 use world::device::Faults;
 
@@ -33,7 +35,7 @@ fn world(seed: u64) -> World {
 }
 
 fn apply(world: &mut World, id: &str) {
-    let target = Fabric::from([(ocs(), ours())]);
+    let target = SwitchState::from([(ocs(), ours())]);
     let mode = lightloom_control::change::Mode::Update;
     let request = Request::Apply(Apply { target, mode, ..Apply::default() });
     world.ask(Micros::from_millis(10), "alice", id, request);

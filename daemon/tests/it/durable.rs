@@ -15,7 +15,7 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{
     Asked, Broken, Cause, Intent, Lease, OnFailure, Record, TxnResult,
 };
-use lightloom_control::state::{Fabric, Micros, Now, Position, Slot, Txn};
+use lightloom_control::state::{Micros, Now, Position, Slot, SwitchState, Txn};
 use lightloom_daemon::audit::{Entry, key};
 use lightloom_daemon::disk::make_folders;
 use lightloom_daemon::file_storage::FileStorage;
@@ -37,7 +37,7 @@ fn asked(id: &str) -> Asked {
 }
 
 fn intent(txn: u32, cause: Cause, plan: &KeptPlan) -> Record {
-    let target = Fabric::from([("n0/b0".into(), [(Slot(0), Position(txn % 3))].into())]);
+    let target = SwitchState::from([("n0/b0".into(), [(Slot(0), Position(txn % 3))].into())]);
     let settles = match cause {
         Cause::Bypass => ["n3".to_owned()].into(),
         _ => BTreeSet::new(),
@@ -48,10 +48,10 @@ fn intent(txn: u32, cause: Cause, plan: &KeptPlan) -> Record {
         cause,
         plan_sha256: plan.sha256().into(),
         mode: Mode::Safe,
-        before: Fabric::new(),
+        before: SwitchState::new(),
         after: target.clone(),
         goal: target,
-        owned_before: Fabric::new(),
+        owned_before: SwitchState::new(),
         confirm_within: None,
         on_failure: OnFailure::Rollback,
         wall_ms: 0,

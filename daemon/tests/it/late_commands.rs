@@ -8,7 +8,7 @@ use lightloom_control::controller::{Apply, Request};
 use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::record::Cause;
 use lightloom_control::state::{
-    DeviceName, Fabric, Micros, Position, Positions, Sharing, Slot, at,
+    DeviceName, Micros, Position, Positions, Sharing, Slot, SwitchState, at,
 };
 use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
@@ -48,7 +48,7 @@ fn ask(world: &mut World, id: &str, pairs: &[(u32, u32)], after: Micros) {
 }
 
 fn to(pairs: &[(u32, u32)]) -> Apply {
-    let target = Fabric::from([(ocs(), circuits(pairs))]);
+    let target = SwitchState::from([(ocs(), circuits(pairs))]);
     Apply { target, mode: Mode::Update, ..Apply::default() }
 }
 

@@ -11,7 +11,7 @@ use lightloom_control::inventory::{Device, Inventory, OnDrift};
 use lightloom_control::ledger::{Ledger, Past};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{
-    DeviceName, Fabric, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
+    DeviceName, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, SwitchState, Txn,
 };
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ struct Bench {
     controller: Controller,
     now: Now,
     records: Vec<Record>,
-    lit: Fabric,
+    lit: SwitchState,
     events: VecDeque<Event>,
     requests: u32,
 }
@@ -66,7 +66,7 @@ impl Bench {
     fn new() -> Self {
         let now = Now { mono: Micros::from_secs(9), wall_ms: 9_000, boot: "b".into() };
         let (controller, actions) = Controller::start(Self::inventory(), Ledger::default(), &now);
-        let (records, lit, events) = (Vec::new(), Fabric::new(), VecDeque::new());
+        let (records, lit, events) = (Vec::new(), SwitchState::new(), VecDeque::new());
         let mut bench = Self { controller, now, records, lit, events, requests: 0 };
         bench.started(actions);
         bench
@@ -214,7 +214,7 @@ impl Bench {
     fn bypass(&mut self, leave_out: usize, position: u32, count: usize) {
         let ledger = self.controller.ledger();
         let modules = ledger.plan_devices.iter().filter(|name| name.as_str().starts_with('n'));
-        let mut target: Fabric =
+        let mut target: SwitchState =
             modules.map(|name| (name.clone(), [(Slot(0), Position(position))].into())).collect();
         if ledger.plan_sha256.is_empty() || target.len() < 2 {
             return;

@@ -19,7 +19,7 @@ use lightloom_control::state::{
     DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Positions, Slot, at,
 };
 use lightloom_daemon::config;
-use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_testkit::cases;
@@ -67,7 +67,7 @@ struct Ring {
     counts: Counts,
 }
 
-fn installed() -> Installed {
+fn installed() -> Fabric {
     let text = format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {NODES}, gpus_per_node: 4, k: 2}}}}\n\
          jobs:\n  - {{name: pretrain, gpus: 96, tp: 16}}\n"

@@ -64,7 +64,11 @@ fn expired_change_is_undone_now_and_on_failed_devices_later() {
         world.run_for(seconds(120));
         assert_eq!(stand(&world), [1; 4]);
         let ledger = ledger(&world);
-        assert!(ledger.attention.is_empty() && ledger.owed.is_empty(), "{:?}", ledger.attention);
+        assert!(
+            ledger.attention.is_empty() && ledger.deferred.is_empty(),
+            "{:?}",
+            ledger.attention
+        );
         assert_eq!(ledger.history.back().unwrap().actor, "policy:undo");
         world.check_at_rest();
     }
@@ -84,7 +88,7 @@ fn failed_device_found_elsewhere_is_left_to_the_operator() {
     let adopt = Request::Adopt(vec![module(2)].into());
     world.ask(Micros::default(), "bob", "adopt", adopt);
     world.run_for(seconds(30));
-    assert!(ledger(&world).attention.is_empty() && ledger(&world).owed.is_empty());
+    assert!(ledger(&world).attention.is_empty() && ledger(&world).deferred.is_empty());
     assert_eq!(stand(&world), [1, 1, 2, 1]);
     world.check_at_rest();
 }
@@ -214,7 +218,7 @@ fn suggests_only_acceptable_actions() {
     let remedy = |world: &World| world.controller().unwrap().remedy(&module(2));
     let mut world = unconfirmed(4, 120);
     world.run_for(seconds(70));
-    assert_eq!(remedy(&world), Remedy::Answer { owed: true });
+    assert_eq!(remedy(&world), Remedy::Answer { deferred: true });
     assert!(!adopts(&mut world, "silent"));
     // The device returns at another position while another change awaits its confirmation.
     let model = world.devices.get_mut(&module(2)).unwrap();
@@ -293,7 +297,7 @@ fn recovery_next_to_a_failed_device_ends_within_twice_its_deadline() {
             world.check_at_rest();
             world.run_for(seconds(150));
             world.check_at_rest();
-            assert!(ledger(&world).owed.is_empty(), "{:?}", ledger(&world).owed);
+            assert!(ledger(&world).deferred.is_empty(), "{:?}", ledger(&world).deferred);
             let clean = ledger(&world).attention.is_empty();
             assert!(clean, "{recovery:?} {point}: {:?}", ledger(&world).attention);
         }

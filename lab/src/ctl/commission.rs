@@ -17,7 +17,7 @@ use lightloom_control::commission::{
 };
 use lightloom_control::controller::end_name;
 use lightloom_control::state::{
-    DeviceName, Fabric as Positions, FibreEnd, Observation, Position, Slot,
+    DeviceName, FibreEnd, Observation, Position, Slot, SwitchState as Positions,
 };
 use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::body::{ApplyBody, Mode, RawValue};

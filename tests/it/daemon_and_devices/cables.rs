@@ -13,7 +13,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
         let mut rig = daemon(folder.path()).await;
         let plan = first_plan(&installed(NODES));
         let (one, other) = (plan.circuits[1], plan.circuits[3]);
-        let dark = Fabric::from_iter([one.a, one.b, other.a, other.b].map(|port| {
+        let dark = SwitchState::from_iter([one.a, one.b, other.a, other.b].map(|port| {
             (
                 DeviceName::from(port.bundle.to_string().as_str()),
                 [(Slot(0), Position::LOOPBACK)].into(),
@@ -104,7 +104,7 @@ fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
         let (one, other) = (plan.circuits[1], plan.circuits[3]);
         let aside = other.b.bundle.to_string();
         let target =
-            Fabric::from([(aside.as_str().into(), [(Slot(0), Position::LOOPBACK)].into())]);
+            SwitchState::from([(aside.as_str().into(), [(Slot(0), Position::LOOPBACK)].into())]);
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         rig.committed(&answer).await;
         modules.fault(&format!("{} cross {} {}", one.a.bundle, one.a.path, other.a));
@@ -143,7 +143,7 @@ fn counts_and_survives_garbage_on_a_line() {
             (seen.up && seen.observed.is_some() && seen.drift.is_empty()).then_some(())
         };
         rig.find("it to be seen again, as it stood", back).await;
-        let target = Fabric::from([("n3/b0".into(), [(Slot(0), Position(2))].into())]);
+        let target = SwitchState::from([("n3/b0".into(), [(Slot(0), Position(2))].into())]);
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         rig.committed(&answer).await;
     });
@@ -162,7 +162,7 @@ fn sees_a_circuit_of_another_client_within_one_poll() {
         );
         let mut rig = Rig::of_devices(&file, folder.path(), None).await;
         let circuits = [(Slot(1), Position(9)), (Slot(2), Position(10))].into();
-        let target = Fabric::from([("ocs0".into(), circuits)]);
+        let target = SwitchState::from([("ocs0".into(), circuits)]);
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         rig.committed(&answer).await;
 
@@ -242,7 +242,7 @@ fn module_with_two_names_moves_under_one() {
         });
         let (up, down, why) = refused.await;
         assert!(why.starts_with(&format!("{up} has the same serial number")), "{why}");
-        let target = Fabric::from([(down.as_str().into(), [(Slot(0), Position(1))].into())]);
+        let target = SwitchState::from([(down.as_str().into(), [(Slot(0), Position(1))].into())]);
         let answer = rig.ask(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         assert!(
             matches!(&answer, Answer::Refused { reasons } if reasons[0].contains("the same module")),

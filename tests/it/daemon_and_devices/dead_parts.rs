@@ -129,7 +129,7 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
         // The near end returns to the fibre, which is dark for a known reason.
         let to = Position(u32::from(near.path));
         let near = DeviceName::from(&*near.bundle.to_string());
-        let target = Fabric::from([(near, [(Slot(0), to)].into())]);
+        let target = SwitchState::from([(near, [(Slot(0), to)].into())]);
         rig.commit(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         let seen = |runtime: &Runtime| {
             let dark = !runtime.control.controller().dark_fibres().is_empty();

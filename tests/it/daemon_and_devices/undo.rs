@@ -147,10 +147,7 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
 
 /// Two nodes whose repair, one after the other, restores fewer circuits than a new plan for the
 /// whole ring.
-fn a_pair_whose_repair_leaves_fewer_circuits(
-    installed: &Installed,
-    all: usize,
-) -> ([Part; 2], Plan) {
+fn a_pair_whose_repair_leaves_fewer_circuits(installed: &Fabric, all: usize) -> ([Part; 2], Plan) {
     let pairs = (0..32).flat_map(|a| (a + 1..32).map(move |b| [a, b]));
     let fewer = |pair: [u32; 2]| {
         let parts = pair.map(|node| Part::Node(NodeId(node)));

@@ -20,7 +20,7 @@ use lightloom_daemon::runtime::{Call, NotStored, Runtime};
 use lightloom_daemon::{api::Shared, config, start};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, ServedAddress, Server};
-use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::khop::{Method, plan, to_document};
@@ -113,11 +113,11 @@ pub(crate) fn fabric_file(nodes: u32) -> String {
     )
 }
 
-pub(crate) fn installed(nodes: u32) -> Installed {
+pub(crate) fn installed(nodes: u32) -> Fabric {
     lightloom_fabric::file::load("ring.yaml", fabric_file(nodes).as_bytes()).0.unwrap()
 }
 
-pub(crate) fn first_plan(installed: &Installed) -> Plan {
+pub(crate) fn first_plan(installed: &Fabric) -> Plan {
     let none = FaultSet::none();
     let layout = plan(installed, &none, Method::Scan).unwrap();
     to_document(installed, &none, Seed(1), &layout)
@@ -131,7 +131,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub(crate) async fn start(nodes: u32, folder: &Path, installed: Installed) -> Self {
+    pub(crate) async fn start(nodes: u32, folder: &Path, installed: Fabric) -> Self {
         let modules = format!(
             "modules:\n- {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
             nodes - 1,
@@ -143,7 +143,7 @@ impl Rig {
     pub(crate) async fn of_devices(
         devices: &str,
         folder: &Path,
-        installed: Option<Installed>,
+        installed: Option<Fabric>,
     ) -> Self {
         Self::on_disk(devices, folder, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
             .await
@@ -152,7 +152,7 @@ impl Rig {
     pub(crate) async fn on_disk(
         devices: &str,
         folder: &Path,
-        installed: Option<Installed>,
+        installed: Option<Fabric>,
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
         let rig = Self::not_seen_yet(devices, folder, installed, open);
@@ -170,7 +170,7 @@ impl Rig {
     pub(crate) fn not_seen_yet(
         devices: &str,
         folder: &Path,
-        installed: Option<Installed>,
+        installed: Option<Fabric>,
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
         let state = folder.join("state");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::waves::{Way, legs};
 use super::{Moves, at};
-use crate::state::{Fabric, Slot};
+use crate::state::{Slot, SwitchState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase {
@@ -52,7 +52,7 @@ impl fmt::Display for PhaseChange {
 
 impl Phase {
     #[must_use]
-    pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<Fabric>) {
+    pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<SwitchState>) {
         let ways = || self.ways.iter().map(|(_, way)| way);
         let (order, stages) = match legs(changes, ways()) {
             _ if changes.is_empty() => (PhaseOrder::NothingMoves, Vec::new()),
@@ -67,9 +67,9 @@ impl Phase {
 }
 
 #[must_use]
-pub fn stages_back(before: &Fabric, stages: &[Fabric]) -> Vec<Fabric> {
+pub fn stages_back(before: &SwitchState, stages: &[SwitchState]) -> Vec<SwitchState> {
     let mut stand = before.clone();
-    let mut back: Vec<Fabric> = Vec::new();
+    let mut back: Vec<SwitchState> = Vec::new();
     for stage in stages {
         let mut undone = stage.clone();
         for (device, slots) in &mut undone {
@@ -95,7 +95,7 @@ mod tests {
     fn rollback_reverses_the_stages() {
         let fabric = |slots: &[(u32, u32)]| {
             let slots = slots.iter().map(|&(s, p)| (Slot(s), Position(p))).collect();
-            Fabric::from([("o".into(), slots)])
+            SwitchState::from([("o".into(), slots)])
         };
         let before = fabric(&[(1, 11), (2, 12), (3, 0)]);
         let stages = [fabric(&[(1, 0), (3, 11)]), fabric(&[(1, 13), (2, 0)])];

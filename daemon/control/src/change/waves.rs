@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Moves, Step};
-use crate::state::{DeviceName, Fabric, Move, Position, Sharing, Slot};
+use crate::state::{DeviceName, Move, Position, Sharing, Slot, SwitchState};
 
 pub type Wave = BTreeMap<DeviceName, Step>;
 
@@ -38,7 +38,7 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
 pub(super) fn legs<'a>(
     changes: &Moves,
     ways: impl Iterator<Item = &'a Way>,
-) -> Option<(usize, Vec<Fabric>)> {
+) -> Option<(usize, Vec<SwitchState>)> {
     let (at, way) = ways.enumerate().find(|(_, way)| fits(changes, way))?;
     let ends = |(device, moves): (&DeviceName, &Vec<Move>)| {
         (device.clone(), moves.iter().map(|m| (m.slot, m.to)).collect())
@@ -47,7 +47,11 @@ pub(super) fn legs<'a>(
 }
 
 #[must_use]
-pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
+pub fn waves_in_stages(
+    changes: &Moves,
+    stages: &[SwitchState],
+    domains: &impl Domains,
+) -> Vec<Wave> {
     let mut left = keyed(changes);
     let mut all = Vec::new();
     for stage in stages {

@@ -47,7 +47,7 @@ impl Plant {
         self.arrives.remove(&b);
     }
 
-    fn read(&self, stand: &Fabric) -> BTreeMap<DeviceName, Observation> {
+    fn read(&self, stand: &SwitchState) -> BTreeMap<DeviceName, Observation> {
         let is_on = |end: &FibreEnd| stand.get(&end.0).is_some_and(|at_| at(at_, end.1) == end.2);
         let mut read: BTreeMap<DeviceName, Observation> = stand
             .iter()
@@ -90,7 +90,7 @@ fn ring(nodes: u32, k: u8) -> (Vec<FibreEnd>, Vec<(FibreEnd, FibreEnd)>) {
     (ends, planned)
 }
 
-fn resting(ends: &[FibreEnd]) -> Fabric {
+fn resting(ends: &[FibreEnd]) -> SwitchState {
     let one = |(device, slot, _): &FibreEnd| (device.clone(), [(*slot, Position::LOOPBACK)].into());
     ends.iter().map(one).collect()
 }

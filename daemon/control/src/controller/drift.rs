@@ -9,7 +9,9 @@ use crate::change::Mode;
 use crate::drive::Site;
 use crate::inventory::OnDrift;
 use crate::record::{Asked, Cause, Record};
-use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positions, Slot, at};
+use crate::state::{
+    DeviceName, FibreEnd, Micros, Neighbours, Now, Positions, Slot, SwitchState, at,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
@@ -21,7 +23,7 @@ pub struct Crossed {
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
     pub plan_sha256: String,
-    pub positions: Fabric,
+    pub positions: SwitchState,
 }
 
 impl Controller {
@@ -61,7 +63,7 @@ impl Controller {
 
     fn take_planned(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
         let ledger = &self.ledger;
-        let left = ledger.attention.contains_key(device) || ledger.owed.contains_key(device);
+        let left = ledger.attention.contains_key(device) || ledger.deferred.contains_key(device);
         if self.only_reads || left || ledger.open.is_some() {
             return;
         }
@@ -153,7 +155,7 @@ impl Controller {
             .iter()
             .filter(|(device, seen)| is_ours(seen) && !self.ledger.attention.contains_key(*device))
             .filter(|(device, _)| self.may_restore(device, now));
-        let target: Fabric = drifted
+        let target: SwitchState = drifted
             .filter_map(|(device, _)| {
                 Some((device.clone(), self.ledger.owned.get(device)?.clone()))
             })
@@ -167,7 +169,7 @@ impl Controller {
         self.apply(now, own(Policy::Drift, request), apply, actions);
     }
 
-    fn put_back(&self, target: Fabric) -> Apply {
+    fn put_back(&self, target: SwitchState) -> Apply {
         let plan_sha256 = self.ledger.plan_sha256.clone();
         let (mode, cause) = (Mode::Update, Some(Cause::Drift));
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
@@ -184,7 +186,7 @@ impl Controller {
             let is_ours = elsewhere.iter().any(|drift| !drift.wanted.is_dark());
             is_ours.then(|| (device.clone(), wanted))
         });
-        let target: Fabric = target.collect();
+        let target: SwitchState = target.collect();
         if target.is_empty() && is_foreign {
             let why = "no reachable device is missing a circuit that the daemon set; foreign circuits are \
                 not restored";

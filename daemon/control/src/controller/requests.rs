@@ -7,7 +7,9 @@ use crate::change::Mode;
 use crate::drive::{IN_USE, Site, Start};
 use crate::kept_plan::FollowingPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
-use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
+use crate::state::{
+    DeviceName, Move, Neighbours, Now, Op, Position, Positions, Slot, SwitchState, Txn,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
@@ -104,7 +106,7 @@ impl Controller {
         actions: &mut Vec<Action>,
     ) -> Answer {
         let txn = Txn(self.ledger.last_txn.0 + 1);
-        let side = |pick: fn(&Move) -> Position| -> Fabric {
+        let side = |pick: fn(&Move) -> Position| -> SwitchState {
             let of = |moves: &Vec<Move>| moves.iter().map(|m| (m.slot, pick(m))).collect();
             changes.iter().map(|(device, moves)| (device.clone(), of(moves))).collect()
         };
@@ -281,7 +283,7 @@ impl Controller {
         if let Some(conflict) = self.busy(now) {
             return conflict;
         }
-        let mut positions = Fabric::new();
+        let mut positions = SwitchState::new();
         let mut reasons = Vec::new();
         for device in &adopt.devices {
             match self.devices.get(device).and_then(|d| d.observed.as_ref().filter(|_| d.up)) {

@@ -17,7 +17,7 @@ use crate::drive::Site;
 use crate::ledger::Open;
 use crate::mover::Limits;
 use crate::record::Cause;
-use crate::state::{DeviceName, Fabric, Micros, Now, Position, Positions, Slot, Txn};
+use crate::state::{DeviceName, Micros, Now, Position, Positions, Slot, SwitchState, Txn};
 
 /// Poll interval while a late command may arrive, short enough to undo it within 2 s.
 const READ_EVERY: Micros = Micros::from_millis(500);
@@ -114,7 +114,8 @@ impl Controller {
         let changed = self.strays.keys().filter_map(|device| self.changed_late(device));
         let changed: Vec<(DeviceName, Txn, Positions)> = changed.collect();
         let Some(txn) = changed.iter().map(|(_, txn, _)| *txn).max() else { return };
-        let target: Fabric = changed.into_iter().map(|(device, _, goal)| (device, goal)).collect();
+        let target: SwitchState =
+            changed.into_iter().map(|(device, _, goal)| (device, goal)).collect();
         self.own_not_before = now.mono + Micros::from_secs(1);
         let asked = own(Policy::Late, format!("late-{}", self.ledger.last_txn.0 + 1));
         let plan_sha256 = self.ledger.plan_sha256.clone();

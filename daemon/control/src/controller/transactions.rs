@@ -11,7 +11,7 @@ use crate::inventory::Recovery;
 use crate::ledger::Open;
 use crate::mover::Limits;
 use crate::record::{Cause, Intent, OnFailure, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
+use crate::state::{DeviceName, Micros, Now, Observation, Op, SwitchState, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
@@ -53,7 +53,7 @@ impl Controller {
     pub(super) fn run(
         &mut self,
         now: &Now,
-        mut target: Fabric,
+        mut target: SwitchState,
         start: Start,
         actions: &mut Vec<Action>,
     ) {
@@ -117,7 +117,7 @@ impl Controller {
         intent.after.keys().filter_map(known).collect()
     }
 
-    fn standing_opposite(&self, target: &Fabric) -> Fabric {
+    fn standing_opposite(&self, target: &SwitchState) -> SwitchState {
         let ends = target.iter().flat_map(|(device, slots)| {
             slots.iter().filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to))
         });
@@ -271,7 +271,7 @@ impl Controller {
 }
 
 fn makes_up(cause: &Cause) -> bool {
-    matches!(cause, Cause::Owed(_))
+    matches!(cause, Cause::Deferred(_))
 }
 
 fn owe(parts: &mut BTreeMap<DeviceName, PartEnd>) {

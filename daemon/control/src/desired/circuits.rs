@@ -8,23 +8,23 @@ use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
 use lightloom_units::id::OcsId;
 
 use crate::change::{Mode, Moves, Phase, Way};
-use crate::state::{DeviceName, Fabric, Move, Position, Positions, Slot};
+use crate::state::{DeviceName, Move, Position, Positions, Slot, SwitchState};
 
 pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
 
 const SWITCHES_NAMED: usize = 6;
 
 #[must_use]
-pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
-    let mut target: Fabric =
+pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState {
+    let mut target: SwitchState =
         switches.values().map(|(device, _)| (device.clone(), Positions::new())).collect();
     target.extend(positions(switches, circuits));
     target
 }
 
 #[must_use]
-pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
-    let mut positions = Fabric::new();
+pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState {
+    let mut positions = SwitchState::new();
     for circuit in circuits {
         let Some((device, ports)) = switches.get(&circuit.ocs) else { continue };
         let slots = positions.entry(device.clone()).or_default();
@@ -72,7 +72,7 @@ pub fn has_circuits(plan: &Plan) -> bool {
 pub fn in_force<'a>(
     switches: &Switches,
     phases: &'a [PhasePlan],
-    owned: &Fabric,
+    owned: &SwitchState,
 ) -> Option<&'a PhasePlan> {
     let dark = Positions::new();
     let is_lit = |phase: &&PhasePlan| {
@@ -108,7 +108,7 @@ pub fn wanted_phase(
     Phase { name: to.name.clone(), ways: into.collect() }
 }
 
-fn way(switches: &Switches, mut stand: Fabric, transition: &TransitionPlan) -> Way {
+fn way(switches: &Switches, mut stand: SwitchState, transition: &TransitionPlan) -> Way {
     let stages = transition.stages.iter().map(|stage| {
         let mut ends = positions(switches, &stage.remove);
         for position in ends.values_mut().flat_map(BTreeMap::values_mut) {

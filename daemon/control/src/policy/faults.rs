@@ -14,7 +14,7 @@ use crate::controller::{Action, Answer, Apply, Crossed, Event, ReplyTo, Request,
 use crate::desired;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
+use crate::state::{DeviceName, FibreEnd, Now, Position, Positions, Slot, SwitchState, at};
 
 pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
@@ -230,7 +230,7 @@ impl Control {
         plan: &Plan,
         (broken, repaired): (&[Part], &[Part]),
         cuts_at: Option<BTreeSet<NodeId>>,
-    ) -> Result<(bypass::Around, Fabric), Vec<String>> {
+    ) -> Result<(bypass::Around, SwitchState), Vec<String>> {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
         let owned = &self.controller.ledger().owned;
         let wanted = |next: bypass::Around| {
@@ -281,8 +281,8 @@ impl Control {
                 && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
         };
         let waited = !first.1.keys().any(waits);
-        let as_good = |other: &(bypass::Around, Fabric)| {
-            let used = |next: &(bypass::Around, Fabric)| next.0.plan.metrics.gpus_used;
+        let as_good = |other: &(bypass::Around, SwitchState)| {
+            let used = |next: &(bypass::Around, SwitchState)| next.0.plan.metrics.gpus_used;
             (waited || used(other) >= used(&first))
                 && other.1.keys().all(|device| self.is_in_reach(device))
         };
@@ -348,7 +348,7 @@ impl Control {
         stands && is_settled
     }
 
-    pub(super) fn leave_what_cannot_be_reached(&self, target: &mut Fabric) {
+    pub(super) fn leave_what_cannot_be_reached(&self, target: &mut SwitchState) {
         let ledger = self.controller.ledger();
         let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
         target.retain(|device, want| up(device) || *ledger.belongs(device) != *want);

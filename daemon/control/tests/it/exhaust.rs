@@ -18,7 +18,7 @@ use explorer::{Explorer, Faults, Mutant, Scenario, Wish};
 use lightloom_control::controller::{Apply, Request, Rollback};
 use lightloom_control::inventory::{Device, Inventory, Recovery};
 use lightloom_control::record::Cause;
-use lightloom_control::state::{DeviceName, Fabric, Micros, Position, Sharing, Slot, Txn};
+use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot, SwitchState, Txn};
 use lightloom_testkit::cases;
 
 const DRAIN: &str = "leaf0";
@@ -53,7 +53,7 @@ fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
     inventory
 }
 
-fn at_path(inventory: &Inventory, path: u32) -> Fabric {
+fn at_path(inventory: &Inventory, path: u32) -> SwitchState {
     let devices = inventory.devices.iter().filter(|(_, device)| !device.is_lever);
     let slots = devices.map(|(name, device)| {
         let [a, b] = if path % 2 == 1 { [11, 12] } else { [12, 11] };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lightloom_control::desired::{self, circuits::Switches};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;
-use lightloom_control::state::{Fabric as Positions, Neighbours, Op, Outcome};
+use lightloom_control::state::{Neighbours, Op, Outcome, SwitchState as Positions};
 use lightloom_daemon::api::{self, PlanDocument, Shared};
 use lightloom_daemon::audit::Audit;
 use lightloom_daemon::clock::Clock;

@@ -21,8 +21,8 @@ use lightloom_control::mover::{Follows, Limits, Promise};
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::{Record, TxnResult};
 use lightloom_control::state::{
-    DeviceName, Fabric, FibreEnd, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut,
-    Slot, Txn, at,
+    DeviceName, FibreEnd, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut, Slot,
+    SwitchState, Txn, at,
 };
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_fabric::fault::Part;
@@ -58,9 +58,9 @@ fn inventory() -> Inventory {
     inventory
 }
 
-fn target(seed: u64) -> Fabric {
+fn target(seed: u64) -> SwitchState {
     let mut rng = Seed(seed).stream("target", 0);
-    let mut target = Fabric::new();
+    let mut target = SwitchState::new();
     for name in ["ocs0", "ocs1"] {
         let mut egress: Vec<u32> = (101..=100 + PORTS).collect();
         egress.shuffle(&mut rng);
@@ -79,7 +79,7 @@ fn apply(seed: u64) -> Apply {
     Apply { target: target(seed), plan_sha256: format!("plan-{seed}"), ..Apply::default() }
 }
 
-fn lit(world: &World) -> Fabric {
+fn lit(world: &World) -> SwitchState {
     let plain = world.devices.iter().filter(|(name, _)| name.as_str() != "switch0");
     plain.map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }

@@ -229,7 +229,7 @@ impl World {
                 let last = self.controller().and_then(|c| c.ledger().history.back());
                 let is = |cause: fn(&Cause) -> bool| last.is_some_and(|past| cause(&past.cause));
                 let committed = result == TxnResult::Committed;
-                let settled = is(|cause| matches!(cause, Cause::Owed(_))) && committed;
+                let settled = is(|cause| matches!(cause, Cause::Deferred(_))) && committed;
                 let bypassed = is(|cause| *cause == Cause::Bypass) && committed;
                 let plan = is(|cause| *cause == Cause::Apply)
                     && last.is_some_and(|past| !past.plan_sha256.is_empty());

@@ -8,7 +8,7 @@ use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::record::TxnResult;
 use lightloom_control::state::{DeviceName, Micros, Position, Slot};
 use lightloom_daemon::config;
-use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::Seed;
@@ -48,7 +48,7 @@ pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     (inventory, setup)
 }
 
-pub(crate) fn plan_around(installed: &Installed, broken: &[Part]) -> Option<Plan> {
+pub(crate) fn plan_around(installed: &Fabric, broken: &[Part]) -> Option<Plan> {
     let faults = FaultSet::of(installed, broken.iter().copied()).ok()?;
     plan_anew(installed, &faults, Seed(1)).ok()
 }
@@ -108,7 +108,7 @@ impl World {
         next_plan(installed, plan, &[part.parse().unwrap()], &[]).unwrap()
     }
 
-    pub(crate) fn installed(&self) -> &Installed {
+    pub(crate) fn installed(&self) -> &Fabric {
         self.setup.installed.as_ref().unwrap()
     }
 

@@ -25,7 +25,7 @@ use lightloom_daemon::tend::{FromDevice, ToDevice};
 use lightloom_daemon::traces::Traces;
 use lightloom_daemon::view;
 use lightloom_daemon_api::status::Status;
-use lightloom_fabric::fabric::Fabric as Installed;
+use lightloom_fabric::fabric::Fabric;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 
@@ -54,7 +54,7 @@ pub(super) struct Asked {
 }
 
 pub(super) struct World {
-    pub(super) installed: Installed,
+    pub(super) installed: Fabric,
     config: Config,
     folder: tempfile::TempDir,
     pub(super) plant: Plant,

@@ -9,7 +9,7 @@ use lightloom_control::controller::{Action, Controller, Event, Note, ReplyTo, Re
 use lightloom_control::inventory::Inventory;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Asked, Record, TxnResult};
-use lightloom_control::state::{DeviceName, Fabric, Micros, Now, Op, Outcome, Positions, Txn};
+use lightloom_control::state::{DeviceName, Micros, Now, Op, Outcome, Positions, SwitchState, Txn};
 
 use rustc_hash::FxHashSet;
 
@@ -50,7 +50,7 @@ pub(crate) struct Wish {
 pub(crate) struct Scenario {
     pub name: &'static str,
     pub inventory: Inventory,
-    pub start: Fabric,
+    pub start: SwitchState,
     pub fences: BTreeSet<DeviceName>,
     pub clients: Vec<VecDeque<Wish>>,
     pub faults: Faults,
@@ -369,7 +369,7 @@ impl Explorer {
         let asks = state.clients.iter().any(|client| !client.is_empty());
         let ledger = state.controller.ledger();
         // A device that returned at another position remains deferred until an operator acts.
-        let deferred = !ledger.owed.is_empty() && state.now.mono < DEFERRED_WITHIN;
+        let deferred = !ledger.deferred.is_empty() && state.now.mono < DEFERRED_WITHIN;
         let waits = ledger.pending.is_some() || deferred || ledger.open.is_some();
         // The next poll would detect late effects.
         let known = state.controller.devices().iter().all(|(device, seen)| {

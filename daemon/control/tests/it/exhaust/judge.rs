@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_control::inventory::Inventory;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{Record, TxnResult};
-use lightloom_control::state::{DeviceName, Fabric, Op, Position, Positions, Sharing, Slot, at};
+use lightloom_control::state::{
+    DeviceName, Op, Position, Positions, Sharing, Slot, SwitchState, at,
+};
 
 use super::device::IN_USE;
 use super::explorer::{State, stand};
@@ -75,7 +77,7 @@ pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
     })
 }
 
-pub(crate) fn rest(state: &State, start: &Fabric) -> Option<String> {
+pub(crate) fn rest(state: &State, start: &SwitchState) -> Option<String> {
     let (ledger, nothing) = (state.controller.ledger(), Positions::new());
     let inventory = state.controller.inventory();
     for (device, model) in &state.models {

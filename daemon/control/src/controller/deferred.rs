@@ -7,16 +7,16 @@ use super::drift::own;
 use super::{Action, Apply, Controller};
 use crate::actor::Policy;
 use crate::change::{self, Known, Mode};
+use crate::deferred::Deferred;
 use crate::drive::Site;
 use crate::inventory::OnDrift;
-use crate::owed::Owed;
 use crate::record::{Cause, OnFailure};
 use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     Over(Txn),
-    Answer { owed: bool },
+    Answer { deferred: bool },
     Decide(Txn),
     Adopt { apply: bool },
 }
@@ -32,10 +32,10 @@ impl Controller {
 
     #[must_use]
     pub fn remedy(&self, device: &DeviceName) -> Remedy {
-        let owed = self.ledger.owed.get(device);
+        let deferred = self.ledger.deferred.get(device);
         match (&self.ledger.open, &self.ledger.pending) {
             (Some(open), _) => Remedy::Over(open.intent.txn),
-            _ if !self.answers(device) => Remedy::Answer { owed: owed.is_some() },
+            _ if !self.answers(device) => Remedy::Answer { deferred: deferred.is_some() },
             (None, Some(pending)) => Remedy::Decide(pending.txn),
             (None, None) => {
                 Remedy::Adopt { apply: self.devices.keys().all(|device| self.answers(device)) }
@@ -110,27 +110,27 @@ impl Controller {
         Ok(changes)
     }
 
-    fn can_settle(&self, device: &DeviceName, owed: &Owed) -> bool {
+    fn can_settle(&self, device: &DeviceName, deferred: &Deferred) -> bool {
         static NOTHING: Positions = Positions::new();
         let Some(seen) = self.devices.get(device).filter(|seen| seen.up) else { return false };
         let owned = self.ledger.owned.get(device).unwrap_or(&NOTHING);
         seen.observed.as_ref().is_some_and(|read| {
-            owed.explains(&read.positions, owned) || self.inventory.on_drift == OnDrift::Restore
+            deferred.explains(&read.positions, owned) || self.inventory.on_drift == OnDrift::Restore
         })
     }
 
     #[must_use]
     pub fn is_brought_back(&self, device: &DeviceName) -> bool {
-        let owed = self.ledger.owed.get(device);
-        owed.is_some_and(|owed| !self.answers(device) || self.can_settle(device, owed))
+        let deferred = self.ledger.deferred.get(device);
+        deferred.is_some_and(|deferred| !self.answers(device) || self.can_settle(device, deferred))
     }
 
     pub(super) fn settles_at(&self, now: &Now) -> Option<Micros> {
-        if self.ledger.owed.is_empty() || self.busy(now).is_some() {
+        if self.ledger.deferred.is_empty() || self.busy(now).is_some() {
             return None;
         }
-        let owed = self.ledger.owed.iter();
-        let ready = owed.filter(|(device, owed)| self.can_settle(device, owed));
+        let deferred = self.ledger.deferred.iter();
+        let ready = deferred.filter(|(device, deferred)| self.can_settle(device, deferred));
         let at = ready.map(|(device, _)| self.devices[device].settled.1).min()?;
         Some(at.max(self.own_not_before))
     }
@@ -147,10 +147,12 @@ impl Controller {
         if self.busy(now).is_some() {
             return;
         }
-        let owed = self.ledger.owed.iter().find(|(device, owed)| {
-            self.can_settle(device, owed) && self.devices[*device].settled.1 <= now.mono
+        let deferred = self.ledger.deferred.iter().find(|(device, deferred)| {
+            self.can_settle(device, deferred) && self.devices[*device].settled.1 <= now.mono
         });
-        let Some((device, owed)) = owed.map(|(device, owed)| (device.clone(), owed.clone())) else {
+        let Some((device, deferred)) =
+            deferred.map(|(device, deferred)| (device.clone(), deferred.clone()))
+        else {
             return;
         };
         if let Some(seen) = self.devices.get_mut(&device) {
@@ -159,9 +161,9 @@ impl Controller {
             *tries += 1;
         }
         let mut apply = Apply {
-            target: [(device, owed.to)].into(),
+            target: [(device, deferred.to)].into(),
             mode: Mode::Update,
-            cause: Some(Cause::Owed(owed.txn)),
+            cause: Some(Cause::Deferred(deferred.txn)),
             plan_sha256: self.ledger.plan_sha256.clone(),
             ..Apply::default()
         };

@@ -8,13 +8,13 @@ use crate::record::{Cause, Intent};
 use crate::state::{DeviceName, Positions, Txn, at};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owed {
+pub struct Deferred {
     pub txn: Txn,
     pub to: Positions,
     pub or: Positions,
 }
 
-impl Owed {
+impl Deferred {
     /// Returns the deferred change of a device that was unresponsive during `intent`: the reversal
     /// of `intent` if it `turned`, or the undo of another change. `None` for a forward change.
     #[must_use]
@@ -24,9 +24,10 @@ impl Owed {
             return None;
         }
         let undoes = intent.cause.undoes();
-        let slots = |side: &crate::state::Fabric| side.get(device).cloned().unwrap_or_default();
+        let slots =
+            |side: &crate::state::SwitchState| side.get(device).cloned().unwrap_or_default();
         let txn = match intent.cause {
-            Cause::Owed(txn) => txn,
+            Cause::Deferred(txn) => txn,
             _ => intent.txn,
         };
         match (undoes, turned) {
@@ -60,11 +61,14 @@ mod tests {
     #[test]
     fn deferred_change_explains_only_its_two_positions() {
         let stands = |position: u32| Positions::from([(Slot(0), Position(position))]);
-        let owed = Owed { txn: Txn(5), to: stands(1), or: stands(15) };
-        assert!(owed.explains(&stands(1), &stands(15)) && owed.explains(&stands(15), &stands(15)));
-        assert!(!owed.explains(&stands(2), &stands(15)), "somebody else's move");
-        assert!(!owed.explains(&Positions::new(), &stands(15)), "it lost its light");
+        let deferred = Deferred { txn: Txn(5), to: stands(1), or: stands(15) };
+        assert!(
+            deferred.explains(&stands(1), &stands(15))
+                && deferred.explains(&stands(15), &stands(15))
+        );
+        assert!(!deferred.explains(&stands(2), &stands(15)), "somebody else's move");
+        assert!(!deferred.explains(&Positions::new(), &stands(15)), "it lost its light");
         let more = Positions::from([(Slot(0), Position(1)), (Slot(3), Position(2))]);
-        assert!(!owed.explains(&more, &stands(15)), "a foreign circuit");
+        assert!(!deferred.explains(&more, &stands(15)), "a foreign circuit");
     }
 }
