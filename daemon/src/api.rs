@@ -220,7 +220,7 @@ async fn transaction(
     let until = tokio::time::Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
     loop {
         let find = move |runtime: &Runtime| {
-            let history = &runtime.control.controller().ledger().history;
+            let history = &runtime.control.ledger().history;
             let past = history.iter().find(|past| past.txn == Txn(txn));
             past.map(|past| view::transaction(&runtime.into(), past))
         };
@@ -242,7 +242,7 @@ async fn journal(
 ) -> Reply<Vec<Transaction>> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let all = |runtime: &Runtime| {
-        let history = runtime.control.controller().ledger().history.iter().rev();
+        let history = runtime.control.ledger().history.iter().rev();
         history.map(|past| view::transaction(&runtime.into(), past)).collect()
     };
     shared.look_stored(all).await.map(Json)
@@ -307,7 +307,7 @@ async fn read_apply(
     }
     let (wanted, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
-            let find = |runtime: &Runtime| runtime.control.applied_last();
+            let find = |runtime: &Runtime| runtime.control.facts().applied_last();
             let (sha256, plan) = shared.look(find).await?.map_err(Problem::Refused)?;
             wanted_by(shared, Box::new(Arc::unwrap_or_clone(plan)), Some(sha256), body).await?
         }
@@ -423,7 +423,7 @@ async fn diff(
             return Err(reasons);
         }
         apply.broken = plan.as_deref().map(|plan| {
-            runtime.control.broken_with(plan, &runtime.clock.now(), |_| Default::default())
+            runtime.control.facts().broken_with(plan, &runtime.clock.now(), |_| Default::default())
         });
         Ok((apply, plan.map(|plan| Arc::new(*plan))))
     };
@@ -440,7 +440,7 @@ async fn rollback_diff(
 ) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let rollback = Rollback { txn: Txn(body.txn), ..Rollback::default() };
-    previewed(&shared, move |runtime: &Runtime| runtime.control.way_back(&rollback)).await
+    previewed(&shared, move |runtime: &Runtime| runtime.control.facts().way_back(&rollback)).await
 }
 
 async fn previewed(
@@ -449,7 +449,7 @@ async fn previewed(
 ) -> Reply<Diff> {
     let look = move |runtime: &Runtime| {
         let (apply, plan) = find(runtime)?;
-        let next = Txn(runtime.control.controller().ledger().last_txn.0 + 1);
+        let next = Txn(runtime.control.ledger().last_txn.0 + 1);
         let preview = runtime.control.controller().preview(&apply)?;
         let diff =
             view::diff(&runtime.into(), &preview, &apply, plan.as_deref(), confirmation(&apply));
@@ -603,7 +603,7 @@ async fn adopt(
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let every = |runtime: &Runtime| {
-        let devices = runtime.control.controller().inventory().devices.iter();
+        let devices = runtime.control.sightings().inventory().devices.iter();
         devices.filter(|(_, d)| !d.is_lever).map(|(name, _)| name.clone()).collect()
     };
     let devices: Vec<DeviceName> = match &body.devices[..] {
@@ -675,7 +675,7 @@ fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
 }
 
 fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slot)>, Vec<String>> {
-    let inventory = &runtime.control.controller().inventory().devices;
+    let inventory = &runtime.control.sightings().inventory().devices;
     let (mut slots, mut reasons) = (Vec::new(), Vec::new());
     for name in names {
         let devices = devices_named(runtime, name);
@@ -728,7 +728,7 @@ async fn fault_diff(
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (broken, repaired) = told(&shared, &client, &body).await?;
     previewed(&shared, move |runtime: &Runtime| {
-        runtime.control.way_around(&runtime.clock.now(), &broken, &repaired)
+        runtime.control.facts().way_around(&runtime.clock.now(), &broken, &repaired)
     })
     .await
 }
@@ -753,7 +753,7 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
 }
 
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
-    let Some(installed) = runtime.control.installed() else { return Vec::new() };
+    let Some(installed) = runtime.control.facts().installed() else { return Vec::new() };
     let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());
     errors.map(|error| error.to_string()).collect()
 }

@@ -232,7 +232,7 @@ impl Runtime {
         self.perform(actions);
         self.mend();
         self.shorten_journal();
-        let pending = self.control.controller().ledger().pending.as_ref();
+        let pending = self.control.ledger().pending.as_ref();
         let left = pending.map_or(Micros(0), |pending| pending.deadline(&now) - now.mono);
         self.metrics.confirm_pending_seconds.set(left.as_secs_f64());
         acted
@@ -391,7 +391,7 @@ impl Runtime {
     }
 
     fn bytes_to_end(&self) -> u64 {
-        let open = self.control.controller().ledger().open.as_ref();
+        let open = self.control.ledger().open.as_ref();
         let devices = open.map_or(0, |open| open.intent.goal.len().max(open.intent.after.len()));
         END_BYTES_MIN + END_BYTES_OF_EACH * devices as u64
     }
@@ -399,11 +399,11 @@ impl Runtime {
     fn shorten_journal(&mut self) {
         let (records, bytes) = self.shorten_at;
         let long = self.journal.length() >= records || self.journal.bytes() >= bytes;
-        if !long || self.control.failed().is_some() || self.control.controller().is_busy() {
+        if !long || self.control.failed().is_some() || self.control.transactions().is_busy() {
             return;
         }
         let after = self.journal.head().to_owned();
-        let first = self.control.controller().ledger().begun_anew(after);
+        let first = self.control.ledger().begun_anew(after);
         match self.journal.restart(&first) {
             Ok(()) => tracing::info!("the journal was restarted; the previous one is kept"),
             Err(error) => tracing::warn!(%error, "cannot shorten the journal"),

@@ -102,7 +102,7 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
     let broken_parts = broken_parts(known);
     let (circuits, loopbacks) = (circuits::all(known), circuits::loopbacks(known));
     let devices: Vec<DeviceStatus> =
-        controller.devices().keys().map(|name| device(known, name)).collect();
+        controller.sightings().devices().keys().map(|name| device(known, name)).collect();
     Status {
         daemon: env!("CARGO_PKG_VERSION").into(),
         fabric: known.fabric.clone(),
@@ -111,7 +111,7 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
         applied: known.control.applied().map(|plan| AppliedPlan {
             plan_sha256: ledger.applied_sha256.clone(),
             circuits: plan.circuits.len(),
-            explained: known.control.is_explained(plan),
+            explained: known.control.facts().is_explained(plan),
             next: attention::again(known).map(|again| format!("apply the rest: {again}")),
         }),
         transaction: ledger.open.as_ref().map(|open| open_transaction(known, open)),
@@ -134,10 +134,10 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
         dark_fibres: dark_fibres(known),
         named_parts: diagnosis::all(known),
         shut: shut::all(known),
-        crossed: controller.devices().keys().flat_map(|d| crossed(known, d)).collect(),
+        crossed: controller.sightings().devices().keys().flat_map(|d| crossed(known, d)).collect(),
         contended: contention::all(known),
         bypass_budget: BypassBudget {
-            used: controller.own_changes_spent(&known.now),
+            used: controller.budget().spent(&known.now),
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(known),
@@ -164,7 +164,7 @@ fn moment(unix_ms: u64) -> String {
 fn held_off(known: &Knowledge<'_>) -> Vec<String> {
     let controller = known.control.controller();
     let held = &controller.ledger().held;
-    let devices = controller.inventory().devices.iter();
+    let devices = controller.sightings().inventory().devices.iter();
     let off = devices.filter(|(_, device)| device.levers.values().any(|one| held.contains(one)));
     off.map(|(name, _)| name.to_string()).collect()
 }
@@ -175,8 +175,8 @@ fn leadership(of: &Leadership) -> LeadershipView {
 }
 
 fn restarted(known: &Knowledge<'_>) -> Vec<String> {
-    let controller = known.control.controller();
-    let restarted = controller.devices().keys().filter(|device| controller.has_restarted(device));
+    let sightings = known.control.sightings();
+    let restarted = sightings.devices().keys().filter(|device| sightings.has_restarted(device));
     restarted.map(ToString::to_string).collect()
 }
 
@@ -193,13 +193,14 @@ pub fn circuits_dark(runtime: &Runtime) -> usize {
 }
 
 fn open_transaction(known: &Knowledge<'_>, open: &Open) -> OpenTransaction {
-    let waits_for = known.control.controller().waits_for(&known.now).into_iter();
+    let waits_for =
+        known.control.transactions().waits_for(&known.now, known.control.sightings()).into_iter();
     OpenTransaction {
         txn: open.intent.txn.0,
         actor: open.intent.asked.actor.to_string(),
         cause: past::cause_text(&open.intent.cause),
         kind: twins::kind(&open.intent.cause),
-        summary: words::of_intent(&open.intent, &known.control.controller().ledger().broken),
+        summary: words::of_intent(&open.intent, &known.control.ledger().broken),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
         devices: open.intent.after.len(),
@@ -218,7 +219,7 @@ fn undone_by(open: &Open) -> Option<Txn> {
 
 /// Returns `None` after the rollback has started, because a confirmation would be refused.
 fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
-    let ledger = known.control.controller().ledger();
+    let ledger = known.control.ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
         let undone = ledger.open.as_ref().and_then(undone_by);
         undone.is_none_or(|first| first > pending.txn)
@@ -234,14 +235,14 @@ fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(known: &Knowledge<'_>) -> Vec<BrokenPart> {
-    let mut broken = known.control.broken();
+    let mut broken = known.control.facts().broken();
     broken.extend(known.control.not_bypassed(&known.now));
     broken.into_iter().map(|broken| part(known, broken)).collect()
 }
 
 fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
     BrokenPart {
-        bypassed: part.parse().is_ok_and(|part| known.control.goes_around(part)),
+        bypassed: part.parse().is_ok_and(|part| known.control.facts().goes_around(part)),
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
@@ -250,12 +251,12 @@ fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
 }
 
 fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
-    let broken = known.control.broken();
+    let broken = known.control.facts().broken();
     let is_known = |end: &FibreEnd| {
         let inside = |part: &String| is_inside(&end_name(end), part);
         broken.keys().any(inside)
     };
-    let dark = known.control.controller().dark_fibres().into_iter();
+    let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| !is_known(&dark.near) && !is_known(&dark.far));
     let of = |dark: DarkFibre| DarkFibreView {
         near: end_name(&dark.near),
@@ -273,13 +274,13 @@ fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
         lit_by: crossed.lit_by,
         should_be: end_name(&crossed.should_be),
     };
-    known.control.controller().crossed(device).into_iter().map(of).collect()
+    known.control.sightings().crossed(device, known.control.ledger()).into_iter().map(of).collect()
 }
 
 #[must_use]
 pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
-    let devices = known.control.controller().devices().iter();
-    let unseen = devices.filter(|(_, seen)| !seen.up || seen.observed.is_none());
+    let devices = known.control.sightings().devices().iter();
+    let unseen = devices.filter(|(_, seen)| !seen.answers());
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
@@ -312,24 +313,26 @@ pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
 }
 
 fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
-    let seen = &known.control.controller().devices()[name];
+    let seen = &known.control.sightings().devices()[name];
     let contact = known.contacts.get(name).cloned().unwrap_or_default();
-    let observed = seen.observed.clone().unwrap_or_default();
-    let ledger = known.control.controller().ledger();
+    let observed = seen.observed().cloned().unwrap_or_default();
+    let ledger = known.control.ledger();
     let moving = ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(name));
     let state = match () {
-        () if !seen.up || seen.observed.is_none() => DeviceState::Unseen,
+        () if !seen.answers() => DeviceState::Unseen,
         () if moving => DeviceState::Moving,
         () if !observed.tuning.is_empty() => DeviceState::Tuning,
         () if attention::is_left(known, name) => DeviceState::Attention,
-        () if !seen.drift.is_empty() => DeviceState::Drifted,
-        () if !known.control.controller().crossed(name).is_empty() => DeviceState::Crossed,
+        () if !seen.drift().is_empty() => DeviceState::Drifted,
+        () if !known.control.sightings().crossed(name, known.control.ledger()).is_empty() => {
+            DeviceState::Crossed
+        }
         () => DeviceState::AsWanted,
     };
     DeviceStatus {
         name: name.to_string(),
         identity: contact.identity,
-        up: seen.up,
+        up: seen.is_up(),
         trouble: contact.trouble,
         state,
         slots: observed.positions.iter().map(|(s, p)| (s.to_string(), p.0)).collect(),
@@ -349,21 +352,21 @@ fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
 }
 
 fn drift_of(known: &Knowledge<'_>, name: &DeviceName) -> Vec<DriftedSlot> {
-    let of = |drift: &lightloom_control::controller::Drift| DriftedSlot {
+    let of = |drift: &lightloom_control::state::Drift| DriftedSlot {
         device: name.to_string(),
         slot: drift.slot.0,
         ledger: drift.wanted.0,
         device_says: drift.observed.0,
     };
-    let seen = &known.control.controller().devices()[name];
-    seen.drift.iter().filter(|_| seen.up).map(of).collect()
+    let seen = &known.control.sightings().devices()[name];
+    seen.drift().iter().filter(|_| seen.is_up()).map(of).collect()
 }
 
 fn lost(runtime: &Runtime) -> Vec<LostState> {
     if runtime.damage.is_some() {
         return Vec::new();
     }
-    let plans = lost_plans(runtime.control.controller().ledger());
+    let plans = lost_plans(runtime.control.ledger());
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
         what: runtime.place.to_string(),
@@ -384,7 +387,7 @@ fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
     let known = &Knowledge::from(runtime);
-    let devices = || known.control.controller().devices().keys();
+    let devices = || known.control.sightings().devices().keys();
     let (unseen, journal_damage) = (unseen(known), journal_damage(runtime));
     DriftReport {
         slots: devices().flat_map(|name| drift_of(known, name)).collect(),
@@ -398,7 +401,7 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 #[must_use]
 pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);
-    if known.control.controller().ledger().last_txn == past.txn {
+    if known.control.ledger().last_txn == past.txn {
         shown.crossed = past.parts.keys().flat_map(|name| crossed(known, name)).collect();
         if past.result == TxnResult::Aborted {
             let unknown = past.parts.iter().filter(|(_, part)| part.verdict == Verdict::Unknown);

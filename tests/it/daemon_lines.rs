@@ -217,16 +217,17 @@ impl<E: EmulatedDevice> Bench<E> {
     fn change(mut self, goal: &Positions, damage: Option<(usize, Damage)>) -> End {
         self.wire.damage = damage;
         let within = |bench: &Self, ms| bench.now + Picoseconds::from_millis(ms);
-        let is_read =
-            |bench: &Self| bench.controller.devices()[&DeviceName::from(NAME)].observed.is_some();
+        let is_read = |bench: &Self| {
+            bench.controller.sightings().devices()[&DeviceName::from(NAME)].answers()
+        };
         self.run_until(within(&self, 30_000), is_read);
         assert!(is_read(&self), "never read, {:?}", self.wire);
         self.ask(Request::Adopt(vec![NAME.into()].into()));
         let target = SwitchState::from([(NAME.into(), goal.clone())]);
         let began = self.now;
         self.ask(Request::Apply(Apply { target, ..Apply::default() }));
-        self.run_until(within(&self, 120_000), |bench| !bench.controller.is_busy());
-        assert!(!self.controller.is_busy(), "does not end, {:?}", self.wire);
+        self.run_until(within(&self, 120_000), |bench| !bench.controller.transactions().is_busy());
+        assert!(!self.controller.transactions().is_busy(), "does not end, {:?}", self.wire);
         let took = Micros((self.now.0 - began.0) / 1_000_000);
         let bytes = self.wire.carried;
         let result = self.ended.last().copied();
@@ -237,10 +238,12 @@ impl<E: EmulatedDevice> Bench<E> {
 
     fn check_at_rest(&self) {
         let name = DeviceName::from(NAME);
-        let (ledger, seen) = (self.controller.ledger(), &self.controller.devices()[&name]);
+        let (ledger, seen) =
+            (self.controller.ledger(), &self.controller.sightings().devices()[&name]);
         let truth = (self.truth)(&self.device, self.now);
         let owned = ledger.owned.get(&name).cloned().unwrap_or_default();
-        let listed = ledger.attention.contains_key(&name) || !seen.drift.is_empty() || !seen.up;
+        let listed =
+            ledger.attention.contains_key(&name) || !seen.drift().is_empty() || !seen.is_up();
         assert!(truth == owned || listed, "{truth:?}, said {owned:?}, {:?}", self.wire);
     }
 }
@@ -272,14 +275,14 @@ fn late_command<D: Dialect + Clone + 'static>(
     let within = |bench: &Bench<OpticalSwitch>, ms| bench.now + Picoseconds::from_millis(ms);
     let name = DeviceName::from(NAME);
     let is_read =
-        |bench: &Bench<OpticalSwitch>| bench.controller.devices()[&name].observed.is_some();
+        |bench: &Bench<OpticalSwitch>| bench.controller.sightings().devices()[&name].answers();
     bench.run_until(within(&bench, 30_000), is_read);
     bench.ask(Request::Adopt(vec![name.clone()].into()));
     let deferred = DeviceFault::Defer(Picoseconds::from_millis(3_000));
     bench.device.apply(bench.now, deferred, &mut Vec::new());
     let target = SwitchState::from([(name.clone(), positions(&[(1, 10), (2, 9)]))]);
     bench.ask(Request::Apply(Apply { target, ..Apply::default() }));
-    bench.run_until(within(&bench, 60_000), |bench| !bench.controller.is_busy());
+    bench.run_until(within(&bench, 60_000), |bench| !bench.controller.transactions().is_busy());
     let result = *bench.ended.last().unwrap();
     let mut agree = true;
     for _ in 0..250 {

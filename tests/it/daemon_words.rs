@@ -65,8 +65,8 @@ impl House {
     async fn is_read(&self, device: &str) {
         let name = DeviceName::from(device);
         let read = move |runtime: &Runtime| {
-            let seen = &runtime.control.controller().devices()[&name];
-            (seen.up && seen.observed.is_some()).then_some(())
+            let seen = &runtime.control.sightings().devices()[&name];
+            (seen.answers()).then_some(())
         };
         self.rig.find("the device", read).await;
     }

@@ -136,7 +136,7 @@ fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
             as_before(&mut rig, &plan, &broken).await;
         }
         let own = |runtime: &Runtime| {
-            let history = runtime.control.controller().ledger().history.iter();
+            let history = runtime.control.ledger().history.iter();
             history.filter(|past| past.actor == "policy:fault").count()
         };
         took.changes = rig.look(own).await;
@@ -151,7 +151,7 @@ async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
             runtime.control.plan().into_iter().flat_map(|plan| plan.faults.iter().copied());
         let of_node = |part: &Part| matches!(part, Part::Bundle(bundle) if bundle.node == node);
         let found: Vec<Part> = faults.filter(of_node).collect();
-        (found.len() == 2 && !runtime.control.controller().is_busy()).then_some(found)
+        (found.len() == 2 && !runtime.control.transactions().is_busy()).then_some(found)
     };
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -166,8 +166,8 @@ async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
 
 async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
     let up = |runtime: &Runtime| {
-        let devices = runtime.control.controller().devices();
-        devices.values().all(|seen| seen.up && seen.observed.is_some()).then_some(())
+        let devices = runtime.control.sightings().devices();
+        devices.values().all(|seen| seen.answers()).then_some(())
     };
     rig.find("the node to answer again", up).await;
     let answer = rig.fault(&[], broken).await;

@@ -127,8 +127,8 @@ fn change(crosswise: bool) -> Request {
 }
 
 fn stands(runtime: &Runtime) -> Positions {
-    let seen = &runtime.control.controller().devices()[&DeviceName::from("ocs0")];
-    seen.observed.as_ref().map(|read| read.positions.clone()).unwrap_or_default()
+    let seen = &runtime.control.sightings().devices()[&DeviceName::from("ocs0")];
+    seen.observed().map(|read| read.positions.clone()).unwrap_or_default()
 }
 
 /// The fault hits the second change. Returns the switch's state after a restart, if the fault occurred.
@@ -144,9 +144,7 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
     if failed.is_some() {
         let status = first.look(view::status).await;
         assert_eq!(status.journal_failure, failed, "who looks is answered");
-        let open = first
-            .look(|runtime: &Runtime| runtime.control.controller().ledger().open.is_some())
-            .await;
+        let open = first.look(|runtime: &Runtime| runtime.control.ledger().open.is_some()).await;
         let report = first.look(view::drift).await;
         assert!(report.complete && (open || report.slots.is_empty()), "reads go on: {report:?}");
         let stood = first.look(stands).await;
@@ -166,7 +164,7 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
     tokio::time::sleep(Duration::from_millis(100)).await;
     *plan.lock().unwrap() = None;
     let mut next = Rig { requests, ..rig(switch, folder, &plan).await };
-    let over = |runtime: &Runtime| (!runtime.control.controller().is_busy()).then_some(());
+    let over = |runtime: &Runtime| (!runtime.control.transactions().is_busy()).then_some(());
     next.find("what was open to end", over).await;
     tokio::time::sleep(Duration::from_millis(150)).await;
     let (stood, drifted) =
@@ -246,7 +244,7 @@ async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> boo
     assert!(rig.look(|runtime: &Runtime| runtime.control.failed().is_some()).await);
     *plan.lock().unwrap() = None;
     let well = |runtime: &Runtime| {
-        let well = runtime.control.failed().is_none() && !runtime.control.controller().is_busy();
+        let well = runtime.control.failed().is_none() && !runtime.control.transactions().is_busy();
         well.then_some(())
     };
     rig.find("writing again", well).await;
@@ -261,7 +259,7 @@ async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> boo
 }
 
 fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
-    runtime.control.controller().devices()[&DeviceName::from("ocs0")].read_at
+    runtime.control.sightings().devices()[&DeviceName::from("ocs0")].read_at()
 }
 
 async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
@@ -287,9 +285,14 @@ fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
         let plan = Plan::default();
         let mut rig = on_a_ring(folder.path(), &plan).await;
         let known = |runtime: &Runtime| {
-            let ledger = runtime.control.controller().ledger();
+            let ledger = runtime.control.ledger();
             let sha256 = ledger.plan_sha256.clone();
-            (sha256, ledger.last_txn, runtime.control.broken(), runtime.control.plan().is_some())
+            (
+                sha256,
+                ledger.last_txn,
+                runtime.control.facts().broken(),
+                runtime.control.plan().is_some(),
+            )
         };
         let before = rig.look(known).await;
         assert!(before.3);

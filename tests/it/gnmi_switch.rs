@@ -152,8 +152,8 @@ fn subscription_reports_changes_of_another_controller_immediately() {
         let moves = vec![Move { slot: Slot(3), from: Position::DARK, to: Position(9) }];
         assert_eq!(other.run(&Op::Switch { txn: Txn(1), moves }).await, Outcome::Done(None));
         rig.find("the other's circuit", |runtime| {
-            let seen = &runtime.control.controller().devices()[&DeviceName::from("ocs0")];
-            let read = seen.observed.as_ref()?;
+            let seen = &runtime.control.sightings().devices()[&DeviceName::from("ocs0")];
+            let read = seen.observed()?;
             read.positions.contains_key(&Slot(3)).then_some(())
         })
         .await;

@@ -37,7 +37,7 @@ fn moved() -> BundleId {
 async fn end(rig: &Rig, answer: &Answer) -> Past {
     let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
     let over = move |runtime: &Runtime| {
-        let mut history = runtime.control.controller().ledger().history.iter();
+        let mut history = runtime.control.ledger().history.iter();
         history.find(|past| past.txn == txn).cloned()
     };
     rig.find("its end", over).await
@@ -51,7 +51,7 @@ async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
 }
 
 async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
-    rig.look(|runtime: &Runtime| runtime.control.controller().ledger().reported.clone()).await
+    rig.look(|runtime: &Runtime| runtime.control.ledger().reported.clone()).await
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn reported_fault_is_kept_until_its_bypass_is_possible() {
         let answer = rig.fault(&[part], &[]).await;
         let Answer::Accepted { txn } = answer else { panic!("{answer:?}") };
         let over = move |runtime: &Runtime| {
-            let mut history = runtime.control.controller().ledger().history.iter();
+            let mut history = runtime.control.ledger().history.iter();
             history.find(|past| past.txn == txn).cloned()
         };
         let past = rig.find("its end", over).await;
@@ -126,9 +126,11 @@ fn reported_faults_survive_a_restart() {
         tell_in_vain(&mut rig, &modules).await;
         modules.fault(&format!("{} clear", moved()));
         let mut rig = restarted(rig, "report", folder.path()).await;
-        let broken = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
+        let broken = rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await;
         assert_eq!(broken[&reported().to_string()].why, "reported by test", "{broken:?}");
-        assert!(!rig.look(|runtime: &Runtime| runtime.control.goes_around(reported())).await);
+        assert!(
+            !rig.look(|runtime: &Runtime| runtime.control.facts().goes_around(reported())).await
+        );
         let answer = rig.fault(&[reported()], &[]).await;
         rig.committed(&answer).await;
         let rig = restarted(rig, "report", folder.path()).await;
@@ -169,7 +171,7 @@ fn reported_fault_named_by_a_plan_survives_its_undo() {
 
         let answer = rig.fault(&[], &[reported()]).await;
         rig.committed(&answer).await;
-        assert!(rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty());
+        assert!(rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await.is_empty());
         assert!(written(&rig).await.is_empty());
     });
 }
@@ -186,7 +188,7 @@ fn undo_at_the_deadline_bypasses_faults_reported_meanwhile() {
         let known = rig.fault(&[reported()], &[]).await;
         assert!(matches!(known, Answer::NothingToDo { .. }), "{known:?}");
         let undone = |runtime: &Runtime| {
-            let past = runtime.control.controller().ledger().history.back()?;
+            let past = runtime.control.ledger().history.back()?;
             (past.actor == "policy:confirm-timeout").then_some(past.result)
         };
         assert_eq!(rig.find("it to be undone", undone).await, TxnResult::Committed);

@@ -72,7 +72,7 @@ impl Small {
                 let past = self
                     .rig
                     .find("the end", move |runtime: &Runtime| {
-                        let history = &runtime.control.controller().ledger().history;
+                        let history = &runtime.control.ledger().history;
                         history.iter().find(|past| past.txn == txn).cloned()
                     })
                     .await;
@@ -85,8 +85,8 @@ impl Small {
     async fn until(&self, device: &str, up: bool) {
         let name = DeviceName::from(device);
         let is = move |runtime: &Runtime| {
-            let device = &runtime.control.controller().devices()[&name];
-            (device.up == up).then_some(())
+            let device = &runtime.control.sightings().devices()[&name];
+            (device.is_up() == up).then_some(())
         };
         self.rig.find("its state", is).await;
     }
@@ -370,8 +370,8 @@ fn agent_reports_lost_light_before_the_next_poll() {
         let (result, said) = small.bring("n0/b0", 1).await;
         assert_eq!(result, TxnResult::Committed, "{said}");
         let power = |runtime: &Runtime| {
-            let seen = &runtime.control.controller().devices()[&DeviceName::from("n0/b0")];
-            seen.observed.as_ref().and_then(|read| read.power_mdbm.get(&Slot(0)).copied())
+            let seen = &runtime.control.sightings().devices()[&DeviceName::from("n0/b0")];
+            seen.observed().and_then(|read| read.power_mdbm.get(&Slot(0)).copied())
         };
         assert!(small.rig.look(power).await.is_some_and(|power| power > -10_000));
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -108,7 +108,7 @@ impl TwinDaemon {
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.control.as_ref().is_some_and(|control| control.controller().is_busy())
+        self.control.as_ref().is_some_and(|control| control.transactions().is_busy())
     }
 
     pub(crate) fn deadline(&self, now: SimTime) -> Option<SimTime> {
@@ -118,7 +118,7 @@ impl TwinDaemon {
 
     /// Empty while the daemon is down.
     pub(crate) fn plan_sha256(&self) -> String {
-        let ledger = |control: &Control| control.controller().ledger().plan_sha256.clone();
+        let ledger = |control: &Control| control.ledger().plan_sha256.clone();
         self.control.as_ref().map_or_else(String::new, ledger)
     }
 
@@ -129,7 +129,7 @@ impl TwinDaemon {
     pub(crate) fn turn(&mut self, now: SimTime, events: Vec<Event>) -> Turn {
         let mut turn = Turn::default();
         let Some(control) = &mut self.control else { return turn };
-        let devices = control.controller().devices().len();
+        let devices = control.sightings().devices().len();
         let inputs = events.len().max(1) as u64;
         let works = Picoseconds(cost::of_input(devices).get() * inputs);
         let mut at = now.max(self.busy_until) + works + cost::late(&mut self.draws);
@@ -165,7 +165,7 @@ impl TwinDaemon {
         let mut turn = Turn::default();
         let Some(control) = &mut self.control else { return turn };
         let asked = Asked { actor: "job".into(), digest: id.to_owned(), request: id.to_owned() };
-        let devices = control.controller().devices().len();
+        let devices = control.sightings().devices().len();
         let at = now.max(self.busy_until) + cost::of_input(devices) + cost::late(&mut self.draws);
         let actions = control.book(&clocks(at), asked, wish, ReplyTo(1));
         self.busy_until = self.perform(at, actions, &mut turn);
@@ -235,7 +235,7 @@ impl TwinDaemon {
     fn ended(&mut self, at: SimTime, result: TxnResult, turn: &mut Turn) {
         let is_committed = result == TxnResult::Committed;
         let control = self.control.as_ref();
-        let past = control.and_then(|control| control.controller().ledger().history.back());
+        let past = control.and_then(|control| control.ledger().history.back());
         if past.is_some_and(|past| past.cause == Cause::Phase) {
             return;
         }

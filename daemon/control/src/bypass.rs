@@ -141,8 +141,7 @@ fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<St
     }
 }
 
-#[must_use]
-pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
+pub(crate) fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     let covers =
         |bundle: &BundleId| known.nodes.contains(&bundle.node) || known.bundles.contains(bundle);
     let covered = match part {
@@ -172,8 +171,7 @@ impl Backoff {
     const LAST: Micros = Micros::from_secs(1_800);
     const REGION: Micros = Micros::from_secs(1);
 
-    #[must_use]
-    pub fn not_before(&self, parts: &[Part]) -> Micros {
+    pub(crate) fn not_before(&self, parts: &[Part]) -> Micros {
         let tried = self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at);
         let region = |part: &Part| {
             let until = part.node().and_then(|node| self.regions.get(&node));
@@ -219,14 +217,12 @@ impl Backoff {
     }
 }
 
-#[must_use]
-pub fn names_suspect(past: &Past) -> bool {
+pub(crate) fn names_suspect(past: &Past) -> bool {
     past.result == TxnResult::RolledBack
         && !suspects(std::iter::once(past), |_, _| Some(1)).is_empty()
 }
 
-#[must_use]
-pub fn suspects<'a>(
+pub(crate) fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,
     path: impl Fn(&str, BundleId) -> Option<u8>,
 ) -> BTreeMap<Part, String> {

@@ -88,8 +88,7 @@ fn remedy(owned: Position, adopt: &str) -> String {
     }
 }
 
-#[must_use]
-pub fn in_words(objections: &[Objection]) -> Vec<String> {
+pub(crate) fn in_words(objections: &[Objection]) -> Vec<String> {
     let key = |objection: &Objection| match objection {
         Objection::Drifted { device, slot, observed, owned, update_helps } => {
             let drifted = [device.slot(*slot), device.place(*observed), device.place(*owned)];

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use findings::{CablingFinding, FibreEnds, Swap, findings, swaps};
 
-use crate::controller::end_name;
+use crate::sightings::end_name;
 use crate::state::{DeviceName, FibreEnd, Observation, Position, Slot, SwitchState, at};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

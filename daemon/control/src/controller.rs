@@ -1,447 +1,460 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller: a state machine from events to actions, without clocks, sockets or threads.
 //!
-//! ```text
-//!   idle ──apply──▶ Intent ─▶ drive forward ──all applied──▶ End committed ─▶ (confirm?) ─▶ idle
-//!                                  │                                             │ too late
-//!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
-//! ```
+//! It leads each event to the owners that it concerns, and executes their decisions:
 //!
-//! Only one transaction is open at a time, except that a bypass may start while a change awaits its
-//! confirmation. The caller executes the actions in order. A record with [`Record::is_waited_for`]
-//! must be durable before any later action.
+//! | owner | facts |
+//! | --- | --- |
+//! | [`Sightings`] | evidence about the devices |
+//! | [`Transactions`] | the ledger, the open change, the plan in force |
+//! | [`Strays`] | commands that devices may still execute late |
+//! | [`Budget`] | automatic changes of the last hour |
+//! | [`Schedule`] | due reads and time limits |
+//!
+//! The caller executes the actions in order. A record with [`Record::is_waited_for`] must be
+//! durable before any later action.
 
-mod agenda;
-mod budget;
-mod contention;
-mod darkness;
-mod deferred;
-mod devices;
-mod drift;
-mod readings;
-mod requests;
-mod shut;
-mod signals;
-mod silence;
-mod strays;
-mod transactions;
-mod witnesses;
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use lightloom_fabric::fault::Part;
-use serde::{Deserialize, Serialize};
-
-use crate::change::{self, Known, Mode, Phase, PhaseChange, Wave};
-use crate::drive::Drive;
-use crate::inventory::Inventory;
-use crate::kept_plan::KeptPlan;
+use crate::actor::Policy;
+pub use crate::budget::{Budget, OWN_CHANGES_MAX, OWN_CHANGES_WINDOW};
+use crate::drive::Command;
+use crate::inventory::{Inventory, OnDrift};
 use crate::ledger::Ledger;
 use crate::management::Trouble;
-use crate::mover::Promise;
-use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
-use crate::state::{
-    DeviceName, Micros, Move, Now, Observation, Op, Outcome, Position, Positions, Shut, Slot,
-    SwitchState, Txn,
+use crate::messages::Outbox;
+pub use crate::messages::{Action, Adopt, Answer, Apply, Event, Note, ReplyTo, Request, Rollback};
+use crate::record::{Cause, Record, TxnResult};
+use crate::schedule::Schedule;
+pub use crate::sightings::{
+    Contended, Crossed, DarkFibre, Foreign, QUIET, RESTORES_MAX, Signal, Ticket, end_name,
 };
-use agenda::Devices;
-use budget::{OwnChange, own_changes};
-use contention::Contention;
-pub use contention::{Contended, Foreign, QUIET, RESTORES_MAX};
-use darkness::Dark;
-pub use darkness::DarkFibre;
-pub use deferred::Remedy;
-pub(crate) use drift::own;
-pub use drift::{Crossed, Planned, end_name};
-pub use requests::Adopt;
-pub use shut::ShutEnd;
-pub use signals::Signal;
-use strays::Strays;
-pub use witnesses::{Sight, Testimony};
-
-pub const OWN_CHANGES_MAX: usize = 10;
-pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
-
-/// Identifies an operation sent to a device. Replies with an old ticket are ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReplyTo(pub u64);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    Apply(Apply),
-    Confirm(Txn),
-    Rollback(Rollback),
-    Adopt(Adopt),
-    Hold { slots: Vec<(DeviceName, Slot)>, drained: bool },
-    Resume,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Apply {
-    /// Owned slots of these devices go dark if they are not in the target.
-    pub target: SwitchState,
-    pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    pub plan_sha256: String,
-    pub mode: Mode,
-    pub version: Option<u64>,
-    pub confirm_within: Option<Micros>,
-    pub on_failure: Option<OnFailure>,
-    pub cause: Option<Cause>,
-    /// Known faults after the commit; `None` leaves them unchanged.
-    pub broken: Option<BTreeMap<String, Broken>>,
-    pub phase: Option<Box<Phase>>,
-    pub plan: Option<Box<KeptPlan>>,
-    pub settles: BTreeSet<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rollback {
-    pub txn: Txn,
-    pub confirm_within: Option<Micros>,
-    /// A target around later faults, instead of the [exact rollback](Controller::way_back).
-    pub around: Option<Box<Apply>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum Answer {
-    Accepted {
-        txn: Txn,
-    },
-    Done,
-    Adopted {
-        devices: usize,
-        slots: usize,
-        #[serde(default, skip_serializing_if = "is_none")]
-        silent: usize,
-    },
-    NothingToDo {
-        reasons: Vec<String>,
-    },
-    Booked {
-        request_id: String,
-        paced: bool,
-    },
-    PhaseRefused {
-        conflict: bool,
-        code: String,
-        reason: String,
-        fix: String,
-    },
-    Conflict {
-        reason: String,
-    },
-    Refused {
-        reasons: Vec<String>,
-    },
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    Request {
-        asked: Asked,
-        request: Request,
-        reply_to: ReplyTo,
-    },
-    Reply {
-        device: DeviceName,
-        ticket: Ticket,
-        outcome: Outcome,
-    },
-    Promised(DeviceName, Promise),
-    Up(DeviceName),
-    Down(DeviceName, Trouble),
-    Foreign(DeviceName, Foreign),
-    Signalled(DeviceName, Signal),
-    /// A query for a module's identity and state starts or ends. Operations wait until it ends.
-    Occupied(DeviceName, bool),
-    Tick,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    Append(Vec<Record>),
-    Send(DeviceName, Ticket, Op),
-    /// Stop waiting for this reply, because it would be too late, and open a new connection.
-    Abandon(DeviceName, Ticket),
-    Answer(ReplyTo, Answer),
-    Note(Note),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    Up(DeviceName),
-    Down(DeviceName, String),
-    Drift(DeviceName, Vec<Drift>),
-    Crossed(DeviceName, Vec<Crossed>),
-    Contended(DeviceName, Option<Contended>),
-    Bypassing(Vec<(Part, String)>, Micros),
-    TooMany(Vec<(Part, String)>),
-    Fired(Txn),
-    Ended(Txn, TxnResult),
-    Unknown(DeviceName, String),
-    Late(DeviceName),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drift {
-    pub slot: Slot,
-    pub wanted: Position,
-    pub observed: Position,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preview {
-    pub version: u64,
-    pub changes: BTreeMap<DeviceName, Vec<Move>>,
-    pub waves: Vec<Wave>,
-    pub phase: Option<PhaseChange>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    pub up: bool,
-    was_up: bool,
-    pub observed: Option<Observation>,
-    pub read_at: Micros,
-    pub down_since: Micros,
-    silent_since: Micros,
-    pub trouble: Option<Trouble>,
-    pub drift: Vec<Drift>,
-    crossed: Vec<Crossed>,
-    named_at: Micros,
-    missed_opposite: bool,
-    stood: Option<Positions>,
-    stands_since: Micros,
-    dark: BTreeMap<Slot, Dark>,
-    shut: BTreeMap<Slot, (Shut, Micros)>,
-    usual: BTreeMap<(Slot, Position), i32>,
-    signalled: signals::Signalled,
-    in_flight: Option<Flight>,
-    pace: signals::Pace,
-    occupied: bool,
-    free_since: Micros,
-    waiting: VecDeque<(Op, bool)>,
-    next_poll: Micros,
-    /// Number of attempts at the deferred change, and the time of the next attempt.
-    settled: (u32, Micros),
-    contention: Contention,
-    late_until: Micros,
-}
-
-#[derive(Clone, Debug)]
-struct Flight {
-    ticket: Ticket,
-    asked: Micros,
-    late_at: Micros,
-    is_late: bool,
-    is_probe: bool,
-    unanswered: Option<Micros>,
-    deadline: Micros,
-    drives: bool,
-    names: bool,
-    moves: bool,
-    in_a_crowd: bool,
-}
+use crate::sightings::{Flight, Overdue, Sightings};
+use crate::state::{DeviceName, Micros, Neighbours, Now, Observation, Op, Outcome};
+use crate::strays::{Strays, undoes_all_late};
+use crate::transactions::{Context, Decision, DriveEnd, Ended, Transactions, own};
+pub use crate::transactions::{Planned, Preview, Remedy};
 
 #[derive(Clone, Debug)]
 pub struct Controller {
-    inventory: Inventory,
-    ledger: Ledger,
-    planned: Planned,
-    devices: Devices,
-    drive: Option<Drive>,
-    crowd: signals::Crowd,
-    neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    around: Option<(Txn, Apply)>,
-    tickets: u64,
-    own_changes: VecDeque<OwnChange>,
-    /// Earliest start of the next automatic transaction after one that failed or had no effect.
-    own_not_before: Micros,
-    only_reads: bool,
+    sightings: Sightings,
+    transactions: Transactions,
     strays: Strays,
+    budget: Budget,
+    schedule: Schedule,
+    out: Outbox,
 }
 
 impl Controller {
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
-        let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
-        let devices = inventory.devices.keys().map(|name| (name.clone(), unseen()));
-        let devices = Devices::new(devices.collect());
-        let own_changes = own_changes(&ledger, now);
-        let mut controller = Self {
-            inventory,
-            ledger,
-            planned: Planned::default(),
-            devices,
-            drive: None,
-            crowd: signals::Crowd::default(),
-            neighbours: BTreeMap::new(),
-            around: None,
-            tickets: 0,
-            own_changes,
-            own_not_before: Micros::default(),
-            only_reads: false,
-            strays: Strays::new(),
-        };
+        let (sightings, transactions) = (Sightings::new(inventory, now), Transactions::new(ledger));
+        let (strays, budget, schedule, out) = Default::default();
+        let mut controller = Self { sightings, transactions, strays, budget, schedule, out };
         let actions = controller.started(now);
         (controller, actions)
     }
 
     fn started(&mut self, now: &Now) -> Vec<Action> {
         let daemon = env!("CARGO_PKG_VERSION").to_owned();
-        let mut actions = Vec::new();
-        self.append(Record::Started { daemon, wall_ms: now.wall_ms }, &mut actions);
-        self.remember_restores(now);
-        self.expect_late(now);
-        self.recover(now, &mut actions);
-        actions
+        self.budget.recall(self.transactions.ledger(), now);
+        self.append(Record::Started { daemon, wall_ms: now.wall_ms });
+        let ledger = self.transactions.ledger();
+        self.sightings.recall_restores(now, ledger);
+        self.strays.recall(now, ledger, self.sightings.inventory());
+        self.recover(now);
+        self.out.take()
+    }
+
+    fn recover(&mut self, now: &Now) {
+        let inventory = self.sightings.inventory();
+        let Some(unfinished) = self.transactions.unfinished(now, inventory) else { return };
+        // A bypass need not wait for late commands of the previous daemon, which are undone.
+        let hurries = unfinished.forward && unfinished.interrupted;
+        let waits = |limits: &_| !hurries || !undoes_all_late(limits);
+        self.strays.wait_for(now, &unfinished.intent, inventory, waits);
+        let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
+        let commands = self.transactions.recover(cx, &unfinished);
+        self.execute(now, commands);
+        self.strays.wait_for(now, &unfinished.intent, self.sightings.inventory(), |_| true);
     }
 
     pub fn only_read(&mut self, ledger: Ledger) {
-        (self.ledger, self.only_reads) = (ledger, true);
-        (self.drive, self.around) = (None, None);
-        self.neighbours.clear();
-        for seen in self.devices.values_mut() {
-            seen.waiting.clear();
-            if let Some(flight) = &mut seen.in_flight {
-                flight.drives = false;
-            }
-        }
+        self.transactions.only_read(ledger);
+        self.sightings.stop_driving();
     }
 
     pub fn not_sent(&mut self, actions: &[Action]) {
         for action in actions {
-            if let Action::Send(device, ticket, _) = action
-                && let Some(seen) = self.devices.get_mut(device)
-            {
-                seen.in_flight.take_if(|flight| flight.ticket == *ticket);
+            if let Action::Send(device, ticket, _) = action {
+                self.sightings.not_sent(device, *ticket);
             }
         }
     }
 
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.only_read(ledger);
-        self.only_reads = false;
-        self.own_changes = own_changes(&self.ledger, now);
+        self.transactions.write_again();
         self.started(now)
     }
 
     #[must_use]
+    pub fn sightings(&self) -> &Sightings {
+        &self.sightings
+    }
+    #[must_use]
+    pub fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+    #[must_use]
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        self.transactions.ledger()
     }
-    #[must_use]
-    pub fn inventory(&self) -> &Inventory {
-        &self.inventory
+
+    pub fn preview(&self, apply: &Apply) -> Result<Preview, Vec<String>> {
+        self.transactions.preview(apply, &self.sightings)
     }
-    #[must_use]
-    pub fn devices(&self) -> &BTreeMap<DeviceName, Seen> {
-        &self.devices
-    }
-    pub fn down_devices(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
-        self.devices.down()
-    }
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.drive.is_some()
+    pub fn way_home(&self) -> Result<Apply, Vec<String>> {
+        self.transactions.way_home(&self.sightings)
     }
 
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
-        let reads = self.first_due();
-        if self.only_reads {
+        let reads = self.schedule.first_due(&self.sightings, self.ledger());
+        if self.transactions.only_reads() {
             return reads;
         }
-        let drive = self.drive.as_ref().and_then(Drive::deadline);
-        let pending = match (&self.drive, &self.ledger.pending) {
-            (None, Some(pending)) => Some(pending.deadline(now).max(self.own_not_before)),
-            _ => None,
-        };
-        reads.into_iter().chain(drive).chain(pending).chain(self.settles_at(now)).min()
+        let drive = self.transactions.drive_deadline();
+        let pending = self.ledger().pending.as_ref().filter(|_| !self.transactions.is_busy());
+        let pending = pending.map(|pending| pending.deadline(now));
+        let settles = self.transactions.settles_at(&self.sightings);
+        let automatic = pending.into_iter().chain(settles);
+        let automatic = automatic.map(|at| at.max(self.budget.not_before()));
+        reads.into_iter().chain(drive).chain(automatic).min()
     }
 
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
-        let mut actions = Vec::new();
         match event {
             Event::Request { asked, request, reply_to } => {
-                let answer = self.request(now, asked, request, &mut actions);
-                actions.push(Action::Answer(reply_to, answer));
+                let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
+                let decision = self.transactions.request(cx, asked, request);
+                let answer = self.follow(now, decision);
+                self.out.push(Action::Answer(reply_to, answer));
             }
             Event::Reply { device, ticket, outcome } => {
-                self.reply(now, &device, ticket, outcome, &mut actions);
+                self.reply(now, &device, ticket, outcome);
             }
             Event::Promised(device, promise) => {
                 if promise.refuses_late {
-                    self.expect_nothing_late(&device);
+                    self.strays.expect_none(&device);
                 }
-                self.inventory.promised(&device, &promise);
-                self.devices.is_changed(&device);
+                self.sightings.promised(&device, &promise);
             }
-            Event::Up(device) => self.up(now, device, &mut actions),
-            Event::Down(device, reason) => self.down(now, device, reason, &mut actions),
-            Event::Foreign(device, what) => self.foreign(now, &device, what, &mut actions),
-            Event::Signalled(device, signal) => self.signalled(now, &device, signal),
-            Event::Occupied(device, occupied) => self.occupied(now, &device, occupied),
-            Event::Tick => self.tick(now, &mut actions),
+            Event::Up(device) => self.up(now, device),
+            Event::Down(device, trouble) => self.down(now, device, trouble),
+            Event::Foreign(device, what) => {
+                if self.sightings.foreign(now, &device, what) {
+                    self.note_contended(now, &device);
+                }
+            }
+            Event::Signalled(device, signal) => {
+                self.sightings.signalled(now, &device, signal, self.transactions.ledger());
+            }
+            Event::Occupied(device, occupied) => self.sightings.occupied(now, &device, occupied),
+            Event::Tick => self.tick(now),
         }
-        self.settle_agenda();
-        actions
+        self.schedule.settle(&mut self.sightings, self.transactions.ledger());
+        self.out.take()
     }
 
-    pub fn preview(&self, apply: &Apply) -> Result<Preview, Vec<String>> {
-        let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
-            true => self.changes_back(&mut apply.clone())?,
-            false => change::difference(&apply.target, apply.mode, |device| self.known(device))
-                .map_err(|objections| change::in_words(&objections))?,
+    pub(crate) fn record(&mut self, record: Record) -> Vec<Action> {
+        self.append(record);
+        self.out.take()
+    }
+
+    fn append(&mut self, record: Record) {
+        self.transactions.append(record, &mut self.out);
+    }
+
+    pub fn plans(&mut self, planned: Planned) {
+        self.transactions.plans(planned);
+    }
+
+    pub fn read_all(&mut self, now: &Now) {
+        self.sightings.read_all(now);
+    }
+
+    pub(crate) fn lead_back_around(&mut self, txn: crate::state::Txn, back: Apply) {
+        self.transactions.lead_back_around(txn, back);
+    }
+
+    /// Executes a decision and returns the answer to its request.
+    fn follow(&mut self, now: &Now, decision: Decision) -> Answer {
+        match decision {
+            Decision::Answered(answer) => answer,
+            Decision::Begun(txn, commands) => {
+                self.execute(now, commands);
+                Answer::Accepted { txn }
+            }
+            Decision::Adopted(answer, devices) => {
+                self.forget_contention(now, devices.iter());
+                for device in &devices {
+                    self.note_drift(device);
+                }
+                answer
+            }
+            Decision::Held(operations) => {
+                for (device, op) in operations {
+                    self.send(now, &device, op, false);
+                }
+                Answer::Done
+            }
+            Decision::Resumed => {
+                self.budget.forget();
+                Answer::Done
+            }
+        }
+    }
+
+    fn execute(&mut self, now: &Now, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Send(device, op) => {
+                    let drives = !matches!(op, Op::Disarm { .. });
+                    self.send(now, &device, op, drives);
+                }
+                Command::Fire(wave) => self.transactions.fired(now, wave, &mut self.out),
+                Command::End(parts) => {
+                    let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
+                    match self.transactions.drive_ended(cx, parts) {
+                        Some(DriveEnd::GoesBack(commands)) => self.execute(now, commands),
+                        Some(DriveEnd::Ended(ended)) => self.ended(now, &ended),
+                        None => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, now: &Now, ended: &Ended) {
+        let Ended { open, result, devices } = ended;
+        let intent = &open.intent;
+        self.budget.ended(now, intent, *result, devices);
+        if !intent.asked.actor.is_policy() {
+            self.forget_contention(now, intent.goal.keys());
+        } else if intent.cause == Cause::Drift {
+            self.sightings.count_restore(now, open);
+        }
+        self.strays.ended(open);
+        if *result != TxnResult::Committed {
+            // After an undo, light that was missing before the change may still be missing.
+            for device in intent.after.keys() {
+                self.sightings.look_within(device, Micros(0));
+            }
+        }
+        for device in devices {
+            self.note_drift(device);
+        }
+    }
+
+    fn send(&mut self, now: &Now, device: &DeviceName, op: Op, drives: bool) {
+        if let Some((ticket, op)) = self.sightings.asked(now, device, op, drives) {
+            self.out.push(Action::Send(device.clone(), ticket, op));
+        }
+    }
+
+    fn reply(&mut self, now: &Now, device: &DeviceName, ticket: Ticket, outcome: Outcome) {
+        if !self.sightings.devices().contains_key(device) {
+            return;
+        }
+        let Some(flight) = self.sightings.replied(now, device, ticket) else {
+            self.out.note(Note::Late(device.clone()));
+            return;
         };
-        let levers = apply.target.keys().filter(|d| self.is_lever(d));
-        let levers: Vec<String> = levers
-            .map(|d| format!("{d}: is a drain control; help: use drain and undrain"))
-            .collect();
-        if !levers.is_empty() {
-            return Err(levers);
+        let inventory = self.sightings.inventory();
+        if flight.moves && matches!(outcome, Outcome::Unknown(_)) {
+            self.strays.gave_up(now, device, self.transactions.ledger(), inventory);
         }
-        let ordered = apply.phase.as_ref().map(|phase| phase.order(&changes));
-        let (phase, stages) = ordered.unzip();
-        let stages = stages.unwrap_or_default();
-        let waves = match apply.mode {
-            Mode::Probe => vec![change::at_once(&changes, &self.inventory)],
-            _ => change::waves_in_stages(&changes, &stages, &self.inventory),
-        };
-        Ok(Preview { version: self.ledger.version, changes, waves, phase })
-    }
-
-    fn known(&self, device: &DeviceName) -> Option<Known<'_>> {
-        static NOTHING: Positions = Positions::new();
-        static NONE: BTreeSet<Slot> = BTreeSet::new();
-        let seen = self.devices.get(device)?;
-        Some(Known {
-            sharing: self.inventory.devices.get(device)?.sharing,
-            owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
-            probed: self.ledger.probed.get(device).unwrap_or(&NONE),
-            observed: seen.observed.as_ref().filter(|_| seen.up),
-            trouble: seen.trouble.as_ref().map(Trouble::why),
-        })
-    }
-
-    fn is_lever(&self, device: &DeviceName) -> bool {
-        self.inventory.devices.get(device).is_some_and(|d| d.is_lever)
-    }
-
-    fn append(&mut self, record: Record, actions: &mut Vec<Action>) {
-        self.ledger.apply(&record);
-        match actions.last_mut() {
-            Some(Action::Append(records)) => records.push(record),
-            _ => actions.push(Action::Append(vec![record])),
+        let every = self.strays.poll_every(device, inventory);
+        self.sightings.polls_again(now, device, &flight, every);
+        match &outcome {
+            Outcome::Done(Some(read)) => self.note_read(now, device, &flight, read),
+            Outcome::Unknown(why) => {
+                self.out.note(Note::Unknown(device.clone(), why.clone()));
+            }
+            _ => {}
         }
+        if flight.drives {
+            let site = self.sightings.inventory();
+            let commands = self.transactions.reply(now, device, outcome, site);
+            self.execute(now, commands);
+        }
+        if let Some((op, drives)) = self.sightings.take_waiting(device) {
+            self.send(now, device, op, drives);
+        }
+    }
+
+    fn note_read(&mut self, now: &Now, device: &DeviceName, flight: &Flight, read: &Observation) {
+        self.sightings.note_read(now, device, flight, read, self.transactions.ledger());
+        self.note_drift(device);
+        let ledger = self.transactions.ledger();
+        if self.sightings.note_contention(now, device, read, ledger) {
+            self.note_contended(now, device);
+        }
+        let ledger = self.transactions.ledger();
+        if let Some(crossed) = self.sightings.note_crossed(device, ledger) {
+            self.out.note(Note::Crossed(device.clone(), crossed));
+        }
+        self.sightings.note_darkness(now, device, ledger);
+    }
+
+    fn note_drift(&mut self, device: &DeviceName) {
+        if self.sightings.inventory().is_lever(device) || self.ledger().is_moving(device) {
+            return;
+        }
+        self.transactions.take_planned(device, &self.sightings, &mut self.out);
+        let (ledger, planned) = (self.transactions.ledger(), self.transactions.planned(device));
+        if let Some(drift) = self.sightings.note_drift(device, ledger, planned) {
+            self.out.note(Note::Drift(device.clone(), drift));
+        }
+    }
+
+    fn note_contended(&mut self, now: &Now, device: &DeviceName) {
+        let contended = self.sightings.contended(device, now);
+        self.out.note(Note::Contended(device.clone(), contended));
+    }
+
+    fn forget_contention<'a>(&mut self, now: &Now, devices: impl Iterator<Item = &'a DeviceName>) {
+        for device in devices {
+            if self.sightings.forget_contention(device) {
+                self.note_contended(now, device);
+            }
+        }
+    }
+
+    fn up(&mut self, now: &Now, device: DeviceName) {
+        let Some(is_free) = self.sightings.reached(&device) else { return };
+        self.transactions.reached(now, &device);
+        self.out.note(Note::Up(device.clone()));
+        if is_free {
+            let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
+            self.send(now, &device, observe, false);
+        }
+    }
+
+    fn down(&mut self, now: &Now, device: DeviceName, trouble: Trouble) {
+        if !self.sightings.devices().contains_key(&device) {
+            return;
+        }
+        let reason = trouble.why().to_owned();
+        let ticket = self.sightings.lost(now, &device, trouble, self.transactions.ledger());
+        self.out.note(Note::Down(device.clone(), reason.clone()));
+        if let Some(ticket) = ticket {
+            self.reply(now, &device, ticket, Outcome::Unknown(reason));
+        }
+    }
+
+    fn tick(&mut self, now: &Now) {
+        self.time_out(now);
+        let commands = self.transactions.tick(now, self.sightings.inventory());
+        self.execute(now, commands);
+        self.poll(now);
+        if !self.transactions.is_busy()
+            && !self.transactions.only_reads()
+            && now.mono >= self.budget.not_before()
+        {
+            self.restore_late(now);
+            self.confirm_too_late(now);
+            self.restore_drift(now);
+            let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
+            if let Some(decision) = self.transactions.settle(cx) {
+                self.follow(now, decision);
+            }
+        }
+    }
+
+    fn time_out(&mut self, now: &Now) {
+        let due = self.schedule.all_due(now.mono, &self.sightings, self.ledger());
+        let overdue = due.into_iter().filter_map(|device| {
+            let (ticket, overdue) = self.sightings.overdue(now, &device, self.ledger())?;
+            Some((device, ticket, overdue))
+        });
+        let overdue: Vec<(DeviceName, Ticket, Overdue)> = overdue.collect();
+        for (device, ticket, overdue) in overdue {
+            let ledger = self.transactions.ledger();
+            match overdue {
+                Overdue::Late => {
+                    self.sightings.note_late(now, &device, ledger);
+                    continue;
+                }
+                Overdue::AskedAgain => {
+                    self.sightings.ask_again(now, &device, ledger);
+                    let op = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+                    self.send(now, &device, op, false);
+                    continue;
+                }
+                Overdue::FoundDead => self.sightings.found_dead(&device, ledger),
+                Overdue::GivenUp => {}
+            }
+            self.out.push(Action::Abandon(device.clone(), ticket));
+            let outcome = Outcome::Unknown("no answer in time".into());
+            self.reply(now, &device, ticket, outcome);
+        }
+    }
+
+    fn poll(&mut self, now: &Now) {
+        for device in self.schedule.all_due(now.mono, &self.sightings, self.ledger()) {
+            let Some(neighbours) = self.sightings.polled(now, &device) else { continue };
+            let lit = self.ledger().owned.get(&device).map(|p| p.keys().copied().collect());
+            let power = lit.unwrap_or_default();
+            self.send(now, &device, Op::Observe { power, neighbours }, false);
+        }
+    }
+
+    fn restore_late(&mut self, now: &Now) {
+        let undo = self.strays.undo(now, &self.sightings, self.transactions.ledger());
+        let Some(apply) = undo else { return };
+        self.budget.begins(now);
+        let answer = self.apply_own(now, Policy::Late, "late", apply);
+        if let Answer::Refused { reasons } = answer {
+            debug_assert!(reasons.is_empty(), "drift of a device that was read: {reasons:?}");
+        }
+    }
+
+    fn confirm_too_late(&mut self, now: &Now) {
+        let pending = self.ledger().pending.as_ref();
+        if pending.is_none_or(|pending| pending.deadline(now) > now.mono) {
+            return;
+        }
+        self.budget.begins(now);
+        let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
+        if let Some(decision) = self.transactions.confirm_too_late(cx) {
+            self.follow(now, decision);
+        }
+    }
+
+    fn restore_drift(&mut self, now: &Now) {
+        let off = self.sightings.inventory().on_drift == OnDrift::Report;
+        if off || !self.transactions.is_free() || !self.budget.is_left(now) {
+            return;
+        }
+        let target = self.sightings.drifted(now, self.ledger());
+        if !target.is_empty() {
+            self.budget.begins(now);
+            let apply = self.transactions.put_back(target);
+            self.apply_own(now, Policy::Drift, "drift", apply);
+        }
+    }
+
+    fn apply_own(&mut self, now: &Now, policy: Policy, name: &str, apply: Apply) -> Answer {
+        let asked = own(policy, format!("{name}-{}", self.ledger().last_txn.0 + 1));
+        let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
+        let decision = self.transactions.apply(cx, asked, apply);
+        self.follow(now, decision)
     }
 }
+
+#[cfg(test)]
+mod tests;

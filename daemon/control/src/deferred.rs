@@ -41,8 +41,7 @@ impl Deferred {
         }
     }
 
-    #[must_use]
-    pub fn explains(&self, read: &Positions, owned: &Positions) -> bool {
+    pub(crate) fn explains(&self, read: &Positions, owned: &Positions) -> bool {
         let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());
         let mut slots = slots.copied();
         slots.all(|slot| {

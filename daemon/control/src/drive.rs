@@ -47,30 +47,39 @@ pub enum Command {
     End(BTreeMap<DeviceName, PartEnd>),
 }
 
+/// The target of a drive, and what is known before it begins.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    pub txn: Txn,
+    pub target: SwitchState,
+    pub start: Start,
+    pub stages: Vec<SwitchState>,
+    pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
+    /// Drain controls that stay drained.
+    pub held: BTreeSet<(DeviceName, Slot)>,
+    /// Positions of other devices.
+    pub standing: SwitchState,
+    /// A rollback does not fail if light is missing.
+    pub goes_back: bool,
+    pub late: BTreeMap<DeviceName, Micros>,
+    /// Readings of devices that need not be armed.
+    pub known: BTreeMap<DeviceName, Observation>,
+    /// Devices that a probe reads after its moves.
+    pub probes: Option<BTreeSet<DeviceName>>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Drive {
-    txn: Txn,
-    target: SwitchState,
-    neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    held: BTreeSet<(DeviceName, Slot)>,
-    standing: SwitchState,
-    start: Start,
-    goes_back: bool,
-    late: BTreeMap<DeviceName, Micros>,
+    orders: Orders,
     stage: Stage,
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
-    known: BTreeSet<DeviceName>,
-    stages: Vec<SwitchState>,
     waves: Vec<Wave>,
     movers: BTreeMap<DeviceName, Mover>,
     wake: BTreeMap<DeviceName, Micros>,
     trouble: BTreeMap<DeviceName, PartEnd>,
-    fired: BTreeSet<DeviceName>,
     let_back: bool,
-    looks: BTreeSet<DeviceName>,
     looking: BTreeSet<DeviceName>,
-    is_probe: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,68 +99,31 @@ struct Arming {
 }
 
 impl Drive {
-    /// `held` lists controls that stay drained; `standing` contains positions of other devices.
     #[must_use]
-    pub fn new(
-        txn: Txn,
-        target: SwitchState,
-        start: Start,
-        neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-        held: BTreeSet<(DeviceName, Slot)>,
-        standing: SwitchState,
-    ) -> Self {
+    pub fn new(orders: Orders) -> Self {
         Self {
-            txn,
-            target,
-            neighbours,
-            held,
-            standing,
-            start,
-            goes_back: false,
-            late: BTreeMap::new(),
             stage: Stage::Arm,
             arming: BTreeMap::new(),
-            seen: BTreeMap::new(),
-            known: BTreeSet::new(),
-            stages: Vec::new(),
+            seen: orders.known.clone(),
             waves: Vec::new(),
             movers: BTreeMap::new(),
             wake: BTreeMap::new(),
             trouble: BTreeMap::new(),
-            fired: BTreeSet::new(),
             let_back: false,
-            looks: BTreeSet::new(),
             looking: BTreeSet::new(),
-            is_probe: false,
+            orders,
         }
     }
 
-    pub fn in_stages(&mut self, stages: Vec<SwitchState>) {
-        self.stages = stages;
-    }
-
-    /// Makes this drive a rollback, which does not fail if light is missing.
-    pub fn go_back(&mut self) {
-        self.goes_back = true;
-    }
-
-    pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
-        self.late = late;
-    }
-
-    pub fn knows(&mut self, seen: BTreeMap<DeviceName, Observation>) {
-        self.known = seen.keys().cloned().collect();
-        self.seen = seen;
-    }
-
     pub fn begin(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
-        let unknown = self.target.keys().filter(|device| !self.known.contains(*device));
+        let unknown =
+            self.orders.target.keys().filter(|device| !self.orders.known.contains_key(*device));
         let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
             // If a reply is overdue, repeat the request, because the line may have been disturbed.
-            let from = self.late.get(device).copied().unwrap_or_default().max(now);
-            let until = match &self.start {
+            let from = self.orders.late.get(device).copied().unwrap_or_default().max(now);
+            let until = match &self.orders.start {
                 Start::WhatAnswers(silent) if silent.contains(device) => from,
                 _ => from + limits.patience(),
             };
@@ -161,15 +133,10 @@ impl Drive {
             }
         }
         if devices.is_empty() {
-            return self.advance(now, site);
+            return self.advance(site);
         }
         let at_once = devices.into_iter().filter(|device| !self.wake.contains_key(device));
         at_once.map(|device| self.arm(device)).collect()
-    }
-
-    #[must_use]
-    pub fn fired(&self) -> &BTreeSet<DeviceName> {
-        &self.fired
     }
 
     #[must_use]
@@ -198,11 +165,11 @@ impl Drive {
                 self.take(device, next, &mut commands);
             }
         }
-        self.go_on(now, site, commands)
+        self.go_on(site, commands)
     }
 
     pub fn reached(&mut self, now: Micros, device: &DeviceName) {
-        let late = self.late.get(device).copied().unwrap_or_default();
+        let late = self.orders.late.get(device).copied().unwrap_or_default();
         if let Some(at) = self.wake.get_mut(device) {
             *at = (*at).min(now.max(late));
         }
@@ -224,20 +191,20 @@ impl Drive {
             let next = mover.reply(now, outcome);
             self.take(device.clone(), next, &mut commands);
         }
-        self.go_on(now, site, commands)
+        self.go_on(site, commands)
     }
 
-    fn go_on(&mut self, now: Micros, site: &impl Site, mut commands: Vec<Command>) -> Vec<Command> {
+    fn go_on(&mut self, site: &impl Site, mut commands: Vec<Command>) -> Vec<Command> {
         let rests = self.arming.is_empty() && self.movers.is_empty() && self.looking.is_empty();
         if self.stage != Stage::Ended && rests {
-            commands.extend(self.advance(now, site));
+            commands.extend(self.advance(site));
         }
         commands
     }
 
     fn arm(&self, device: DeviceName) -> Command {
-        let want = self.target[&device].clone();
-        Command::Send(device, Op::Arm { txn: self.txn, want })
+        let want = self.orders.target[&device].clone();
+        Command::Send(device, Op::Arm { txn: self.orders.txn, want })
     }
 
     fn armed(&mut self, now: Micros, device: &DeviceName, outcome: Outcome) {
@@ -257,7 +224,7 @@ impl Drive {
                 return;
             }
             Outcome::Unknown(detail) => {
-                let so = match self.start {
+                let so = match self.orders.start {
                     Start::AllOrNothing(_) => ", so nothing was moved",
                     Start::WhatAnswers(_) => "",
                 };
@@ -276,7 +243,7 @@ impl Drive {
     }
 
     fn not_as_expected(&self, device: &DeviceName, seen: &Positions) -> Option<String> {
-        let Start::AllOrNothing(expected) = &self.start else { return None };
+        let Start::AllOrNothing(expected) = &self.orders.start else { return None };
         expected.get(device)?.iter().find_map(|(&slot, &position)| {
             let found = at(seen, slot);
             (found != position).then(|| {
@@ -300,7 +267,9 @@ impl Drive {
                     StepEnd::Applied(seen) => (Verdict::Applied, String::new(), Some(seen)),
                     StepEnd::Refused(why, seen) => (Verdict::Refused, why, seen),
                     StepEnd::Failed(why, seen) => (Verdict::Failed, why, seen),
-                    StepEnd::Unlit(_, seen) if self.goes_back || self.is_probe => {
+                    StepEnd::Unlit(_, seen)
+                        if self.orders.goes_back || self.orders.probes.is_some() =>
+                    {
                         (Verdict::Applied, String::new(), Some(seen))
                     }
                     StepEnd::Unlit(why, seen) => (Verdict::Failed, why, Some(seen)),
@@ -316,7 +285,7 @@ impl Drive {
         }
     }
 
-    fn advance(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
+    fn advance(&mut self, site: &impl Site) -> Vec<Command> {
         let mut commands = Vec::new();
         while self.movers.is_empty() && self.looking.is_empty() && self.stage != Stage::Ended {
             self.stage = match self.stage {
@@ -328,23 +297,22 @@ impl Drive {
                 Stage::Ended => Stage::Ended,
             };
         }
-        let _ = now;
         commands
     }
 
     fn after_arm(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
-        if matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty() {
+        if matches!(self.orders.start, Start::AllOrNothing(_)) && !self.trouble.is_empty() {
             let is_armed = |device: &&DeviceName| {
-                self.target.contains_key(*device) && !self.known.contains(*device)
+                self.orders.target.contains_key(*device) && !self.orders.known.contains_key(*device)
             };
             let armed = self.seen.keys().filter(is_armed);
             for device in armed {
-                commands.push(Command::Send(device.clone(), Op::Disarm { txn: self.txn }));
+                commands.push(Command::Send(device.clone(), Op::Disarm { txn: self.orders.txn }));
             }
             return self.end(commands);
         }
         let changes = self.seen.iter().map(|(device, seen)| {
-            let moves = self.target[device]
+            let moves = self.orders.target[device]
                 .iter()
                 .map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to })
                 .filter(|m| m.from != m.to)
@@ -352,15 +320,15 @@ impl Drive {
             (device.clone(), moves)
         });
         let changes: BTreeMap<DeviceName, Vec<Move>> = changes.collect();
-        self.waves = match self.is_probe {
+        self.waves = match self.orders.probes.is_some() {
             true => vec![at_once(&changes, site)],
-            false => waves_in_stages(&changes, &self.stages, site),
+            false => waves_in_stages(&changes, &self.orders.stages, site),
         };
         self.start_wave(0, site, commands)
     }
 
     fn start_wave(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
-        let stop = matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
+        let stop = matches!(self.orders.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
         if wave >= self.waves.len() || stop {
             return self.let_back(site, commands);
         }
@@ -373,7 +341,7 @@ impl Drive {
     }
 
     fn after_drain(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
-        let stop = matches!(self.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
+        let stop = matches!(self.orders.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
         if stop {
             return Stage::Move(wave);
         }
@@ -384,7 +352,6 @@ impl Drive {
         }
         commands.push(Command::Fire(steps.clone()));
         for (device, step) in steps {
-            self.fired.insert(device.clone());
             let baseline = self.seen.get(&device).cloned();
             let unlit = self.unlit(&device, &step, wave, site);
             self.start_mover(device, (step, unlit), baseline, site, commands);
@@ -409,7 +376,7 @@ impl Drive {
                 .rev()
                 .find_map(|wave| wave.get(far).and_then(|step| step.end().get(&slot).copied()));
             let seen = self.seen.get(far).map(|seen| &seen.positions);
-            moved.or_else(|| Some(at(seen.or_else(|| self.standing.get(far))?, slot)))
+            moved.or_else(|| Some(at(seen.or_else(|| self.orders.standing.get(far))?, slot)))
         };
         let faces = |slot: Slot, to: Position| match site.far_end(device, slot, to) {
             Some((far, far_slot, position)) => stands(far, *far_slot) == Some(*position),
@@ -432,7 +399,7 @@ impl Drive {
             let lit = step.end().into_iter().filter(|(_, to)| !to.is_dark());
             lit.map(|(slot, _)| slot).collect()
         });
-        levers.retain(|lever| !self.held.contains(lever));
+        levers.retain(|lever| !self.orders.held.contains(lever));
         self.pull(levers, IN_USE, site, commands);
         Stage::Undrain(wave)
     }
@@ -441,22 +408,23 @@ impl Drive {
     /// may have drained slots that are already at their target and therefore not part of a wave.
     fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let done = std::mem::replace(&mut self.let_back, true);
-        if !done && self.is_probe {
+        if !done && self.orders.probes.is_some() {
             return self.look(commands);
         }
-        if done || matches!(self.start, Start::AllOrNothing(_)) {
+        if done || matches!(self.orders.start, Start::AllOrNothing(_)) {
             return self.end(commands);
         }
         let there = |device: &DeviceName, slot: Slot, to: Position| {
             !to.is_dark() && self.seen.get(device).is_some_and(|s| at(&s.positions, slot) == to)
         };
-        let well = self.target.iter().filter(|(device, _)| !self.trouble.contains_key(*device));
+        let well =
+            self.orders.target.iter().filter(|(device, _)| !self.trouble.contains_key(*device));
         let lit =
             well.flat_map(|(device, slots)| slots.iter().map(move |(&s, &to)| (device, s, to)));
         let lit = lit.filter(|(device, slot, to)| there(device, *slot, *to));
         let mut levers: BTreeSet<(DeviceName, Slot)> =
             lit.filter_map(|(device, slot, _)| site.lever(device, slot)).collect();
-        levers.retain(|lever| !self.held.contains(lever));
+        levers.retain(|lever| !self.orders.held.contains(lever));
         self.pull(levers, IN_USE, site, commands);
         Stage::Undrain(self.waves.len())
     }
@@ -503,18 +471,18 @@ impl Drive {
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
         let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));
-        let far = far.filter(|_| !self.is_probe);
+        let far = far.filter(|_| self.orders.probes.is_none());
         let mut neighbours: BTreeMap<Slot, String> =
             far.map(|(slot, (far, _, position))| (slot, format!("{far}.{position}"))).collect();
         neighbours.extend(
-            self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
+            self.orders.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
         // Read drain controls first, because arming did not read them.
         let was_read = baseline.is_some();
-        let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
+        let mover = Mover::new(self.orders.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);
-        mover.expect_no_light(match self.is_probe {
+        mover.expect_no_light(match self.orders.probes.is_some() {
             true => ends.keys().copied().collect(),
             false => unlit,
         });
@@ -525,7 +493,7 @@ impl Drive {
 
     fn end(&mut self, commands: &mut Vec<Command>) -> Stage {
         let mut parts: BTreeMap<DeviceName, PartEnd> = self.trouble.clone();
-        for (device, want) in &self.target {
+        for (device, want) in &self.orders.target {
             let there = self.seen.get(device).is_some_and(|seen| {
                 want.iter().all(|(&slot, &to)| at(&seen.positions, slot) == to)
             });

@@ -90,8 +90,7 @@ const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
     /// Spreads the polls of devices that were read together, because replies would be delayed.
-    #[must_use]
-    pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
+    pub(crate) fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
             return every;
         }
@@ -103,6 +102,10 @@ impl Inventory {
         let share = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
         // Skip the first eighth of the interval, because a change may trigger another read soon.
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
+    }
+
+    pub(crate) fn is_lever(&self, device: &DeviceName) -> bool {
+        self.devices.get(device).is_some_and(|device| device.is_lever)
     }
 
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {

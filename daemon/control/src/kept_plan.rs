@@ -58,8 +58,7 @@ impl KeptPlan {
         &self.plan
     }
 
-    #[must_use]
-    pub fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         let Plan { ranks, transceivers, circuits, groups, phases, .. } = &*self.plan;
         let of_phases: usize = phases.iter().map(|phase| phase.circuits.len()).sum();
         1 + ranks.len() + transceivers.len() + circuits.len() + groups.len() + of_phases

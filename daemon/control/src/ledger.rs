@@ -18,7 +18,7 @@ use crate::deferred::Deferred;
 use crate::drive::PartEnd;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
-use crate::state::{DeviceName, Micros, Position, Positions, Slot, SwitchState, Txn};
+use crate::state::{DeviceName, FibreEnd, Micros, Position, Positions, Slot, SwitchState, Txn, at};
 
 pub const HISTORY_MAX: usize = 1024;
 const SENT_MAX: usize = 4;
@@ -303,6 +303,23 @@ impl Ledger {
         }
     }
 
+    pub(crate) fn is_moving(&self, device: &DeviceName) -> bool {
+        self.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
+    }
+
+    pub(crate) fn is_at_rest(&self, device: &DeviceName) -> bool {
+        !self.is_moving(device) && !self.attention.contains_key(device)
+    }
+
+    pub(crate) fn owns(&self, (device, slot, to): &FibreEnd) -> bool {
+        self.owned.get(device).is_some_and(|owned| at(owned, *slot) == *to)
+    }
+
+    /// A probe expects some ends to stay dark, so missing light on its slots is not a fault.
+    pub(crate) fn is_probed(&self, (device, slot, _): &FibreEnd) -> bool {
+        self.probed.get(device).is_some_and(|slots| slots.contains(slot))
+    }
+
     #[must_use]
     pub fn belongs(&self, device: &DeviceName) -> Cow<'_, Positions> {
         static NOTHING: Positions = Positions::new();
@@ -443,13 +460,11 @@ impl Ledger {
     }
 
     /// A rollback keeps these faults, but not faults that only an undone plan contained.
-    #[must_use]
-    pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
+    pub(crate) fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
         found(self.history.iter().skip_while(|past| past.txn != txn))
     }
 
-    #[must_use]
-    pub fn stood_before(&self, txn: Txn) -> Option<SwitchState> {
+    pub(crate) fn stood_before(&self, txn: Txn) -> Option<SwitchState> {
         let from = self.history.iter().position(|past| past.txn == txn)?;
         let mut before = SwitchState::new();
         for past in self.history.range(from..) {

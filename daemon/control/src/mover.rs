@@ -236,8 +236,7 @@ impl Mover {
         self.unlit = unlit;
     }
 
-    #[must_use]
-    pub fn given_up_at(&self) -> Option<Micros> {
+    pub(crate) fn given_up_at(&self) -> Option<Micros> {
         self.reconcile_until
     }
 

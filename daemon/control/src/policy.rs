@@ -10,16 +10,13 @@
 //!
 //! State that must survive a crash is in the [`Ledger`]. All effects are [`Action`]s.
 
-mod blindness;
-mod deaths;
+mod bypasses;
 mod diagnoses;
-mod faults;
+mod failures;
 pub mod phases;
+mod reactions;
 mod rollback;
-mod suspects;
 mod unstored;
-mod why_not;
-mod witnesses;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,19 +27,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::bypass::{self, Backoff, MayMove};
 use crate::change::Mode;
-use crate::controller::{
-    Action, Answer, Apply, Controller, Event, Note, Planned, ReplyTo, Request,
-};
+use crate::controller::Controller;
 use crate::desired::circuits::{self, Switches};
 use crate::desired::{self, Modules, Wanted};
 use crate::inventory::Inventory;
 use crate::journal::Proof;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
+use crate::messages::{Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback};
 use crate::record::{Asked, Broken, Cause, Record, TxnResult};
-use crate::state::{DeviceName, Micros, Now, SwitchState};
-pub use blindness::ManagementLost;
+use crate::sightings::Sightings;
+use crate::state::{DeviceName, Micros, Now};
+use crate::transactions::{Planned, Transactions};
 pub use diagnoses::Diagnosis;
+pub use failures::ManagementLost;
 use phases::Phases;
 use unstored::Unstored;
 
@@ -76,6 +74,19 @@ pub struct Setup {
     /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
     /// no peer observes may be unresponsive before it is reported.
     pub heartbeat: Micros,
+}
+
+/// What the policies decide from. They return decisions as data.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    setup: &'a Setup,
+    sightings: &'a Sightings,
+    transactions: &'a Transactions,
+    ledger: &'a Ledger,
+    plan: Option<&'a Arc<Plan>>,
+    spelled: Option<&'a Spelled>,
+    unreachable: &'a BTreeMap<DeviceName, (Micros, String)>,
+    asked_all: Option<Micros>,
 }
 
 pub struct Control {
@@ -149,17 +160,37 @@ impl Control {
         &self.controller
     }
     #[must_use]
+    pub fn sightings(&self) -> &Sightings {
+        self.controller.sightings()
+    }
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        self.controller.ledger()
+    }
+    #[must_use]
+    pub fn transactions(&self) -> &Transactions {
+        self.controller.transactions()
+    }
+    #[must_use]
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            setup: &self.setup,
+            sightings: self.sightings(),
+            transactions: self.transactions(),
+            ledger: self.ledger(),
+            plan: self.plan.as_ref(),
+            spelled: self.spelled.as_ref(),
+            unreachable: &self.unreachable,
+            asked_all: self.asked_all,
+        }
+    }
+    #[must_use]
+    pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
+        diagnoses::all(self.facts(), &self.diagnosed, now)
+    }
+    #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
-    }
-    #[must_use]
-    pub fn installed(&self) -> Option<&Fabric> {
-        self.setup.installed.as_ref()
-    }
-    /// `None` for plans of circuits without GPUs, which cannot avoid faults.
-    #[must_use]
-    pub fn replannable(&self) -> Option<&Fabric> {
-        self.installed().filter(|fabric| fabric.circuits_alone().is_none())
     }
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
@@ -175,7 +206,7 @@ impl Control {
     }
     #[must_use]
     pub fn lost_plan(&self) -> Option<&str> {
-        let sha256 = self.controller.ledger().plan_sha256.as_str();
+        let sha256 = self.ledger().plan_sha256.as_str();
         (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
     }
     #[must_use]
@@ -190,38 +221,12 @@ impl Control {
         phase: Option<&str>,
         mode: Mode,
     ) -> Result<Wanted, Vec<String>> {
-        if let Some(fabric) = self.installed() {
+        if let Some(fabric) = self.facts().installed() {
             let held = fabric.dcn.circuits().map_or(0, |network| network.spec().held.len());
             circuits::keeps_held(&fabric.name, held, mode)?;
         }
         let Setup { modules, switches, .. } = &*self.setup;
-        desired::wanted(plan, phase, modules, switches, &self.controller.ledger().owned)
-    }
-
-    pub fn both_halves(
-        &self,
-        plan: &Plan,
-        before: &Plan,
-        owned: &SwitchState,
-    ) -> Result<SwitchState, Vec<String>> {
-        let mut target = desired::paths(plan, &self.setup.modules)?;
-        self.add_circuits(&mut target, plan, before, owned);
-        Ok(target)
-    }
-
-    fn add_circuits(
-        &self,
-        target: &mut SwitchState,
-        plan: &Plan,
-        before: &Plan,
-        owned: &SwitchState,
-    ) {
-        let switches = self.switches();
-        let lit = circuits::in_force(switches, &before.phases, owned);
-        let next = lit.and_then(|lit| plan.phases.iter().find(|next| next.name == lit.name));
-        if let Some(next) = next {
-            target.extend(circuits::on_switches(switches, &next.circuits));
-        }
+        desired::wanted(plan, phase, modules, switches, &self.ledger().owned)
     }
 
     #[must_use]
@@ -231,13 +236,8 @@ impl Control {
 
     #[must_use]
     pub fn phase(&self) -> Option<&PhasePlan> {
-        let owned = &self.controller.ledger().owned;
+        let owned = &self.ledger().owned;
         circuits::in_force(self.switches(), &self.plan.as_ref()?.phases, owned)
-    }
-
-    #[must_use]
-    pub fn unreachable(&self, device: &DeviceName) -> Option<(Micros, &str)> {
-        self.unreachable.get(device).map(|(since, why)| (*since, why.as_str()))
     }
 
     #[must_use]
@@ -291,7 +291,7 @@ impl Control {
         if let Some(why) = &self.failed {
             return Err(vec![why.to_string()]);
         }
-        let again = self.controller.ledger().requests.contains_key(&asked.request);
+        let again = self.ledger().requests.contains_key(&asked.request);
         match (request, plan) {
             (Request::Apply(mut apply), Some(plan)) => {
                 let reasons = self.objections(&apply, &plan);
@@ -301,14 +301,14 @@ impl Control {
                 if apply.cause.is_none() {
                     let why = format!("part of the plan that {} applied", asked.actor);
                     let named = Broken { why, ..Broken::default() };
-                    apply.broken = Some(self.broken_with(&plan, now, |_| named.clone()));
-                    apply.settles = self.not_bypassed_by(&plan);
+                    apply.broken = Some(self.facts().broken_with(&plan, now, |_| named.clone()));
+                    apply.settles = self.facts().not_bypassed_by(&plan);
                 }
                 apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));
                 Ok(Request::Apply(apply))
             }
             (Request::Rollback(mut rollback), _) => {
-                match self.way_back(&rollback) {
+                match self.facts().way_back(&rollback) {
                     Ok((back, _)) => rollback.around = Some(Box::new(back)),
                     Err(_) if again => {}
                     Err(reasons) => return Err(reasons),
@@ -322,7 +322,7 @@ impl Control {
     #[must_use]
     pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
         match (apply.mode, &apply.cause) {
-            (Mode::Safe, None) => self.forgotten_by(plan),
+            (Mode::Safe, None) => self.facts().forgotten_by(plan),
             _ => Vec::new(),
         }
     }
@@ -361,11 +361,25 @@ impl Control {
         }
     }
 
+    fn lead_back(&mut self) {
+        let Some(txn) = self.ledger().pending.as_ref().map(|pending| pending.txn) else {
+            return;
+        };
+        let ledger = self.ledger();
+        if ledger.reported.is_empty() && ledger.found_since(txn).is_empty() {
+            return;
+        }
+        let rollback = Rollback { txn, ..Rollback::default() };
+        if let Ok((back, Some(_))) = self.facts().way_back(&rollback) {
+            self.controller.lead_back_around(txn, back);
+        }
+    }
+
     fn ended(&mut self, result: TxnResult) {
         if matches!(result, TxnResult::Committed | TxnResult::Partial) {
             self.plans_of_the_ledger();
         }
-        let last = self.controller.ledger().history.back();
+        let last = self.ledger().history.back();
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
             self.backoff.forget();
         } else if last.is_some_and(bypass::names_suspect) {
@@ -375,18 +389,19 @@ impl Control {
     }
 
     fn plans_of_the_ledger(&mut self) {
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger();
         let next = ledger.plan_named(&ledger.plan_sha256).cloned();
         if next.as_ref().map(Arc::as_ptr) != self.plan.as_ref().map(Arc::as_ptr) {
             let spelled = |next: &Arc<Plan>| match (&self.plan, &self.spelled) {
                 (Some(before), Some(spelled)) => spelled.next(before, next),
                 _ => Spelled::of(next),
             };
-            let bypasses = self.setup.on_fault == OnFault::Bypass && self.replannable().is_some();
+            let bypasses =
+                self.setup.on_fault == OnFault::Bypass && self.facts().replannable().is_some();
             let spelled = next.as_ref().filter(|_| bypasses).map(spelled);
             (self.plan, self.spelled) = (next, spelled);
         }
-        self.applied = self.load_applied();
+        self.applied = self.facts().load_applied();
         self.controller.plans(self.planned());
     }
 
@@ -397,12 +412,12 @@ impl Control {
         let phase = plan.phases.iter().find(|phase| Some(&*phase.name) == brought_to);
         let lit = phase.or_else(|| self.phase()).map_or(&[][..], |phase| &phase.circuits);
         positions.extend(circuits::positions(self.switches(), lit));
-        Planned { plan_sha256: self.controller.ledger().plan_sha256.clone(), positions }
+        Planned { plan_sha256: self.ledger().plan_sha256.clone(), positions }
     }
 
     #[must_use]
     pub fn phase_in_force(&self) -> Option<&str> {
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger();
         let kept = ledger.history.iter().rev().filter(|past| {
             past.result == TxnResult::Committed
                 && past.undone_by.is_none()

@@ -46,8 +46,7 @@ impl Cause {
     }
 
     /// Returns whether the change may start while another one awaits confirmation.
-    #[must_use]
-    pub fn goes_on_top(&self) -> bool {
+    pub(crate) fn goes_on_top(&self) -> bool {
         matches!(self, Self::Bypass | Self::Repair | Self::Late(_))
     }
 }

@@ -152,8 +152,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    #[must_use]
-    pub fn is_shut(&self, slot: Slot) -> bool {
+    pub(crate) fn is_shut(&self, slot: Slot) -> bool {
         self.shut.iter().any(|(shut, _)| *shut == slot)
     }
 }
@@ -189,6 +188,13 @@ impl fmt::Display for Move {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} -> {}", self.slot, self.from, self.to)
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drift {
+    pub slot: Slot,
+    pub wanted: Position,
+    pub observed: Position,
 }
 
 /// Transaction number, counted from 1 and never reused.

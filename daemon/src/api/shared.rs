@@ -120,9 +120,8 @@ impl Shared {
             return Ok(());
         }
         let request = asked.request.clone();
-        let acted = move |runtime: &Runtime| {
-            runtime.control.controller().ledger().requests.contains_key(&request)
-        };
+        let acted =
+            move |runtime: &Runtime| runtime.control.ledger().requests.contains_key(&request);
         if self.look(acted).await? {
             return Ok(());
         }

@@ -41,8 +41,8 @@ impl Runtime {
     fn namesake(&self, device: &DeviceName) -> Option<DeviceName> {
         let is_module = |device: &DeviceName| device.as_str().parse::<BundleId>().is_ok();
         let identity = self.contacts.get(device).map(|contact| contact.identity.as_str())?;
-        let known = self.control.controller().devices();
-        let is_up = |other: &DeviceName| known.get(other).is_some_and(|seen| seen.up);
+        let known = self.control.sightings().devices();
+        let is_up = |other: &DeviceName| known.get(other).is_some_and(|seen| seen.is_up());
         let mut others = self.contacts.iter().filter(|(other, contact)| {
             *other != device && contact.identity == identity && is_module(other) && is_up(other)
         });

@@ -52,7 +52,7 @@ impl Runtime {
     fn drifted(&mut self, device: &DeviceName, slots: usize) {
         #[expect(clippy::cast_precision_loss, reason = "a metric")]
         self.metrics.drifted_slots.with_label_values(&[device.as_str()]).set(slots as f64);
-        if self.control.controller().ledger().version == 0 {
+        if self.control.ledger().version == 0 {
             self.nothing_is_ours();
         } else if slots == 0 {
             tracing::info!(%device, "the drift is resolved");
@@ -118,7 +118,7 @@ impl Runtime {
             TxnResult::Committed => Hook::After,
             TxnResult::RolledBack | TxnResult::Aborted | TxnResult::Partial => Hook::Failed,
         };
-        let history = &self.control.controller().ledger().history;
+        let history = &self.control.ledger().history;
         let past = history.iter().rev().find(|past| past.txn == txn).map(crate::view::past::past);
         let said = past.iter().flat_map(|past| &past.devices);
         let said = said.filter(|device| !device.detail.is_empty());

@@ -21,7 +21,7 @@ impl Runtime {
         let read = self.journal.read_back();
         let (ledger, proof) = match read {
             Ok((records, proof)) => (Ledger::fold(&records), Ok(proof)),
-            Err(why) => (self.control.controller().ledger().clone(), Err(why.to_string())),
+            Err(why) => (self.control.ledger().clone(), Err(why.to_string())),
         };
         self.proof = proof;
         for (_, answer) in std::mem::take(&mut self.answers) {
@@ -71,7 +71,7 @@ impl Runtime {
             Ok(read) => read,
             Err(JournalError::Lost(damage)) => return self.mark_damaged(damage),
             Err(error) => {
-                let ledger = self.control.controller().ledger().clone();
+                let ledger = self.control.ledger().clone();
                 self.only_read(ledger, &error.to_string());
                 return;
             }
@@ -87,7 +87,7 @@ impl Runtime {
 
     pub(super) fn mark_damaged(&mut self, damage: Damage) {
         let why = format!("{damage}; {}", self.place.after_damage(&damage));
-        let ledger = self.control.controller().ledger().clone();
+        let ledger = self.control.ledger().clone();
         self.damage = Some(damage);
         self.control.only_read(ledger, NoJournal::Damaged(why));
     }

@@ -17,19 +17,19 @@ use lightloom_fabric::fault::Part;
 const DRIFTED_NAMED_MAX: usize = 6;
 
 pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
-    let all = known.control.controller().ledger().attention.iter();
+    let all = known.control.ledger().attention.iter();
     let left = all.filter(|(device, _)| needs_action(known, device));
     left.map(|(device, why)| (device.to_string(), why.clone())).collect()
 }
 
 pub(super) fn nexts(known: &Knowledge<'_>) -> BTreeMap<String, String> {
-    let all = known.control.controller().ledger().attention.keys();
+    let all = known.control.ledger().attention.keys();
     let left = all.filter(|device| needs_action(known, device));
     left.map(|device| (device.to_string(), next(known, device))).collect()
 }
 
 pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
-    let ledger = known.control.controller().ledger();
+    let ledger = known.control.ledger();
     let all = ledger.attention.iter().filter(|(device, _)| is_owed(known, device));
     all.map(|(device, why)| {
         let txn = ledger.deferred.get(device).map(|deferred| deferred.txn).unwrap_or_default();
@@ -45,24 +45,24 @@ pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
 }
 
 pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
-    let ledger = known.control.controller().ledger();
+    let ledger = known.control.ledger();
     ledger.attention.contains_key(device)
         && (ledger.deferred.contains_key(device)
             || left_by(known, device).is_none_or(|past| !is_as_before(known, past)))
 }
 
 fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
-    let mut history = known.control.controller().ledger().history.iter().rev();
+    let mut history = known.control.ledger().history.iter().rev();
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
 }
 
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
-    let devices = known.control.controller().devices();
+    let devices = known.control.sightings().devices();
     let mut before = past.stood_before.iter();
     !past.cause.undoes()
         && before.all(|(device, before)| {
-            let seen = devices.get(device).filter(|seen| seen.up);
-            let read = seen.and_then(|seen| seen.observed.as_ref());
+            let seen = devices.get(device).filter(|seen| seen.is_up());
+            let read = seen.and_then(|seen| seen.observed());
             read.is_some_and(|read| {
                 let mut slots = before.keys().chain(read.positions.keys());
                 slots.all(|slot| at(before, *slot) == at(&read.positions, *slot))
@@ -71,11 +71,12 @@ fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
 }
 
 fn is_owed(known: &Knowledge<'_>, device: &DeviceName) -> bool {
-    known.control.failed().is_none() && known.control.controller().is_brought_back(device)
+    known.control.failed().is_none()
+        && known.control.transactions().is_brought_back(device, known.control.sightings())
 }
 
 fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
-    let mut history = known.control.controller().ledger().history.iter();
+    let mut history = known.control.ledger().history.iter();
     match history.find(|past| past.txn == txn).map(|past| &past.cause) {
         Some(Cause::Rollback(undone) | Cause::ConfirmTimeout(undone)) => {
             format!("the undo of {undone}")
@@ -92,12 +93,12 @@ fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
 }
 
 pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
-    let (sha256, plan) = known.control.applied_last().ok()?;
-    if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {
+    let (sha256, plan) = known.control.facts().applied_last().ok()?;
+    if is_busy(known) || !known.control.facts().forgotten_by(&plan).is_empty() {
         return None;
     }
-    let owned = &known.control.controller().ledger().owned;
-    let target = known.control.both_halves(&plan, &plan, owned).ok()?;
+    let owned = &known.control.ledger().owned;
+    let target = known.control.facts().both_halves(&plan, &plan, owned).ok()?;
     let mut apply = Apply { target, plan_sha256: sha256, ..Apply::default() };
     let safe = typed(known, "apply --again", &apply);
     apply.mode = Mode::Update;
@@ -112,22 +113,19 @@ pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
 
 pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
     let controller = known.control.controller();
-    let names = match devices.len() > DRIFTED_NAMED_MAX {
-        true => "all".to_owned(),
-        false => devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    let all: Vec<DeviceName> = controller.sightings().devices().keys().cloned().collect();
+    let names: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    let (names, devices) = match devices.len() > DRIFTED_NAMED_MAX {
+        true => ("all".to_owned(), &all[..]),
+        false => (names.join(" "), devices),
     };
-    let taken = match devices.len() > DRIFTED_NAMED_MAX {
-        true => {
-            controller.taken_by_adopting(&controller.devices().keys().cloned().collect::<Vec<_>>())
-        }
-        false => controller.taken_by_adopting(devices),
-    };
+    let taken = controller.transactions().taken_by_adopting(devices, controller.sightings());
     let against = if taken.is_empty() { "" } else { " --against-plan" };
     format!("lightloom ctl adopt {names}{against}")
 }
 
 pub(super) fn decide_first(known: &Knowledge<'_>) -> Option<String> {
-    let ledger = known.control.controller().ledger();
+    let ledger = known.control.ledger();
     let open = ledger.open.as_ref().map(|open| open.intent.txn);
     let pending = ledger.pending.as_ref().map(|pending| pending.txn);
     let open = open.map(|txn| format!("transaction {txn} comes first: lightloom ctl watch"));
@@ -149,7 +147,7 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
     if known.control.failed().is_some() {
         return "repair the journal first".into();
     }
-    match known.control.controller().remedy(device) {
+    match known.control.transactions().remedy(device, known.control.sightings()) {
         Remedy::Answer { deferred } => {
             let then = match deferred {
                 true => "it is restored automatically when it answers",
@@ -194,17 +192,17 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
 
 fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
     let controller = known.control.controller();
-    let read = controller.devices().get(device).and_then(|seen| seen.observed.as_ref());
+    let read = controller.sightings().devices().get(device).and_then(|seen| seen.observed());
     let lost = |(slot, wanted): &(_, Position)| {
         !wanted.is_dark() && read.is_some_and(|read| at(&read.positions, *slot) != *wanted)
     };
-    controller.wanted(device).into_iter().filter(lost).count()
+    controller.transactions().wanted(device).into_iter().filter(lost).count()
 }
 
 fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
     let txn = left_by(known, device).filter(|past| past.undone_by.is_none())?.txn;
     let rollback = Rollback { txn, ..Rollback::default() };
-    let (back, _) = known.control.way_back(&rollback).ok()?;
+    let (back, _) = known.control.facts().way_back(&rollback).ok()?;
     let moves = known.control.controller().preview(&back).is_ok_and(|p| !p.changes.is_empty());
     moves.then(|| format!("lightloom ctl rollback {txn} --cut-light"))
 }
@@ -217,7 +215,7 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
     let restore = restore(known);
     // Do not suggest adopting the power-on positions of devices that lost power.
     let controller = known.control.controller();
-    let is_restart = drifted.iter().all(|device| controller.has_restarted(device));
+    let is_restart = drifted.iter().all(|device| controller.sightings().has_restarted(device));
     let adopt = adopt(known, drifted);
     Some(match restore {
         Some(restore) if is_restart => {
@@ -245,7 +243,7 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
     let whole = |part: &&str| !left.iter().any(|other| other != part && is_inside(part, other));
     let names = left.iter().copied().filter(whole).collect::<Vec<_>>().join(" ");
     let named = left.iter().filter_map(|part| Some((part.parse::<Part>().ok()?, String::new())));
-    let around = known.control.way_around(&known.now, &named.collect::<Vec<_>>(), &[]);
+    let around = known.control.facts().way_around(&known.now, &named.collect::<Vec<_>>(), &[]);
     let refused =
         around.and_then(|(apply, _)| known.control.controller().preview(&apply).map(|_| ()));
     Some(match refused {
@@ -260,7 +258,7 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
 
 fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
     let part = device.as_str();
-    let broken = known.control.broken();
+    let broken = known.control.facts().broken();
     let in_plan = known.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|transceiver| transceiver.bundle.to_string() == part)
     });

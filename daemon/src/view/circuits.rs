@@ -9,7 +9,7 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::{Knowledge, attention};
 use lightloom_control::bypass::is_inside;
-use lightloom_control::controller::Seen;
+use lightloom_control::sightings::Sighting;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
 use lightloom_daemon_api::circuit::{
     CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
@@ -36,7 +36,8 @@ pub(super) fn counted(
     known: &Knowledge<'_>,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
 ) -> Option<CircuitCounts> {
-    let installed = known.control.installed().filter(|fabric| fabric.hbd.ring().is_some())?;
+    let installed =
+        known.control.facts().installed().filter(|fabric| fabric.hbd.ring().is_some())?;
     let stood = |port: &Port| stands(known, *port) == Some(true);
     let will_stand = |port: &Port| {
         let moves = known.control.setup().modules.get(&port.bundle).and_then(|d| changes.get(d));
@@ -52,8 +53,8 @@ pub(super) fn counted(
 }
 
 fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
-    let Some(installed) = known.control.installed() else { return Vec::new() };
-    let owned = &known.control.controller().ledger().owned;
+    let Some(installed) = known.control.facts().installed() else { return Vec::new() };
+    let owned = &known.control.ledger().owned;
     let looks = |port: &Port| {
         let device = known.control.setup().modules.get(&port.bundle);
         let owned = device.and_then(|device| owned.get(device));
@@ -82,8 +83,8 @@ fn closing(plan: &Plan) -> BTreeSet<BundleId> {
 }
 
 fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Position> {
-    let seen = known.control.controller().devices().get(device)?;
-    let observed = seen.observed.as_ref().filter(|_| seen.up)?;
+    let seen = known.control.sightings().devices().get(device)?;
+    let observed = seen.observed().filter(|_| seen.is_up())?;
     Some(at(&observed.positions, slot))
 }
 
@@ -97,15 +98,15 @@ pub(super) fn dark(
     if known.is_damaged || ledger.open.is_some() {
         return None;
     }
-    let broken = known.control.broken();
+    let broken = known.control.facts().broken();
     let ends = plan.circuits.iter().flat_map(|circuit| [circuit.a, circuit.b]);
     let ends: BTreeMap<BundleId, Port> = ends.map(|port| (port.bundle, port)).collect();
     let closing = closing(plan);
     let (mut dark, mut elsewhere) = (BTreeMap::new(), Vec::new());
-    for (device, seen) in controller.devices() {
-        let explained = |slot| seen.drift.iter().any(|drift| drift.slot == slot);
+    for (device, seen) in controller.sightings().devices() {
+        let explained = |slot| seen.drift().iter().any(|drift| drift.slot == slot);
         let part = |end: &str| broken.keys().any(|part| is_inside(end, part));
-        for (&slot, &wanted) in controller.planned(device) {
+        for (&slot, &wanted) in controller.transactions().planned(device) {
             let Some(read) = read_at(known, device, slot).filter(|read| *read != wanted) else {
                 continue;
             };
@@ -150,7 +151,7 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     }
     let names: Vec<String> = dark.map(ToString::to_string).collect();
     let parts = names.iter().filter_map(|name| Some((name.parse::<Part>().ok()?, String::new())));
-    let around = known.control.way_around(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
+    let around = known.control.facts().way_around(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
     match around.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
         true => format!("bypass them: lightloom ctl fault {}", names.join(" ")),
         false => {
@@ -160,10 +161,11 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
 }
 
 pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option<NoPlan> {
-    let ledger = known.control.controller().ledger();
+    let ledger = known.control.ledger();
     let idle = ledger.open.is_none() && !known.is_damaged;
-    let bypasses = known.control.installed().is_some() && !known.control.setup().modules.is_empty();
-    let devices = known.control.controller().devices().iter();
+    let bypasses =
+        known.control.facts().installed().is_some() && !known.control.setup().modules.is_empty();
+    let devices = known.control.sightings().devices().iter();
     let mut devices = devices.filter(|(name, _)| !is_lever(known, name)).peekable();
     devices.peek()?;
     if !idle || !ledger.plan_sha256.is_empty() {
@@ -174,15 +176,15 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         _ => "",
     };
     // Only mode `update` lets a plan use parts that are reported as failed.
-    let mode = if known.control.broken().is_empty() { "" } else { " --mode update" };
+    let mode = if known.control.facts().broken().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
-    let no_light = |(name, seen): (&DeviceName, &Seen)| is_dark(name, seen);
+    let no_light = |(name, seen): (&DeviceName, &Sighting)| is_dark(name, seen);
     (bypasses || devices.all(no_light)).then_some(NoPlan { lit: circuits.len(), next })
 }
 
 pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {
-    let (plan, installed) = (known.control.plan()?, known.control.installed()?);
+    let (plan, installed) = (known.control.plan()?, known.control.facts().installed()?);
     let file = known.fabric.as_deref().unwrap_or("FABRIC");
     (plan.fabric_sha256 != installed.sha256).then(|| {
         format!(
@@ -193,11 +195,11 @@ pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {
 }
 
 fn is_lever(known: &Knowledge<'_>, device: &DeviceName) -> bool {
-    let inventory = known.control.controller().inventory();
+    let inventory = known.control.sightings().inventory();
     inventory.devices.get(device).is_some_and(|device| device.is_lever)
 }
 
-fn is_dark(device: &DeviceName, seen: &Seen) -> bool {
-    let read = seen.observed.as_ref().filter(|_| seen.up);
+fn is_dark(device: &DeviceName, seen: &Sighting) -> bool {
+    let read = seen.observed().filter(|_| seen.is_up());
     read.is_none_or(|read| read.positions.values().all(|position| !device.leads_out(*position)))
 }

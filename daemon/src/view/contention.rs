@@ -8,8 +8,8 @@ use lightloom_daemon_api::status::ContendedDevice;
 
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<ContendedDevice> {
     let now = &known.now;
-    let contended = known.control.controller().devices().keys().filter_map(|device| {
-        let contended = known.control.controller().contended(device, now)?;
+    let contended = known.control.sightings().devices().keys().filter_map(|device| {
+        let contended = known.control.sightings().contended(device, now)?;
         Some(ContendedDevice {
             device: device.to_string(),
             evidence: contention::evidence(device, &contended),

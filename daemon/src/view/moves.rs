@@ -27,12 +27,12 @@ pub fn diff(
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
-    let broken = known.control.broken();
+    let broken = known.control.facts().broken();
     let after = apply.broken.clone().unwrap_or_else(|| broken.clone());
     let forgotten = broken.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
     let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(known, b));
     let moves = preview.changes.iter();
-    let ledger = known.control.controller().ledger();
+    let ledger = known.control.ledger();
     let plan_after = plan_after(ledger, apply);
     let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
         let view = |m| move_view(known, preview, next, device, m);
@@ -62,7 +62,7 @@ pub fn diff(
 }
 
 fn dark_links_max(known: &Knowledge<'_>, preview: &Preview) -> usize {
-    let inventory = known.control.controller().inventory();
+    let inventory = known.control.sightings().inventory();
     preview.waves.iter().map(|wave| change::dark_links(wave, inventory)).max().unwrap_or(0)
 }
 
@@ -81,7 +81,7 @@ fn others(
     apply: &Apply,
 ) -> Vec<OtherChange> {
     let Some(Cause::Rollback(first)) = apply.cause else { return Vec::new() };
-    let history = known.control.controller().ledger().history.iter().rev();
+    let history = known.control.ledger().history.iter().rev();
     let changed = |past: &&Past| matches!(past.result, TxnResult::Committed | TxnResult::Partial);
     let spoken_of = history.filter(changed).filter(|past| spoken_of(first, past));
     let of = |past: &Past| OtherChange {
@@ -98,7 +98,7 @@ fn moved_and_crossed(known: &Knowledge<'_>, preview: &Preview, apply: &Apply) ->
         apply.target.contains_key(&device) || preview.changes.contains_key(&device)
     };
     let inside = |end: &str| end.split_once('.').is_some_and(|(device, _)| named(device));
-    let devices = known.control.controller().devices().keys();
+    let devices = known.control.sightings().devices().keys();
     let ends = devices.flat_map(|device| super::crossed(known, device));
     ends.filter(|end| inside(&end.end) || inside(&end.should_be)).collect()
 }
@@ -110,11 +110,11 @@ fn move_view(
     device: &DeviceName,
     m: &Move,
 ) -> MoveView {
-    let inventory = known.control.controller().inventory();
+    let inventory = known.control.sightings().inventory();
     let goes_dark = circuit(known.control.plan(), device, m.slot, m.from);
-    let seen = known.control.controller().devices().get(device);
+    let seen = known.control.sightings().devices().get(device);
     let power = seen
-        .and_then(|seen| seen.observed.as_ref())
+        .and_then(|seen| seen.observed())
         .and_then(|read| read.power_mdbm.get(&m.slot).copied());
     let is_lit = power.is_none_or(|power| power >= inventory.limits(device).power_min_mdbm);
     let names = |wave: &Wave| wave.get(device).is_some_and(|step| step.end().contains_key(&m.slot));

@@ -20,7 +20,7 @@ pub fn phases(runtime: &Runtime) -> Phases {
     let phases = plan.iter().flat_map(|plan| &plan.phases);
     let ways = plan.iter().flat_map(|plan| &plan.transitions);
     Phases {
-        revision: control.controller().ledger().plan_sha256.clone(),
+        revision: control.ledger().plan_sha256.clone(),
         lit: control.phase().map(|phase| phase.name.clone()),
         phases: phases
             .map(|phase| PhaseOfPlan { name: phase.name.clone(), circuits: phase.circuits.len() })
@@ -66,7 +66,7 @@ fn status(runtime: &Runtime, booking: &Booking) -> PhaseStatus {
         reason,
         fix,
         txn,
-        revision: control.controller().ledger().plan_sha256.clone(),
+        revision: control.ledger().plan_sha256.clone(),
         lit: control.phase().map(|phase| phase.name.clone()),
         from: booking.from.clone(),
         expected_ms: ms(booking.expected),

@@ -6,7 +6,8 @@ use lightloom_daemon_api::status::ShutPort;
 
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<ShutPort> {
     let now = &known.now;
-    let ends = known.control.controller().shut_ends().into_iter().map(|shut| ShutPort {
+    let ends = known.control.sightings().shut_ends(known.control.ledger());
+    let ends = ends.into_iter().map(|shut| ShutPort {
         end: end_name(&shut.end),
         far: end_name(&shut.far),
         why: shut.why.to_string(),

@@ -25,10 +25,10 @@ enum Kind {
 
 pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostView> {
     let now = &known.now;
-    let lost = known.control.management_lost(now)?;
+    let lost = known.control.facts().management_lost(now)?;
     Some(ManagementLostView {
         devices: lost.devices.iter().map(ToString::to_string).collect(),
-        of: known.control.controller().devices().len(),
+        of: known.control.sightings().devices().len(),
         lit: lost.lit,
         unasked: lost.unasked,
         behind: lost.behind.iter().map(ToString::to_string).collect(),
@@ -37,7 +37,7 @@ pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostVie
 }
 
 pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
-    let all = known.control.unwitnessed(&known.now);
+    let all = known.control.facts().unwitnessed(&known.now);
     let silent = all.iter().filter(|(_, is_silent)| **is_silent);
     let view = UnwitnessedView {
         nodes: all.keys().map(ToString::to_string).collect(),
@@ -55,10 +55,10 @@ pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     };
     let silent = known
         .control
-        .controller()
+        .sightings()
         .devices()
         .iter()
-        .filter(|(device, seen)| named(device) && (!seen.up || seen.observed.is_none()));
+        .filter(|(device, seen)| named(device) && (!seen.answers()));
     when(known, &silent.map(|(device, _)| device.clone()).collect())
 }
 
@@ -90,11 +90,13 @@ pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<
 fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
     let now = known.now.mono;
     let since = known.contacts.get(device).and_then(|contact| contact.down_since);
-    let seen = known.control.controller().devices().get(device);
+    let seen = known.control.sightings().devices().get(device);
     let since = match seen {
         _ if since.is_some() => since.unwrap_or(now),
-        Some(seen) if seen.up && seen.observed.is_none() => return (Kind::Reading, Micros(0)),
-        Some(seen) if seen.up => now,
+        Some(seen) if seen.is_up() && seen.observed().is_none() => {
+            return (Kind::Reading, Micros(0));
+        }
+        Some(seen) if seen.is_up() => now,
         _ => return (Kind::Unread, Micros(0)),
     };
     let in_plan = known.control.plan().is_some_and(|plan| {
@@ -115,10 +117,10 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let seconds = |time: Micros| time.0.div_ceil(1_000_000);
     let replies = devices.iter();
     let replies = replies
-        .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
+        .map(|(device, _)| known.control.sightings().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
     // Do not suggest bypassing devices that became unreachable together.
-    let is_lost = known.control.management_lost(&known.now).is_some();
+    let is_lost = known.control.facts().management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(
             "{shown}: unresponsive for {} s, like many others: management is lost; retry when \

@@ -9,8 +9,8 @@ use lightloom_control::controller::OWN_CHANGES_MAX;
 pub fn watched(runtime: &Runtime) -> Watched {
     let (controller, now) = (runtime.control.controller(), runtime.clock.now());
     let ledger = controller.ledger();
-    let read = controller.devices().iter().filter(|(_, seen)| seen.up);
-    let read = read.filter_map(|(device, seen)| Some((device, seen.observed.as_ref()?)));
+    let read = controller.sightings().devices().iter().filter(|(_, seen)| seen.is_up());
+    let read = read.filter_map(|(device, seen)| Some((device, seen.observed()?)));
     let power_dbm = read.flat_map(|(device, read)| {
         let power = read.power_mdbm.iter();
         power.map(move |(slot, mdbm)| {
@@ -21,7 +21,7 @@ pub fn watched(runtime: &Runtime) -> Watched {
         broken_parts(&runtime.into()).into_iter().partition(|part| part.bypassed);
     Watched {
         dark_circuits: circuits_dark(runtime),
-        own_changes_left: OWN_CHANGES_MAX.saturating_sub(controller.own_changes_spent(&now)),
+        own_changes_left: OWN_CHANGES_MAX.saturating_sub(controller.budget().spent(&now)),
         power_dbm: power_dbm.collect(),
         attention: ledger.attention.keys().map(ToString::to_string).collect(),
         bypassed: bypassed.len(),

@@ -62,7 +62,7 @@ fn fight(world: &mut World, time: Micros) -> u32 {
 }
 
 fn contended(world: &World) -> Option<Contended> {
-    world.controller().unwrap().contended(&ocs(), &world.now)
+    world.controller().unwrap().sightings().contended(&ocs(), &world.now)
 }
 
 #[test]

@@ -323,7 +323,10 @@ fn s1_plan_and_report_survive_a_crash_at_every_point() {
         (world, points)
     };
     let (committed, points) = run(None);
-    assert!(committed.control().unwrap().goes_around("n1".parse().unwrap()), "its end is in it");
+    assert!(
+        committed.control().unwrap().facts().goes_around("n1".parse().unwrap()),
+        "its end is in it"
+    );
     let mut bypassed = 0;
     for point in 1..=points {
         let (world, _) = run(Some(point));
@@ -331,9 +334,9 @@ fn s1_plan_and_report_survive_a_crash_at_every_point() {
         let control = world.control().unwrap();
         assert_eq!(control.lost_plan(), None, "point {point}");
         let acknowledged = world.answers.iter().any(|(asked, _)| asked.request == "reported");
-        let known = control.broken().contains_key("n1");
+        let known = control.facts().broken().contains_key("n1");
         assert!(known || !acknowledged, "point {point}: what was acknowledged is forgotten");
-        bypassed += u32::from(control.goes_around("n1".parse().unwrap()));
+        bypassed += u32::from(control.facts().goes_around("n1".parse().unwrap()));
     }
     println!(
         "S1: a plan and a report over a crash at each of {points} points: {bypassed} bypassed"

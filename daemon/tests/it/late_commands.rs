@@ -136,7 +136,10 @@ fn keeps_positions_that_an_operator_changed() {
         let moved = model.positions.clone();
         world.run_for(Micros::from_secs(15));
         assert_eq!(world.devices[&ocs()].positions, moved, "slot {slot} to {to:?}");
-        assert!(!world.controller().unwrap().devices()[&ocs()].drift.is_empty(), "it is reported");
+        assert!(
+            !world.controller().unwrap().sightings().devices()[&ocs()].drift().is_empty(),
+            "it is reported"
+        );
     }
 }
 

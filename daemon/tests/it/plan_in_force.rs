@@ -126,7 +126,7 @@ impl Bench {
                 let actions = self.controller.handle(&self.now, event);
                 self.perform(actions);
             }
-            if !self.controller.is_busy() {
+            if !self.controller.transactions().is_busy() {
                 return;
             }
             self.tick();
@@ -203,7 +203,7 @@ impl Bench {
         let history = &self.controller.ledger().history;
         let open = history.iter().rev().filter(|past| past.undone_by.is_none());
         let Some(txn) = open.map(|past| past.txn).nth(back) else { return };
-        let led = self.controller.way_back(txn, Cause::Rollback(txn)).unwrap();
+        let led = self.controller.transactions().way_back(txn, Cause::Rollback(txn)).unwrap();
         let led = Apply { plan_sha256: format!("led-{count}"), ..led };
         let known = |past: &&Past| past.txn == txn && !past.plan_before.is_empty();
         let around = around && history.iter().any(|past| known(&past));

@@ -199,7 +199,7 @@ impl Week {
 
     fn oracle(&self) -> Oracle {
         let control = self.world.control().unwrap();
-        let ledger = control.controller().ledger();
+        let ledger = control.ledger();
         let plan = control.plan().map(|plan| serde_json::to_value(plan).unwrap());
         let mut stated = BTreeMap::new();
         for one in plan.iter().flat_map(|plan| plan["transceivers"].as_array().unwrap()) {
@@ -222,7 +222,7 @@ impl Week {
             differing: names.filter(differs).collect(),
             is_planned: plan.is_some(),
             is_waiting: ledger.open.is_some() || ledger.pending.is_some(),
-            has_faults: !control.broken().is_empty(),
+            has_faults: !control.facts().broken().is_empty(),
             stated,
         }
     }
@@ -404,7 +404,7 @@ impl Week {
                 })
             }
             "apply" if has("--again") => {
-                let (plan_sha256, plan) = control.applied_last().expect("a plan");
+                let (plan_sha256, plan) = control.facts().applied_last().expect("a plan");
                 let mode = if has("update") { Mode::Update } else { Mode::Safe };
                 let target = desired::paths(&plan, &control.setup().modules).unwrap();
                 let apply = Apply { target, plan_sha256, mode, ..Apply::default() };

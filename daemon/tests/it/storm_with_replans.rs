@@ -302,7 +302,7 @@ impl Ring {
             TxnResult::Committed => self.counts.committed += 1,
             _ => self.counts.undone += 1,
         }
-        let ledger = self.control.controller().ledger();
+        let ledger = self.control.ledger();
         let Some(past) = ledger.history.back() else { return };
         if past.cause != Cause::Bypass || result != TxnResult::Committed {
             return;
@@ -350,7 +350,7 @@ impl Ring {
     }
 
     fn check_at_rest(&self, seed: u64) {
-        assert!(!self.control.controller().is_busy(), "seed {seed}: a change does not end");
+        assert!(!self.control.transactions().is_busy(), "seed {seed}: a change does not end");
         let plan = self.control.plan().unwrap_or_else(|| panic!("seed {seed}: no plan is known"));
         for transceiver in &plan.transceivers {
             let device = module(transceiver.bundle);
@@ -405,7 +405,7 @@ fn pick(ring: &Ring, rng: &mut Stream) -> Part {
 }
 
 fn repair(ring: &mut Ring) {
-    let broken = ring.control.broken();
+    let broken = ring.control.facts().broken();
     let parts: Vec<Part> = broken.keys().map(|name| name.parse().unwrap()).collect();
     if parts.is_empty() {
         return;
@@ -444,7 +444,7 @@ fn storm(seed: u64, hours: u64) -> Counts {
             ring.start();
         }
         ring.run_for(Micros::from_secs(30));
-        let pending = ring.control.controller().ledger().pending.as_ref().map(|p| p.txn);
+        let pending = ring.control.ledger().pending.as_ref().map(|p| p.txn);
         match (pending, rng.random_range(0..3)) {
             (Some(txn), 0) => ring.ask("alice", Request::Confirm(txn), None),
             (Some(txn), 1) => {

@@ -121,7 +121,8 @@ fn cut_while_unconfirmed(seed: u64) -> World {
     assert_eq!(stand(&world), [1, 1, 15, 15]);
     world.cut(&(module(0), SLOT, Position(1)), true);
     world.run_for(seconds(10));
-    let goes_around = |part: &str| world.control().unwrap().goes_around(part.parse().unwrap());
+    let goes_around =
+        |part: &str| world.control().unwrap().facts().goes_around(part.parse().unwrap());
     assert!(goes_around("n0/b0.1") && goes_around("n2/b0.1"), "on top of what is unconfirmed");
     assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"]);
     assert_eq!(world.counts.on_top, 1);
@@ -190,7 +191,7 @@ fn rolled_back_bypass_counts_once_against_the_hourly_limit() {
     // The daemon retries after 1 s, 8 s and 64 s, and a last time for suspected parts.
     let tries = ends(&world, TxnResult::RolledBack);
     assert!((3..=5).contains(&tries), "{:?}", world.ended);
-    let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
+    let spent = |world: &World| world.controller().unwrap().budget().spent(&world.now);
     assert_eq!(spent(&world), 1);
     world.kill();
     world.run_for(seconds(5));
@@ -215,7 +216,13 @@ fn suggests_only_acceptable_actions() {
         let actions = asked.handle(&world.now, request);
         actions.iter().any(|action| matches!(action, Action::Answer(_, Answer::Adopted { .. })))
     };
-    let remedy = |world: &World| world.controller().unwrap().remedy(&module(2));
+    let remedy = |world: &World| {
+        world
+            .controller()
+            .unwrap()
+            .transactions()
+            .remedy(&module(2), world.controller().unwrap().sightings())
+    };
     let mut world = unconfirmed(4, 120);
     world.run_for(seconds(70));
     assert_eq!(remedy(&world), Remedy::Answer { deferred: true });
@@ -325,9 +332,9 @@ fn single_missed_answer_next_to_a_failed_module_is_not_bypassed() {
         world.faults_of.clear();
         world.run_for(seconds(100));
         let control = world.control().unwrap();
-        let goes_around = |part: &str| control.goes_around(part.parse().unwrap());
+        let goes_around = |part: &str| control.facts().goes_around(part.parse().unwrap());
         assert!(goes_around("n0/b0"), "seed {seed}");
-        assert!(!goes_around("n0/b1"), "seed {seed}: {:?}", control.broken());
+        assert!(!goes_around("n0/b1"), "seed {seed}: {:?}", control.facts().broken());
         world.check_at_rest();
     }
 }

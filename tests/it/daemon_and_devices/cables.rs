@@ -32,7 +32,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
             panic!("not accepted")
         };
         let past = move |runtime: &Runtime| {
-            let mut history = runtime.control.controller().ledger().history.iter();
+            let mut history = runtime.control.ledger().history.iter();
             history.find(|past| past.txn == txn).cloned()
         };
         let past = rig.find("the end", past).await;
@@ -79,7 +79,7 @@ fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
         // Applying the plan again changes nothing and reports the cables again.
         rig.apply_plan(&plan).await;
         let last = |runtime: &Runtime| {
-            let past = runtime.control.controller().ledger().history.back().unwrap();
+            let past = runtime.control.ledger().history.back().unwrap();
             view::transaction(&runtime.into(), past)
         };
         assert_eq!(rig.look(last).await.crossed, crossed);
@@ -131,7 +131,7 @@ fn counts_and_survives_garbage_on_a_line() {
         let mut rig = daemon(folder.path()).await;
         modules.fault("n3/b0 garble 3%");
         let down = |runtime: &Runtime| {
-            let up = |d: &str| runtime.control.controller().devices()[&DeviceName::from(d)].up;
+            let up = |d: &str| runtime.control.sightings().devices()[&DeviceName::from(d)].is_up();
             (!up("n3/b0") && up("n4/b0")).then_some(())
         };
         rig.find("the garbled module to be given up, and no other", down).await;
@@ -139,8 +139,8 @@ fn counts_and_survives_garbage_on_a_line() {
         rig.find("the garbage to be counted", move |_| (noise.get() > 0.0).then_some(())).await;
         modules.fault("n3/b0 clear");
         let back = |runtime: &Runtime| {
-            let seen = &runtime.control.controller().devices()[&DeviceName::from("n3/b0")];
-            (seen.up && seen.observed.is_some() && seen.drift.is_empty()).then_some(())
+            let seen = &runtime.control.sightings().devices()[&DeviceName::from("n3/b0")];
+            (seen.answers() && seen.drift().is_empty()).then_some(())
         };
         rig.find("it to be seen again, as it stood", back).await;
         let target = SwitchState::from([("n3/b0".into(), [(Slot(0), Position(2))].into())]);
@@ -178,8 +178,8 @@ fn sees_a_circuit_of_another_client_within_one_poll() {
         }
         let moved = Instant::now();
         let drift = |runtime: &Runtime| {
-            let drift = &runtime.control.controller().devices()[&DeviceName::from("ocs0")].drift;
-            (!drift.is_empty()).then(|| drift.clone())
+            let drift = runtime.control.sightings().devices()[&DeviceName::from("ocs0")].drift();
+            (!drift.is_empty()).then(|| drift.to_vec())
         };
         let drift = rig.find("the drift", drift).await;
         println!("drift seen {:.0?} after the move, polled every 300 ms", moved.elapsed());

@@ -22,10 +22,10 @@ fn bypasses_a_node_without_power_without_a_report() {
         let drifted = |runtime: &Runtime| {
             runtime
                 .control
-                .controller()
+                .sightings()
                 .devices()
                 .values()
-                .filter(|d| d.up && !d.drift.is_empty())
+                .filter(|d| d.is_up() && !d.drift().is_empty())
                 .count()
         };
         assert_eq!(rig.look(drifted).await, 0);
@@ -58,12 +58,12 @@ fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
                     Part::Bundle(bundle) => bundle.node == node,
                     _ => false,
                 });
-                (of_node.count() == 2 && !runtime.control.controller().is_busy()).then_some(())
+                (of_node.count() == 2 && !runtime.control.transactions().is_busy()).then_some(())
             };
             rig.find("both bundles to be bypassed", both).await;
             println!("{node}: both bundles bypassed after {:.0?}", died.elapsed());
             let own = |runtime: &Runtime| {
-                let history = runtime.control.controller().ledger().history.iter();
+                let history = runtime.control.ledger().history.iter();
                 history.filter(|past| past.actor == "policy:fault").count()
             };
             assert_eq!(rig.look(own).await, kill, "one change for each dead node");
@@ -123,7 +123,7 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
         // The daemon retries a bypass that a busy machine has aborted.
         let bypassed = move |runtime: &Runtime| {
             let around = faults(runtime).contains(&Part::Bundle(dead));
-            (around && !runtime.control.controller().is_busy()).then_some(())
+            (around && !runtime.control.transactions().is_busy()).then_some(())
         };
         rig.find("the bypass of what was reported", bypassed).await;
         // The near end returns to the fibre, which is dark for a known reason.
@@ -132,7 +132,8 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
         let target = SwitchState::from([(near, [(Slot(0), to)].into())]);
         rig.commit(Request::Apply(Apply { target, ..Apply::default() }), None).await;
         let seen = |runtime: &Runtime| {
-            let dark = !runtime.control.controller().dark_fibres().is_empty();
+            let dark =
+                !runtime.control.sightings().dark_fibres(runtime.control.ledger()).is_empty();
             dark.then(|| view::status(runtime))
         };
         let status = rig.find("the near end to miss it again", seen).await;
@@ -161,10 +162,10 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
         modules.fault(&format!("n{node} dead"));
         let past = rig.bypass_of_its_own().await;
         assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
-        let pending = |runtime: &Runtime| runtime.control.controller().ledger().pending.is_some();
+        let pending = |runtime: &Runtime| runtime.control.ledger().pending.is_some();
         assert!(rig.look(pending).await, "the plan goes on to wait");
         let undone = |runtime: &Runtime| {
-            let mut history = runtime.control.controller().ledger().history.iter();
+            let mut history = runtime.control.ledger().history.iter();
             history.find(|past| past.actor == "policy:confirm-timeout").cloned()
         };
         let undone = rig.find("it to be undone", undone).await;
@@ -239,7 +240,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let part = Part::Node(lightloom_units::id::NodeId(node_in_use()));
         let answer = rig.fault(&[part], &[]).await;
         rig.committed(&answer).await;
-        let known = rig.look(|runtime: &Runtime| runtime.control.broken()).await;
+        let known = rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await;
         let broken = &known[&part.to_string()];
         assert!(broken.why == "reported by test" && broken.wall_ms > 0, "{known:?}");
         assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
@@ -261,7 +262,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
         rig.committed(&answer).await;
         assert!(
-            rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty(),
+            rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await.is_empty(),
             "forgotten, as asked"
         );
         let never = rig.fault(&[], &[part]).await;
@@ -272,6 +273,6 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;
-        assert_eq!(rig.look(|runtime: &Runtime| runtime.control.broken()).await, known);
+        assert_eq!(rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await, known);
     });
 }

@@ -34,7 +34,8 @@ fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
         let applied = status.applied.unwrap();
         assert!(!applied.explained && applied.circuits == plan.circuits.len(), "{applied:?}");
 
-        let (sha256, again) = rig.look(|r: &Runtime| r.control.applied_last()).await.unwrap();
+        let (sha256, again) =
+            rig.look(|r: &Runtime| r.control.facts().applied_last()).await.unwrap();
         assert_eq!((&sha256, &again.circuits), (&bypass::sha256_of(&plan), &plan.circuits));
         rig.apply_plan(&again).await;
         let status = rig.look(view::status).await;
@@ -56,8 +57,8 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
         let of = device.clone();
         modules.fault(&format!("{device} reboot"));
         let lost = move |runtime: &Runtime| {
-            let seen = &runtime.control.controller().devices()[&of];
-            (seen.up && !seen.drift.is_empty()).then_some(())
+            let seen = &runtime.control.sightings().devices()[&of];
+            (seen.is_up() && !seen.drift().is_empty()).then_some(())
         };
         rig.find("it to stand elsewhere", lost).await;
         let status = rig.look(view::status).await;
@@ -172,7 +173,7 @@ fn applying_again_treats_repaired_parts_as_healthy() {
         let mut rig = Rig::start(32, folder.path(), installed).await;
         rig.adopt_all().await;
         rig.apply_plan(&plan).await;
-        let (sha256, _) = rig.look(|r: &Runtime| r.control.applied_last()).await.unwrap();
+        let (sha256, _) = rig.look(|r: &Runtime| r.control.facts().applied_last()).await.unwrap();
         assert_eq!(sha256, bypass::sha256_of(&plan), "nothing was repaired yet");
         for part in parts {
             let answer = rig.fault(&[], &[part]).await;
@@ -182,7 +183,7 @@ fn applying_again_treats_repaired_parts_as_healthy() {
         assert!(status.circuits.len() < all && status.broken.is_empty(), "{:?}", status.broken);
         let applied = status.applied.unwrap();
         assert!(!applied.explained && applied.circuits == all, "{applied:?}");
-        let (_, again) = rig.look(|r: &Runtime| r.control.applied_last()).await.unwrap();
+        let (_, again) = rig.look(|r: &Runtime| r.control.facts().applied_last()).await.unwrap();
         assert!(again.faults.is_empty(), "{:?}", again.faults);
         rig.apply_plan(&again).await;
         let status = rig.look(view::status).await;
@@ -207,7 +208,7 @@ fn rollback_bypasses_faults_found_since() {
         let (apply, plan) = rig
             .look({
                 let back = back.clone();
-                move |r: &Runtime| r.control.way_back(&back)
+                move |r: &Runtime| r.control.facts().way_back(&back)
             })
             .await
             .unwrap();
@@ -288,10 +289,9 @@ fn journal_keeps_plans() {
         let mut rig = Rig::start(16, folder.path(), installed.clone()).await;
         rig.adopt_all().await;
         rig.apply_plan(&first_plan(&installed)).await;
-        let plan =
-            rig.look(|runtime| runtime.control.controller().ledger().plan_sha256.clone()).await;
+        let plan = rig.look(|runtime| runtime.control.ledger().plan_sha256.clone()).await;
         assert!(!state.join(format!("plan-{plan}.json")).exists());
-        let kept = rig.look(move |r| r.control.controller().ledger().plans.contains_key(&plan));
+        let kept = rig.look(move |r| r.control.ledger().plans.contains_key(&plan));
         assert!(kept.await);
     });
 }

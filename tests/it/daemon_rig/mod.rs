@@ -156,9 +156,8 @@ impl Rig {
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
         let rig = Self::not_seen_yet(devices, folder, installed, open);
-        let all = |runtime: &Runtime| {
-            runtime.control.controller().devices().values().all(|d| d.up && d.observed.is_some())
-        };
+        let all =
+            |runtime: &Runtime| runtime.control.sightings().devices().values().all(|d| d.answers());
         let until = Instant::now() + Duration::from_secs(60);
         while !rig.look(all).await {
             assert!(Instant::now() < until, "not every module came up");
@@ -202,7 +201,7 @@ impl Rig {
 
     pub(crate) async fn bypass_of_its_own(&self) -> Past {
         let own = |runtime: &Runtime| {
-            let mut history = runtime.control.controller().ledger().history.iter().rev();
+            let mut history = runtime.control.ledger().history.iter().rev();
             // On a busy machine, a first bypass may abort and be retried.
             let ended = |past: &&Past| past.result != TxnResult::Aborted;
             history.find(|past| past.actor == "policy:fault" && ended(past)).cloned()
@@ -252,7 +251,7 @@ impl Rig {
         loop {
             self.shared.changes.mark_unchanged();
             let find = move |runtime: &Runtime| {
-                let history = &runtime.control.controller().ledger().history;
+                let history = &runtime.control.ledger().history;
                 history.iter().find(|past| past.txn == txn).cloned()
             };
             if let Some(past) = self.look(find).await {

@@ -18,8 +18,8 @@ impl World {
         let until = self.now + SET_UP_MAX;
         let is_read = |world: &Self| {
             world.daemon.control.as_ref().is_some_and(|control| {
-                let mut devices = control.controller().devices().values();
-                devices.all(|seen| seen.up && seen.observed.is_some())
+                let mut devices = control.sightings().devices().values();
+                devices.all(|seen| seen.answers())
             })
         };
         self.wait(until, &is_read).map_err(|()| "not every transceiver answers".to_owned())?;

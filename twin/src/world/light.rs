@@ -95,10 +95,10 @@ impl World {
         };
         let controller = control.controller();
         for (name, &index) in self.by_name.iter().filter(|(name, _)| is_meant(name)) {
-            let seen = &controller.devices()[name];
+            let seen = &controller.sightings().devices()[name];
             let listed = controller.ledger().attention.contains_key(name)
-                || !seen.drift.is_empty()
-                || !seen.up;
+                || !seen.drift().is_empty()
+                || !seen.is_up();
             let (Some(light), false) = (self.truth(index), listed) else { continue };
             let dark = Positions::new();
             let owned = controller.ledger().owned.get(name).unwrap_or(&dark);

@@ -14,8 +14,7 @@ pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
 
 const SWITCHES_NAMED: usize = 6;
 
-#[must_use]
-pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState {
+pub(crate) fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState {
     let mut target: SwitchState =
         switches.values().map(|(device, _)| (device.clone(), Positions::new())).collect();
     target.extend(positions(switches, circuits));
@@ -62,8 +61,7 @@ pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<Strin
     )])
 }
 
-#[must_use]
-pub fn has_circuits(plan: &Plan) -> bool {
+pub(crate) fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
@@ -88,8 +86,7 @@ pub fn names(phases: &[PhasePlan]) -> String {
     phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-#[must_use]
-pub fn wanted_phase(
+pub(crate) fn wanted_phase(
     switches: &Switches,
     phases: &[PhasePlan],
     transitions: &[TransitionPlan],

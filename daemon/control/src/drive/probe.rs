@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::collections::BTreeSet;
-
 use super::{Command, Drive, PartEnd, Stage, Verdict};
 use crate::state::{DeviceName, Neighbours, Op, Outcome};
 
 impl Drive {
-    pub fn probe(&mut self, looks: BTreeSet<DeviceName>) {
-        (self.is_probe, self.looks) = (true, looks);
-    }
-
     pub(super) fn looked(&mut self, device: &DeviceName, outcome: Outcome) {
         if !self.looking.remove(device) {
             return;
@@ -27,10 +21,16 @@ impl Drive {
     }
 
     pub(super) fn look(&mut self, commands: &mut Vec<Command>) -> Stage {
-        let moved = self.looks.iter().filter(|device| !self.trouble.contains_key(*device));
+        let moved = self
+            .orders
+            .probes
+            .iter()
+            .flatten()
+            .filter(|device| !self.trouble.contains_key(*device));
         self.looking = moved.cloned().collect();
         for device in &self.looking {
-            let power = self.target.get(device).into_iter().flat_map(|slots| slots.keys().copied());
+            let power =
+                self.orders.target.get(device).into_iter().flat_map(|slots| slots.keys().copied());
             let op = Op::Observe { power: power.collect(), neighbours: Neighbours::Always };
             commands.push(Command::Send(device.clone(), op));
         }

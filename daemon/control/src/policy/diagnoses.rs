@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use lightloom_fabric::fault::Part;
 
-use super::Control;
+use super::Facts;
 use crate::bypass::is_inside;
 use crate::diagnosis::{Culprit, Named, Symptom, diagnose_beside};
+use crate::sightings::Links;
 use crate::state::{DeviceName, Now};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -15,59 +16,64 @@ pub struct Diagnosis {
     pub wall_ms: Option<u64>,
 }
 
-impl Control {
-    /// Returns the faulty parts, beginning with the best explanation. Diagnoses of bypassed parts
-    /// are kept until they are repaired or the daemon restarts.
-    #[must_use]
-    pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
-        let (mut links, mut loose) = self.controller.links(now);
-        // Ignore devices that are unresponsive together or that this host cannot query.
-        let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
-        let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
-        loose.retain(|module| !lost.contains(&module.module));
-        for end in links.iter_mut().flat_map(|link| &mut link.ends) {
-            end.now.answers |= lost.contains(&end.module);
-        }
-        let live = diagnose_beside(&links, &loose);
-        let live: Vec<Diagnosis> =
-            live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
-        let is_live =
-            |kept: &&Diagnosis| live.iter().any(|live| live.named.culprit == kept.named.culprit);
-        let broken = self.reported_or_found();
-        let is_broken =
-            |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // A device that responds again is no longer evidence of a fault.
-        let answers = |symptom: &Symptom| match symptom {
-            Symptom::Silent(module) => {
-                let seen = self.controller.devices().get(module);
-                seen.is_some_and(|seen| seen.up && seen.observed.is_some())
-            }
-            _ => false,
-        };
-        let is_over = |kept: &&Diagnosis| kept.named.evidence.iter().any(answers);
-        let kept = self.diagnosed.iter().filter(is_broken);
-        let kept = kept.filter(|kept| !is_live(kept) && !is_over(kept));
-        let kept: Vec<Diagnosis> = kept.cloned().collect();
-        live.into_iter().chain(kept).collect()
+/// Returns the faulty parts, beginning with the best explanation. Diagnoses of bypassed parts are
+/// kept until they are repaired or the daemon restarts.
+pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagnosis> {
+    let (mut links, mut loose) = links(facts, now).all();
+    // Ignore devices that are unresponsive together or that this host cannot query.
+    let lost = facts.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
+    let lost: BTreeSet<&DeviceName> = lost.iter().chain(facts.unasked()).collect();
+    loose.retain(|module| !lost.contains(&module.module));
+    for end in links.iter_mut().flat_map(|link| &mut link.ends) {
+        end.now.answers |= lost.contains(&end.module);
     }
+    let live = diagnose_beside(&links, &loose);
+    let mut all: Vec<Diagnosis> =
+        live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
+    let broken = facts.reported_or_found();
+    // A device that responds again is no longer evidence of a fault.
+    let answers = |symptom: &Symptom| match symptom {
+        Symptom::Silent(module) => facts.sightings.answers(module),
+        _ => false,
+    };
+    let kept = kept.iter().filter(|kept| {
+        let culprit = &kept.named.culprit;
+        broken.keys().any(|part| concerns(culprit, part))
+            && all.iter().all(|live| live.named.culprit != *culprit)
+            && !kept.named.evidence.iter().any(answers)
+    });
+    let kept: Vec<Diagnosis> = kept.cloned().collect();
+    all.extend(kept);
+    all
+}
 
-    /// A bypass is urgent, so this function considers only the links of the affected nodes.
-    pub(super) fn keep_diagnoses(&mut self, now: &Now, broken: &[(Part, String)]) {
-        let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
-        let nodes: BTreeSet<&str> =
-            broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
-        let (links, loose) = self.controller.links_near(now, &nodes);
-        let named = diagnose_beside(&links, &loose)
-            .into_iter()
-            .filter(|named| broken.iter().any(|part| concerns(&named.culprit, part)));
-        for named in named {
-            self.diagnosed.retain(|kept| kept.named.culprit != named.culprit);
-            self.diagnosed.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
+/// Returns the diagnoses to keep during a bypass. It is urgent, so this function considers only the
+/// links of the affected nodes.
+pub(super) fn kept(
+    facts: Facts<'_>,
+    before: &[Diagnosis],
+    now: &Now,
+    broken: &[(Part, String)],
+) -> Vec<Diagnosis> {
+    let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
+    let nodes: BTreeSet<&str> =
+        broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
+    let (links, loose) = links(facts, now).near(&nodes);
+    let mut kept = before.to_vec();
+    for named in diagnose_beside(&links, &loose) {
+        if broken.iter().any(|part| concerns(&named.culprit, part)) {
+            kept.retain(|kept| kept.named.culprit != named.culprit);
+            kept.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
         }
-        let known = self.reported_or_found();
-        let known: Vec<&String> = known.keys().chain(&broken).collect();
-        self.diagnosed.retain(|kept| known.iter().any(|part| concerns(&kept.named.culprit, part)));
     }
+    let known = facts.reported_or_found();
+    let known: Vec<&String> = known.keys().chain(&broken).collect();
+    kept.retain(|kept| known.iter().any(|part| concerns(&kept.named.culprit, part)));
+    kept
+}
+
+fn links<'a>(facts: Facts<'a>, now: &'a Now) -> Links<'a> {
+    Links { sightings: facts.sightings, ledger: facts.ledger, now }
 }
 
 fn concerns(culprit: &Culprit, part: &str) -> bool {

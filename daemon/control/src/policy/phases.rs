@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
 
-use super::faults::join;
+use super::reactions::join;
 use super::{Control, OWN};
 use crate::change::Mode;
-use crate::controller::{Action, Answer, Apply, Event, ReplyTo, Request};
 use crate::desired::circuits;
-use crate::record::{Asked, Cause, Lease, TxnResult};
+use crate::messages::{Action, Answer, Apply, Event, ReplyTo, Request};
+use crate::record::{Asked, Cause, Lease, Record, TxnResult};
 use crate::state::{Micros, Now, Txn, at};
 
 pub use wish::{Booking, Missed, Refusal, Standing, Wish};
@@ -153,7 +153,7 @@ impl Control {
 
     #[must_use]
     pub fn lease(&self, now: &Now) -> Option<(&Lease, Micros)> {
-        let lease = self.controller.ledger().lease.as_ref()?;
+        let lease = self.ledger().lease.as_ref()?;
         let until = lease.until(now);
         (until > now.mono).then(|| (lease, until - now.mono))
     }
@@ -180,8 +180,9 @@ impl Control {
             since: now.clone(),
             within: booking.wish.lease,
         };
-        let mut actions = Vec::new();
-        self.controller.lease(now, booking.asked.clone(), Some(lease), &mut actions);
+        let (asked, wall_ms) = (booking.asked.clone(), now.wall_ms);
+        let leased = Record::Leased { asked, lease: Some(lease), wall_ms };
+        let mut actions = self.controller.record(leased);
         self.phases.booked_at = Some(now.mono);
         let ahead = booking.wanted() - booking.at.max(self.phases.in_use_until);
         self.phases.ahead.insert(booking.wish.phase.clone(), ahead);
@@ -210,7 +211,8 @@ impl Control {
                 Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
             }
             (None, true) => {
-                self.controller.lease(now, asked, None, &mut actions);
+                let released = Record::Leased { asked, lease: None, wall_ms: now.wall_ms };
+                actions = self.controller.record(released);
                 self.phases.drop_waiting(now.mono, &Missed::Released, |_| true);
                 Answer::Done
             }
@@ -221,9 +223,8 @@ impl Control {
 
     fn asked_again(&self, asked: &Asked) -> Option<Result<(), Refusal>> {
         let known = self.phases.of_request(&asked.request).map(|booking| &booking.asked.digest);
-        let known = known.or_else(|| {
-            self.controller.ledger().requests.get(&asked.request).map(|(digest, _)| digest)
-        })?;
+        let known = known
+            .or_else(|| self.ledger().requests.get(&asked.request).map(|(digest, _)| digest))?;
         Some(match *known == asked.digest {
             true => Ok(()),
             false => Err(Refusal::OtherRequest(asked.request.clone())),
@@ -240,14 +241,14 @@ impl Control {
             let (phase, known) = (wish.phase.clone(), circuits::names(&plan.phases));
             return Err(Refusal::NoSuchPhase { phase, known });
         };
-        let plan_sha256 = self.controller.ledger().plan_sha256.clone();
+        let plan_sha256 = self.ledger().plan_sha256.clone();
         if let Some(counted_on) = &wish.revision
             && !(counted_on.len() >= 8 && plan_sha256.starts_with(counted_on.as_str()))
         {
             let counted_on = counted_on.clone();
             return Err(Refusal::OtherPlan { found: plan_sha256, counted_on });
         }
-        if let Some(pending) = &self.controller.ledger().pending {
+        if let Some(pending) = &self.ledger().pending {
             return Err(Refusal::WaitsForConfirm(pending.txn));
         }
         if let Some((lease, left)) = self.lease(now)
@@ -342,7 +343,7 @@ impl Control {
     }
 
     fn at_once(&self, booking: &Booking) -> Option<Standing> {
-        if self.controller.ledger().open.is_some() {
+        if self.ledger().open.is_some() {
             return None;
         }
         let plan = self.plan.as_ref()?;
@@ -377,16 +378,16 @@ impl Control {
 
     pub(super) fn phase_at(&self, now: &Now) -> Option<Micros> {
         let lease = self.lease(now).map(|(_, left)| now.mono + left);
-        let busy = self.controller.ledger().open.is_some();
+        let busy = self.ledger().open.is_some();
         lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
     }
 
     fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
-        let devices = self.controller.devices();
+        let devices = self.sightings().devices();
         let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();
         let unseen = unseen.filter_map(|(device, wanted)| {
-            let seen = devices.get(&device).filter(|seen| seen.up);
-            let Some(read) = seen.and_then(|seen| seen.observed.as_ref()) else {
+            let seen = devices.get(&device).filter(|seen| seen.is_up());
+            let Some(read) = seen.and_then(|seen| seen.observed()) else {
                 return Some(format!("{device}: does not answer, so its light is unknown"));
             };
             let stands = wanted.iter().all(|(slot, to)| at(&read.positions, *slot) == *to);
@@ -396,7 +397,7 @@ impl Control {
     }
 
     pub(super) fn phases_due(&mut self, now: &Now, actions: &mut Vec<Action>) {
-        if self.lease(now).is_none() && self.controller.ledger().lease.is_some() {
+        if self.lease(now).is_none() && self.ledger().lease.is_some() {
             self.phases.drop_waiting(now.mono, &Missed::LeaseOver, |_| true);
         }
         while self.begins_at().is_some_and(|at| at <= now.mono) {
@@ -408,7 +409,7 @@ impl Control {
                 self.phases.end(booking, standing, now.mono);
                 continue;
             }
-            if self.controller.ledger().open.is_some() || self.failed.is_some() {
+            if self.ledger().open.is_some() || self.failed.is_some() {
                 self.phases.waiting.push_front(booking);
                 return;
             }
@@ -425,7 +426,7 @@ impl Control {
     }
 
     fn settled(&mut self, now: &Now, booking: &Booking) -> Option<Standing> {
-        if booking.plan_sha256 != self.controller.ledger().plan_sha256
+        if booking.plan_sha256 != self.ledger().plan_sha256
             && (booking.wish.revision.is_some() || self.plan.is_none())
         {
             return Some(Standing::Missed(Missed::OtherPlan));
@@ -458,7 +459,7 @@ impl Control {
             let phase = circuits::wanted_phase(switches, phases, transitions, to);
             Some(Apply {
                 target: circuits::on_switches(switches, &to.circuits),
-                plan_sha256: self.controller.ledger().plan_sha256.clone(),
+                plan_sha256: self.ledger().plan_sha256.clone(),
                 mode: Mode::Safe,
                 cause: Some(Cause::Phase),
                 phase: Some(Box::new(phase)),
@@ -495,7 +496,7 @@ impl Control {
     }
 
     pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
-        let past = self.controller.ledger().history.back();
+        let past = self.ledger().history.back();
         let parts = past.iter().flat_map(|past| &past.parts);
         let why = parts.filter(|(_, part)| !part.detail.is_empty());
         let why = why.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
@@ -518,7 +519,7 @@ impl Control {
             self.phases.end(booking, standing, now);
             return;
         }
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger();
         if ledger.history.back().is_none_or(|past| past.plan_before == ledger.plan_sha256) {
             return;
         }

@@ -9,24 +9,24 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::BundleId;
 
-use super::Control;
+use super::Facts;
 use crate::bypass;
-use crate::controller::{Answer, Apply, Rollback};
 use crate::kept_plan::KeptPlan;
+use crate::messages::{Answer, Apply, Rollback};
 use crate::record::{Broken, Cause};
 use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
-impl Control {
+impl Facts<'_> {
     pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let txn = rollback.txn;
-        let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
+        let past = self.ledger.history.iter().find(|past| past.txn == txn);
         if let Some(by) = past.and_then(|past| past.undone_by) {
             return Err(vec![format!("transaction {txn} was already undone by {by}")]);
         }
-        let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
+        let mut back = self.transactions.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
         // Consider an operator's report even if it is not part of any journalled change.
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger;
         for (name, broken) in &ledger.reported {
             let known = back.broken.get_or_insert_default();
             known.entry(name.clone()).or_insert_with(|| broken.clone());
@@ -83,29 +83,15 @@ impl Control {
         }
     }
 
-    pub(super) fn lead_back(&mut self) {
-        let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
-            return;
-        };
-        let ledger = self.controller.ledger();
-        if ledger.reported.is_empty() && ledger.found_since(txn).is_empty() {
-            return;
-        }
-        let rollback = Rollback { txn, ..Rollback::default() };
-        if let Ok((back, Some(_))) = self.way_back(&rollback) {
-            self.controller.lead_back_around(txn, back);
-        }
-    }
-
     pub(super) fn load_applied(&self) -> Option<Arc<Plan>> {
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger;
         let other = ledger.applied_sha256 != ledger.plan_sha256;
         other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
     }
 
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
-        let sha256 = self.controller.ledger().applied_sha256.clone();
-        let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
+        let sha256 = self.ledger.applied_sha256.clone();
+        let Some(plan) = self.ledger.plan_named(&sha256).cloned() else {
             return Err(vec!["the last applied plan is unknown: apply its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
@@ -122,13 +108,7 @@ impl Control {
 
     #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
-        let Some(installed) = self.replannable() else { return false };
-        let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
-            return false;
-        };
-        let broken = self.broken();
-        let mut parts = broken.keys().filter_map(|name| name.parse::<Part>().ok());
-        parts.any(|part| bypass::is_news(installed, &covered, part))
+        !self.used(plan, &self.broken()).is_empty()
     }
 
     fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
@@ -162,7 +142,7 @@ impl Control {
             let port = port.zip(u8::try_from(position.0).ok());
             port.is_some_and(|(bundle, path)| touches(part, Port { bundle, path }))
         };
-        let fibres = &self.controller.inventory().fibres;
+        let fibres = &self.sightings.inventory().fibres;
         let lit = back.target.iter().flat_map(|(device, slots)| {
             slots.iter().map(move |(&slot, &position)| (device.clone(), slot, position))
         });

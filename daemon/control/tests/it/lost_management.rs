@@ -50,7 +50,7 @@ fn losing_management_of_four_nodes_keeps_their_light() {
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.control.broken().is_empty());
+    assert!(world.control.facts().broken().is_empty());
     let took = dies(&mut world, 5);
     println!("a death afterwards: {} us", took.0);
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
@@ -84,7 +84,7 @@ fn losing_all_lines_keeps_the_plan_and_later_faults_are_bypassed() {
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.bypassed.is_empty() && world.control.broken().is_empty());
+    assert!(world.bypassed.is_empty() && world.control.facts().broken().is_empty());
     assert!(world.control.not_bypassed(&world.now).is_empty());
     let took = dies(&mut world, 9);
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty(), "{took:?}");
@@ -167,7 +167,7 @@ fn fault_around_a_restart_is_bypassed_as_soon_as_visible() {
             world.run_for(Micros::from_millis(10));
             world.start();
             let started = world.now.mono;
-            while !world.goes_around(node) || world.control.controller().is_busy() {
+            while !world.goes_around(node) || world.control.controller().transactions().is_busy() {
                 world.run_for(Micros(200));
                 assert!(world.now.mono < started + seconds(20), "n{node} {dies_us} {killed_us}");
             }
@@ -218,7 +218,7 @@ fn single_failed_module_is_bypassed_without_a_hello() {
         let died = world.now.mono;
         world.die_alone(device);
         let bundle = BundleId { node: NodeId(node), bundle: 1 };
-        while !world.control.goes_around(Part::Bundle(bundle)) {
+        while !world.control.facts().goes_around(Part::Bundle(bundle)) {
             world.run_for(Micros(200));
             assert!(world.now.mono < died + seconds(20), "{bundle} is not bypassed");
         }
@@ -267,13 +267,13 @@ fn unavailable_serial_lines_report_no_failed_part() {
     world.start();
     world.run_for(seconds(60));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
-    assert!(world.bypassed.is_empty() && world.control.broken().is_empty());
-    let lost = world.control.management_lost(&world.now).unwrap();
+    assert!(world.bypassed.is_empty() && world.control.facts().broken().is_empty());
+    let lost = world.control.facts().management_lost(&world.now).unwrap();
     assert_eq!((lost.devices.len(), lost.unasked), (32, 32));
     world.unopened.clear();
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.control.management_lost(&world.now).is_none());
+    assert!(world.control.facts().management_lost(&world.now).is_none());
 }
 
 /// After ten automatic changes within an hour, the daemon waits for an operator's `resume` and then
@@ -286,14 +286,14 @@ fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
         dies(&mut world, node);
         world.run_for(seconds(2));
     }
-    assert!(!world.control.controller().may_act_alone(&world.now));
+    assert!(!world.control.controller().budget().is_left(&world.now));
     let node = world.node_in_use();
     world.die(node);
     world.run_for(seconds(60));
     assert!(!world.goes_around(node), "ten were made");
     world.ask("resume", Request::Resume, None);
     world.run_for(Micros::from_millis(50));
-    assert!(world.goes_around(node) && world.control.controller().may_act_alone(&world.now));
+    assert!(world.goes_around(node) && world.control.controller().budget().is_left(&world.now));
     world.run_for(seconds(2));
     world.kill();
     world.start();
@@ -320,7 +320,7 @@ fn rejects_fault_reports_while_no_device_answers() {
     world.lost.clear();
     world.run_for(seconds(30));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit));
-    assert!(world.control.broken().is_empty() && world.control.plan().is_some());
+    assert!(world.control.facts().broken().is_empty() && world.control.plan().is_some());
 }
 
 /// A node that contains its whole group does not send light to other nodes. A network switch that
@@ -333,7 +333,7 @@ fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
         println!("n{node}: {} us, {:?}", took.0, world.bypassed);
         assert!(took <= seconds(5), "n{node}: {took:?}");
         world.run_for(seconds(5));
-        assert!(world.wrongly_cut.is_empty() && world.control.broken().len() <= 2);
+        assert!(world.wrongly_cut.is_empty() && world.control.facts().broken().len() <= 2);
     }
 }
 

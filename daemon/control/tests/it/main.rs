@@ -11,4 +11,5 @@ mod at_scale;
 mod diagnosis;
 mod exhaust;
 mod lost_management;
+mod path_of_a_fault;
 mod polls;

@@ -193,8 +193,8 @@ fn s4_restart_during_64_circuits_settles_soon_after_boot() {
             let restarted = world.now.mono;
             let over = |world: &World| {
                 let controller = world.controller().unwrap();
-                let seen = &controller.devices()[&device];
-                !controller.is_busy() && seen.up && seen.observed.is_some()
+                let seen = &controller.sightings().devices()[&device];
+                !controller.transactions().is_busy() && seen.answers()
             };
             world.run_for(boot);
             while !over(&world) {

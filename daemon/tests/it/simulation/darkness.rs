@@ -107,9 +107,10 @@ fn reports_crossed_cables_until_the_first_correct_read() {
         let told = |world: &World| {
             let controller = world.controller().unwrap();
             controller
+                .sightings()
                 .devices()
                 .keys()
-                .map(|device| controller.crossed(device).len())
+                .map(|device| controller.sightings().crossed(device, controller.ledger()).len())
                 .sum::<usize>()
         };
         world.swap(&one, &other);
@@ -154,8 +155,10 @@ fn i9_shut_down_port_is_reported_and_moves_nothing() {
             world.run_for(Micros::from_secs(3));
         }
         let (n0, n1) = (module(0), module(1));
-        let ends = |world: &World| world.controller().unwrap().shut_ends();
-        let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
+        let ends = |world: &World| {
+            world.controller().unwrap().sightings().shut_ends(world.controller().unwrap().ledger())
+        };
+        let spent = |world: &World| world.controller().unwrap().budget().spent(&world.now);
         let switches = world.counts.switches;
         let began = world.now.mono;
         world.devices.get_mut(&n0).unwrap().shut.insert(SLOT);
@@ -194,9 +197,9 @@ fn bypasses_both_modules_of_a_failed_node_in_one_change() {
         world.run_for(Micros::from_secs(60));
         let control = world.control().unwrap();
         for part in ["n0/b0", "n0/b1"] {
-            assert!(control.goes_around(part.parse().unwrap()), "seed {seed}: {part}");
+            assert!(control.facts().goes_around(part.parse().unwrap()), "seed {seed}: {part}");
         }
-        let spent = control.controller().own_changes_spent(&world.now);
+        let spent = control.controller().budget().spent(&world.now);
         assert_eq!((world.counts.bypasses, spent), (1, 1), "seed {seed}");
     }
 }
@@ -218,7 +221,7 @@ fn bypasses_a_failed_node_within_milliseconds_of_neighbour_reports() {
         }
         let dead = |world: &World| {
             let control = world.control().unwrap();
-            ["n0/b0", "n0/b1"].iter().all(|part| control.goes_around(part.parse().unwrap()))
+            ["n0/b0", "n0/b1"].iter().all(|part| control.facts().goes_around(part.parse().unwrap()))
         };
         while !dead(&world) {
             world.run_for(Micros(100));

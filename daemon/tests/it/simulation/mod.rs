@@ -18,7 +18,7 @@ use lightloom_control::controller::{
 use lightloom_control::inventory::{Device, Inventory, OnDrift, Recovery};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::mover::{Follows, Limits, Promise};
-use lightloom_control::policy::{Control, Setup};
+use lightloom_control::policy::Setup;
 use lightloom_control::record::{Record, TxnResult};
 use lightloom_control::state::{
     DeviceName, FibreEnd, Micros, NEIGHBOURS_EVERY, Position, Positions, Sharing, Shut, Slot,

@@ -20,10 +20,12 @@ const SUSPECTED: Micros = Micros::from_secs(3_600);
 
 impl World {
     pub(super) fn judge_darkness(&mut self) {
-        let Some(controller) = self.controller().filter(|controller| !controller.is_busy()) else {
+        let Some(controller) =
+            self.controller().filter(|controller| !controller.transactions().is_busy())
+        else {
             return;
         };
-        let dark = controller.dark_fibres();
+        let dark = controller.sightings().dark_fibres(controller.ledger());
         dark.iter().for_each(|dark| self.check_darkness(dark));
         self.dark.extend(dark.into_iter().map(|dark| (dark.near, dark.far)));
     }
@@ -280,7 +282,7 @@ impl World {
         let Some(controller) = self.controller() else {
             self.violated("rest", "the daemon is not running");
         };
-        if controller.is_busy() {
+        if controller.transactions().is_busy() {
             self.violated("I7", "a transaction does not come to an end");
         }
         let ledger = controller.ledger();
@@ -297,8 +299,8 @@ impl World {
                 continue;
             }
             let listed = ledger.attention.contains_key(name)
-                || controller.devices()[name].drift.iter().any(|_| true)
-                || !controller.devices()[name].up;
+                || controller.sightings().devices()[name].drift().iter().any(|_| true)
+                || !controller.sightings().devices()[name].is_up();
             if model.positions != *owned && !listed {
                 let what = format!("{name} stands at {:?}, reported {owned:?}", model.positions);
                 self.violated("I2", &what);

@@ -102,7 +102,7 @@ impl World {
             return;
         };
         let controller = control.controller();
-        if journal.length() < RECORDS_MAX || controller.is_busy() {
+        if journal.length() < RECORDS_MAX || controller.transactions().is_busy() {
             return;
         }
         let first = controller.ledger().begun_anew(journal.head().to_owned());

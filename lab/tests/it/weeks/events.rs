@@ -106,7 +106,7 @@ impl World {
     fn plan(&mut self, what: &str, words: &[&str]) {
         let confirm_within = words.contains(&"confirm").then_some(CONFIRM_WITHIN);
         let nodes = words.iter().filter_map(|word| word.parse::<Part>().ok());
-        let known = self.runtime.as_ref().map(|runtime| runtime.control.broken());
+        let known = self.runtime.as_ref().map(|runtime| runtime.control.facts().broken());
         let known = known.into_iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
         let around: Vec<Part> = nodes.chain(known).collect();
         let Ok(faults) = FaultSet::of(&self.installed, around) else { return };
@@ -140,7 +140,7 @@ impl World {
             ["rollback", back] => {
                 let back = *back;
                 self.ask(&line, |runtime, id| {
-                    let last = runtime.control.controller().ledger().last_txn.0;
+                    let last = runtime.control.ledger().last_txn.0;
                     // Events do not contain transaction numbers: `-1` is the second-last
                     // transaction.
                     let txn = match back.strip_prefix('-') {
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn faults(&mut self, line: &str, broken: &[&str], repaired: &[&str]) {
-        let known = self.runtime.as_ref().map(|runtime| runtime.control.broken());
+        let known = self.runtime.as_ref().map(|runtime| runtime.control.facts().broken());
         let all = known.into_iter().flatten().map(|(name, _)| name).collect::<Vec<_>>();
         let repaired: Vec<Part> = match repaired {
             ["all"] => all.iter().filter_map(|name| name.parse().ok()).collect(),
@@ -216,7 +216,7 @@ fn asks(id: &str, request: Request, plan: Option<Box<lightloom_fabric::plan::Pla
 
 fn again(runtime: &Runtime, id: &str, mode: Mode) -> Result<CallTo, String> {
     let join = |reasons: Vec<String>| reasons.join("; ");
-    let (plan_sha256, plan) = runtime.control.applied_last().map_err(join)?;
+    let (plan_sha256, plan) = runtime.control.facts().applied_last().map_err(join)?;
     let wanted = runtime.control.wanted(&plan, None, mode).map_err(join)?;
     let (target, phase) = (wanted.target, wanted.phase);
     let apply = Apply { target, phase, plan_sha256, mode, ..Apply::default() };

@@ -253,7 +253,7 @@ impl World {
         if runtime.stored(|_| ()).is_err() {
             return;
         }
-        let history = &runtime.control.controller().ledger().history;
+        let history = &runtime.control.ledger().history;
         let known = |txn: Txn| self.ended.contains_key(&txn);
         let news = history.iter().rev().take_while(|past| !known(past.txn));
         let news: Vec<_> = news.map(|past| (past.txn, past.cause.clone(), past.result)).collect();
@@ -426,7 +426,7 @@ impl World {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.runtime.as_ref().is_none_or(|runtime| runtime.control.controller().is_busy())
+        self.runtime.as_ref().is_none_or(|runtime| runtime.control.transactions().is_busy())
     }
 
     pub(super) fn status(&self) -> Option<Status> {
@@ -434,7 +434,7 @@ impl World {
     }
 
     pub(super) fn ledger(&self) -> Option<&Ledger> {
-        Some(self.runtime.as_ref()?.control.controller().ledger())
+        Some(self.runtime.as_ref()?.control.ledger())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::controller::Answer;
+use crate::messages::Answer;
 use crate::record::{Asked, TxnResult};
 use crate::state::{Micros, Txn};
 
@@ -61,8 +61,7 @@ impl Refusal {
         }
     }
 
-    #[must_use]
-    pub fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         matches!(
             self,
             Self::OtherPlan { .. }

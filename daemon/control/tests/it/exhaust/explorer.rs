@@ -196,7 +196,7 @@ impl Explorer {
         loop {
             let state = self.work.pop().expect("without faults it goes on");
             self.work.clear();
-            let ready = state.flights.is_empty() && !state.controller.is_busy();
+            let ready = state.flights.is_empty() && !state.controller.transactions().is_busy();
             if ready && state.clients[0].is_empty() {
                 self.seen = Seen::default();
                 let (trail, ended) = (Trail::default(), BTreeMap::new());
@@ -372,12 +372,12 @@ impl Explorer {
         let deferred = !ledger.deferred.is_empty() && state.now.mono < DEFERRED_WITHIN;
         let waits = ledger.pending.is_some() || deferred || ledger.open.is_some();
         // The next poll would detect late effects.
-        let known = state.controller.devices().iter().all(|(device, seen)| {
-            let read = seen.observed.as_ref().map(|read| &read.positions);
+        let known = state.controller.sightings().devices().iter().all(|(device, seen)| {
+            let read = seen.observed().map(|read| &read.positions);
             read == Some(&state.models[device].positions) || (read.is_some() && !state.late_came)
         });
         let calm = state.down.is_empty() && state.dead.is_empty();
-        if !waits && known && calm && !state.controller.is_busy() {
+        if !waits && known && calm && !state.controller.transactions().is_busy() {
             if asks {
                 return;
             }
@@ -397,8 +397,8 @@ impl Explorer {
         for device in
             state.dead.keys().filter(|d| state.down.contains(*d)).cloned().collect::<Vec<_>>()
         {
-            let seen = &state.controller.devices()[&device];
-            if seen.up {
+            let seen = &state.controller.sightings().devices()[&device];
+            if seen.is_up() {
                 let down = Event::Down(device, "no answer".into());
                 return self.handle(state, down);
             }

@@ -79,7 +79,7 @@ pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
 
 pub(crate) fn rest(state: &State, start: &SwitchState) -> Option<String> {
     let (ledger, nothing) = (state.controller.ledger(), Positions::new());
-    let inventory = state.controller.inventory();
+    let inventory = state.controller.sightings().inventory();
     for (device, model) in &state.models {
         if inventory.devices[device].is_lever {
             let drained = at(&model.positions, Slot(0)) != IN_USE;
@@ -94,7 +94,7 @@ pub(crate) fn rest(state: &State, start: &SwitchState) -> Option<String> {
             return Some(format!("I1: the ledger holds a position of {device} twice"));
         }
         let listed = ledger.attention.contains_key(device)
-            || !state.controller.devices()[device].drift.is_empty();
+            || !state.controller.sightings().devices()[device].drift().is_empty();
         if model.positions != *owned && !listed {
             let stands = &model.positions;
             return Some(format!("I2: {device} stands at {stands:?}, reported {owned:?}"));

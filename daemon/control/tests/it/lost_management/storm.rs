@@ -115,7 +115,7 @@ pub(super) fn storm(seed: u64) -> Counts {
                 let answers = [0, 1].iter().any(|bundle| world.is_reached(&module(node, *bundle)));
                 let at_once = has_two(&carriers, &seen)
                     && answers
-                    && !world.control.controller().is_busy()
+                    && !world.control.controller().transactions().is_busy()
                     && world.is_settled();
                 let of_node = [0, 1].map(|bundle| module(node, bundle));
                 let waits = world.may_wait_for(of_node.into_iter().chain(seen.clone()));
@@ -165,7 +165,7 @@ fn lose(world: &mut World, carriers: &Carriers, rng: &mut Stream) {
 
 fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
     assert!(world.wrongly_cut.is_empty(), "seed {seed}: {:?}", world.wrongly_cut);
-    for (part, broken) in world.control.broken() {
+    for (part, broken) in world.control.facts().broken() {
         let node = part.parse::<Part>().unwrap().node().unwrap();
         let works = !world.dead.contains(&node);
         // A fibre becomes a suspect if a bypass failed there because of a late reply.

@@ -196,7 +196,9 @@ impl World {
         let apply = Apply { target, plan_sha256, mode: Mode::Update, ..Apply::default() };
         world.ask("apply", Request::Apply(apply), Some(Box::new(plan)));
         world.run_for(Micros::from_secs(3));
-        assert!(!world.control.controller().is_busy() && world.control.plan().is_some());
+        assert!(
+            !world.control.controller().transactions().is_busy() && world.control.plan().is_some()
+        );
         assert!((world.lit_circuits() > 0) == (tp > 4) && world.wrongly_cut.is_empty());
         world.moves = 0;
         world
@@ -306,7 +308,7 @@ impl World {
 
     pub(crate) fn goes_around(&self, node: u32) -> bool {
         let bundles = [0, 1].map(|bundle| BundleId { node: NodeId(node), bundle });
-        bundles.iter().all(|bundle| self.control.goes_around(Part::Bundle(*bundle)))
+        bundles.iter().all(|bundle| self.control.facts().goes_around(Part::Bundle(*bundle)))
     }
 
     pub(crate) fn light_changed(&mut self) {

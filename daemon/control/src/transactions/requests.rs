@@ -1,110 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Requests of clients and policies: what they change, or why they are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Answer, Apply, Controller, Drift, Request, Rollback};
+use super::{Context, Transactions};
 use crate::change::Mode;
-use crate::drive::{IN_USE, Site, Start};
+use crate::drive::{Command, IN_USE, Site, Start};
+use crate::inventory::Inventory;
 use crate::kept_plan::FollowingPlan;
-use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
+use crate::messages::{Adopt, Answer, Apply, Request, Rollback};
+use crate::record::{Asked, Cause, Intent, Record};
 use crate::state::{
-    DeviceName, Move, Neighbours, Now, Op, Position, Positions, Slot, SwitchState, Txn,
+    DeviceName, Drift, Move, Neighbours, Op, Position, Positions, Slot, SwitchState, Txn,
 };
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Adopt {
-    pub devices: Vec<DeviceName>,
-    pub leave_out_silent: bool,
-    pub against_plan: bool,
+/// What follows from a request.
+pub(crate) enum Decision {
+    Answered(Answer),
+    Begun(Txn, Vec<Command>),
+    Adopted(Answer, Vec<DeviceName>),
+    /// Operations outside any transaction.
+    Held(Vec<(DeviceName, Op)>),
+    Resumed,
 }
 
-impl From<Vec<DeviceName>> for Adopt {
-    fn from(devices: Vec<DeviceName>) -> Self {
-        Self { devices, ..Self::default() }
+impl Decision {
+    fn conflict(reason: impl Into<String>) -> Self {
+        Self::Answered(Answer::Conflict { reason: reason.into() })
+    }
+
+    fn refused(reasons: Vec<String>) -> Self {
+        Self::Answered(Answer::Refused { reasons })
     }
 }
 
-impl Controller {
-    pub(super) fn request(
+impl Transactions {
+    pub(crate) fn request(
         &mut self,
-        now: &Now,
+        cx: &mut Context<'_>,
         asked: Asked,
         request: Request,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
+    ) -> Decision {
         if let Some((digest, txn)) = self.ledger.requests.get(&asked.request) {
             if *digest != asked.digest {
-                let reason = format!(
+                return Decision::conflict(format!(
                     "request id `{}` has already been used for a different \
                     request",
                     asked.request
-                );
-                return Answer::Conflict { reason };
+                ));
             }
-            return txn.map_or(Answer::Done, |txn| Answer::Accepted { txn });
+            return Decision::Answered(txn.map_or(Answer::Done, |txn| Answer::Accepted { txn }));
         }
         match request {
-            Request::Apply(apply) => self.apply(now, asked, apply, actions),
-            Request::Confirm(txn) => self.confirm(now, asked, txn, actions),
-            Request::Rollback(rollback) => self.rollback(now, asked, rollback, actions),
-            Request::Adopt(adopt) => self.adopt(now, asked, &adopt, actions),
-            Request::Hold { slots, drained } => self.hold(now, asked, &slots, drained, actions),
+            Request::Apply(apply) => self.apply(cx, asked, apply),
+            Request::Confirm(txn) => self.confirm(cx, asked, txn),
+            Request::Rollback(rollback) => self.rollback(cx, asked, rollback),
+            Request::Adopt(adopt) => self.adopt(cx, asked, &adopt),
+            Request::Hold { slots, drained } => self.hold(cx, asked, &slots, drained),
             Request::Resume => {
-                self.own_changes.clear();
-                self.append(Record::Resumed { asked, wall_ms: now.wall_ms }, actions);
-                Answer::Done
+                self.append(Record::Resumed { asked, wall_ms: cx.now.wall_ms }, cx.out);
+                Decision::Resumed
             }
         }
     }
 
-    pub(super) fn busy(&self, now: &Now) -> Option<Answer> {
-        let conflict = |reason| Some(Answer::Conflict { reason });
-        if let Some(on_its_way) = self.on_its_way(now) {
-            return conflict(on_its_way);
-        }
-        let txn = self.ledger.pending.as_ref()?.txn;
-        conflict(format!(
-            "transaction {txn} awaits confirmation: first `lightloom ctl confirm {txn}` or \
-                `lightloom ctl rollback {txn}`"
-        ))
+    pub(crate) fn is_free(&self) -> bool {
+        self.ledger.open.is_none() && self.ledger.pending.is_none()
     }
 
-    pub(super) fn apply(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        apply: Apply,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
+    fn busy(&self, cx: &Context<'_>) -> Option<Decision> {
+        if let Some(on_its_way) = self.on_its_way(cx) {
+            return Some(Decision::conflict(on_its_way));
+        }
+        let txn = self.ledger.pending.as_ref()?.txn;
+        Some(Decision::conflict(format!(
+            "transaction {txn} awaits confirmation: first `lightloom ctl confirm {txn}` or \
+                `lightloom ctl rollback {txn}`"
+        )))
+    }
+
+    pub(crate) fn apply(&mut self, cx: &mut Context<'_>, asked: Asked, apply: Apply) -> Decision {
         let on_top = apply.cause.as_ref().is_some_and(Cause::goes_on_top);
-        if let Some(conflict) = self.busy(now).filter(|_| !on_top || self.ledger.open.is_some()) {
+        if let Some(conflict) = self.busy(cx).filter(|_| !on_top || self.ledger.open.is_some()) {
             return conflict;
         }
-        if let Some(version) = apply.version.filter(|v| *v != self.ledger.version) {
-            let reason = format!(
-                "planned against version {version}, but the current version is {}",
-                self.ledger.version
-            );
-            return Answer::Conflict { reason };
+        let version = self.ledger.version;
+        if let Some(planned) = apply.version.filter(|planned| *planned != version) {
+            return Decision::conflict(format!(
+                "planned against version {planned}, but the current version is {version}"
+            ));
         }
         if apply.cause == Some(Cause::Drift) && apply.target.is_empty() {
             let reason = "all reachable devices are at the positions in plan and journal";
-            return Answer::NothingToDo { reasons: vec![reason.into()] };
+            return Decision::Answered(Answer::NothingToDo { reasons: vec![reason.into()] });
         }
-        match self.preview(&apply) {
-            Err(reasons) => Answer::Refused { reasons },
-            Ok(preview) => self.begin(now, asked, apply, preview.changes, actions),
+        match self.preview(&apply, cx.sightings) {
+            Err(reasons) => Decision::refused(reasons),
+            Ok(preview) => self.begin(cx, asked, apply, preview.changes),
         }
     }
 
     pub(super) fn begin(
         &mut self,
-        now: &Now,
+        cx: &mut Context<'_>,
         asked: Asked,
         apply: Apply,
         changes: BTreeMap<DeviceName, Vec<Move>>,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
+    ) -> Decision {
         let txn = Txn(self.ledger.last_txn.0 + 1);
         let side = |pick: fn(&Move) -> Position| -> SwitchState {
             let of = |moves: &Vec<Move>| moves.iter().map(|m| (m.slot, pick(m))).collect();
@@ -135,8 +137,8 @@ impl Controller {
             goal,
             owned_before,
             confirm_within: apply.confirm_within,
-            on_failure: apply.on_failure.unwrap_or(self.inventory.on_failure),
-            wall_ms: now.wall_ms,
+            on_failure: apply.on_failure.unwrap_or(cx.sightings.inventory().on_failure),
+            wall_ms: cx.now.wall_ms,
             broken: apply.broken,
             phase,
             stages: stages.unwrap_or_default(),
@@ -144,7 +146,7 @@ impl Controller {
         };
         self.neighbours = apply.neighbours;
         let start = match intent.cause.undoes() {
-            true => Start::WhatAnswers(self.long_silent(now)),
+            true => Start::WhatAnswers(cx.sightings.long_silent(cx.now)),
             false => Start::AllOrNothing(before),
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
@@ -155,76 +157,46 @@ impl Controller {
                 Some(before) => Record::PlanAfter(FollowingPlan::new(&plan, before).into()),
                 None => Record::Plan(*plan),
             };
-            self.append(record, actions);
+            self.append(record, cx.out);
         }
-        self.append(Record::Intent(Box::new(intent)), actions);
-        self.run(now, after, start, actions);
-        Answer::Accepted { txn }
+        self.append(Record::Intent(Box::new(intent)), cx.out);
+        Decision::Begun(txn, self.run(cx, after, start))
     }
 
-    pub(crate) fn report(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        parts: BTreeMap<String, Broken>,
-        actions: &mut Vec<Action>,
-    ) {
-        self.append(Record::Reported { asked, parts, wall_ms: now.wall_ms }, actions);
-    }
-
-    pub(crate) fn lease(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        lease: Option<Lease>,
-        actions: &mut Vec<Action>,
-    ) {
-        self.append(Record::Leased { asked, lease, wall_ms: now.wall_ms }, actions);
-    }
-
-    fn confirm(&mut self, now: &Now, asked: Asked, txn: Txn, actions: &mut Vec<Action>) -> Answer {
+    fn confirm(&mut self, cx: &mut Context<'_>, asked: Asked, txn: Txn) -> Decision {
         let undoes = self.ledger.open.as_ref().filter(|open| open.intent.cause.undoes());
-        let reason = match (&self.ledger.pending, undoes) {
+        Decision::conflict(match (&self.ledger.pending, undoes) {
             (Some(pending), _) if pending.txn != txn => {
                 format!("transaction {} awaits confirmation, not {txn}", pending.txn)
             }
             (Some(_), Some(open)) => format!("transaction {} already undoes it", open.intent.txn),
             (Some(_), None) => {
-                self.append(Record::Confirmed { txn, asked, wall_ms: now.wall_ms }, actions);
-                return Answer::Done;
+                self.append(Record::Confirmed { txn, asked, wall_ms: cx.now.wall_ms }, cx.out);
+                return Decision::Answered(Answer::Done);
             }
             (None, _) => "no transaction awaits confirmation".into(),
-        };
-        Answer::Conflict { reason }
+        })
     }
 
-    fn rollback(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        rollback: Rollback,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
+    fn rollback(&mut self, cx: &mut Context<'_>, asked: Asked, rollback: Rollback) -> Decision {
         let Rollback { txn, confirm_within, around } = rollback;
         if self.ledger.open.is_some() {
-            return self.busy(now).unwrap_or(Answer::Done);
+            return self.busy(cx).unwrap_or(Decision::Answered(Answer::Done));
         }
         let pending = self.ledger.pending.as_ref().map(|pending| pending.txn);
         if let Some(pending) = pending.filter(|pending| *pending < txn) {
-            let reason = format!("transaction {pending} awaits confirmation");
-            return Answer::Conflict { reason };
+            return Decision::conflict(format!("transaction {pending} awaits confirmation"));
         }
         if let Some(pending) = pending.filter(|_| confirm_within.is_some()) {
-            let reason = format!(
+            return Decision::conflict(format!(
                 "transaction {pending} awaits confirmation, and its undo cannot wait for \
                     another one: omit `--confirm-within`"
-            );
-            return Answer::Conflict { reason };
+            ));
         }
         let back = || self.led_back(txn, Cause::Rollback(txn));
         match around.map_or_else(back, |around| Ok(*around)) {
-            Err(reasons) => Answer::Refused { reasons },
-            Ok(back) => self.undo(now, asked, Apply { confirm_within, ..back }, actions),
+            Err(reasons) => Decision::refused(reasons),
+            Ok(back) => self.undo(cx, asked, Apply { confirm_within, ..back }),
         }
     }
 
@@ -248,7 +220,7 @@ impl Controller {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
+    pub(crate) fn lead_back_around(&mut self, txn: Txn, back: Apply) {
         self.around = Some((txn, back));
     }
 
@@ -259,38 +231,25 @@ impl Controller {
         }
     }
 
-    pub(super) fn undo(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        back: Apply,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
-        let mut back = back;
-        match self.changes_back(&mut back) {
-            Err(reasons) => Answer::Refused { reasons },
-            Ok(changes) => self.begin(now, asked, back, changes, actions),
+    pub(crate) fn undo(&mut self, cx: &mut Context<'_>, asked: Asked, mut back: Apply) -> Decision {
+        match self.changes_back(&mut back, cx.sightings) {
+            Err(reasons) => Decision::refused(reasons),
+            Ok(changes) => self.begin(cx, asked, back, changes),
         }
     }
 
-    fn adopt(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        adopt: &Adopt,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
-        if let Some(conflict) = self.busy(now) {
+    fn adopt(&mut self, cx: &mut Context<'_>, asked: Asked, adopt: &Adopt) -> Decision {
+        if let Some(conflict) = self.busy(cx) {
             return conflict;
         }
         let mut positions = SwitchState::new();
         let mut reasons = Vec::new();
         for device in &adopt.devices {
-            match self.devices.get(device).and_then(|d| d.observed.as_ref().filter(|_| d.up)) {
-                Some(seen) => {
-                    positions.insert(device.clone(), seen.positions.clone());
+            match cx.sightings.reading(device) {
+                Some(read) => {
+                    positions.insert(device.clone(), read.positions.clone());
                 }
-                None if !self.devices.contains_key(device) => {
+                None if !cx.sightings.devices().contains_key(device) => {
                     reasons.push(format!("{device}: no such device is configured here"));
                 }
                 None => reasons.push(format!(
@@ -301,58 +260,56 @@ impl Controller {
         }
         let silent = reasons.len();
         if silent > 0 && (positions.is_empty() || !adopt.leave_out_silent) {
-            return Answer::Refused { reasons };
+            return Decision::refused(reasons);
         }
         let devices: Vec<DeviceName> = positions.keys().cloned().collect();
-        let taken = self.taken_by_adopting(&devices);
+        let taken = self.taken_by_adopting(&devices, cx.sightings);
         if !taken.is_empty() && !adopt.against_plan {
-            return Answer::Refused { reasons: against_plan(&taken) };
+            return Decision::refused(against_plan(&taken));
         }
         let slots = positions.values().map(Positions::len).sum();
-        self.append(Record::Adopted { asked, positions, wall_ms: now.wall_ms }, actions);
-        self.forget_contention(now, &devices, actions);
-        for device in &devices {
-            self.note_drift(device, actions);
-        }
-        Answer::Adopted { devices: devices.len(), slots, silent }
+        self.append(Record::Adopted { asked, positions, wall_ms: cx.now.wall_ms }, cx.out);
+        let answer = Answer::Adopted { devices: devices.len(), slots, silent };
+        Decision::Adopted(answer, devices)
     }
 
     /// Switches drain controls outside any transaction, because they move traffic and not light.
     /// The record is written first, so a crash before the commands appears as drift.
     fn hold(
         &mut self,
-        now: &Now,
+        cx: &mut Context<'_>,
         asked: Asked,
         slots: &[(DeviceName, Slot)],
         drained: bool,
-        actions: &mut Vec<Action>,
-    ) -> Answer {
-        if let Some(reason) = self.on_its_way(now) {
-            return Answer::Conflict { reason };
+    ) -> Decision {
+        if let Some(reason) = self.on_its_way(cx) {
+            return Decision::conflict(reason);
         }
-        let lever = |(device, slot): &(DeviceName, Slot)| {
-            if self.is_lever(device) {
-                return Some((device.clone(), *slot));
-            }
-            self.inventory.lever(device, *slot)
-        };
-        let levers: BTreeSet<_> = slots.iter().filter_map(lever).collect();
+        let levers = levers(slots, cx.sightings.inventory());
         if levers.is_empty() {
-            let reasons = vec!["no drain control is configured for these devices".into()];
-            return Answer::Refused { reasons };
+            return Decision::refused(vec![
+                "no drain control is configured for these devices".into(),
+            ]);
         }
-        let record = Record::Held { asked, levers: levers.clone(), drained, wall_ms: now.wall_ms };
-        self.append(record, actions);
+        let wall_ms = cx.now.wall_ms;
+        self.append(Record::Held { asked, levers: levers.clone(), drained, wall_ms }, cx.out);
         let (from, to) = if drained { (IN_USE, Position::DARK) } else { (Position::DARK, IN_USE) };
         let txn = self.ledger.last_txn;
-        for (device, slot) in levers {
-            let op = Op::Switch { txn, moves: vec![Move { slot, from, to }] };
-            self.send(now, &device, op, false, actions);
+        let operations = levers.into_iter().flat_map(|(device, slot)| {
+            let switch = Op::Switch { txn, moves: vec![Move { slot, from, to }] };
             let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
-            self.send(now, &device, observe, false, actions);
-        }
-        Answer::Done
+            [(device.clone(), switch), (device, observe)]
+        });
+        Decision::Held(operations.collect())
     }
+}
+
+fn levers(slots: &[(DeviceName, Slot)], inventory: &Inventory) -> BTreeSet<(DeviceName, Slot)> {
+    let of = |(device, slot): &(DeviceName, Slot)| match inventory.is_lever(device) {
+        true => Some((device.clone(), *slot)),
+        false => inventory.lever(device, *slot),
+    };
+    slots.iter().filter_map(of).collect()
 }
 
 fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {

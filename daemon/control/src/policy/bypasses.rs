@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//! Plans the bypass of failed parts.
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{Plan, Transceiver};
 use lightloom_planner::joint::Bounds;
 use lightloom_units::id::{BundleId, NodeId};
 
-use super::{Control, OnFault};
+use super::Facts;
 use crate::bypass::{self, is_inside};
 use crate::change::Mode;
-use crate::controller::{Action, Answer, Apply, Crossed, Event, ReplyTo, Request, end_name};
-use crate::desired;
+use crate::desired::{self, circuits};
 use crate::kept_plan::KeptPlan;
-use crate::record::{Asked, Broken, Cause};
-use crate::state::{DeviceName, FibreEnd, Now, Position, Positions, Slot, SwitchState, at};
+use crate::messages::{Answer, Apply};
+use crate::record::{Broken, Cause};
+use crate::sightings::{Crossed, end_name};
+use crate::state::{DeviceName, FibreEnd, Micros, Now, Position, Positions, Slot, SwitchState, at};
 
 pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
@@ -32,7 +36,21 @@ impl Around {
     }
 }
 
-impl Control {
+impl<'a> Facts<'a> {
+    #[must_use]
+    pub fn installed(&self) -> Option<&'a Fabric> {
+        self.setup.installed.as_ref()
+    }
+
+    /// `None` for plans of circuits without GPUs, which cannot avoid faults.
+    pub(super) fn replannable(&self) -> Option<&'a Fabric> {
+        self.installed().filter(|fabric| fabric.circuits_alone().is_none())
+    }
+
+    pub(super) fn unreachable(&self, device: &DeviceName) -> Option<Micros> {
+        self.unreachable.get(device).map(|(since, _)| *since)
+    }
+
     /// Names parts as plans do; for a fibre, plans use its lower port. Adds crossed cables to the
     /// reason, because they can no longer be observed after the bypass. `found` is set if the
     /// policy, not an operator, reports the fault.
@@ -60,7 +78,7 @@ impl Control {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
         let near = (device.clone(), Slot(0), Position(u32::from(port.path)));
-        let dark = self.controller.dark_fibres();
+        let dark = self.sightings.dark_fibres(self.ledger);
         dark.iter().any(|dark| dark.near == near && dark.far_lit_by.is_some())
     }
 
@@ -71,9 +89,9 @@ impl Control {
             Slot(0),
             Position(u32::from(port.path)),
         );
-        let far = self.controller.inventory().fibres.get(&near);
+        let far = self.sightings.inventory().fibres.get(&near);
         let crossed = |end: &FibreEnd| {
-            let mut ends = self.controller.crossed(&end.0).into_iter();
+            let mut ends = self.sightings.crossed(&end.0, self.ledger).into_iter();
             let Crossed { end, lit_by, should_be } = ends.find(|crossed| crossed.end == *end)?;
             let (end, should_be) = (end_name(&end), end_name(&should_be));
             Some(format!("{end} was lit by {lit_by} instead of {should_be}: {CROSSED}"))
@@ -91,74 +109,6 @@ impl Control {
         }
     }
 
-    pub fn fault(
-        &mut self,
-        now: &Now,
-        asked: Asked,
-        broken: &[(Part, String)],
-        repaired: &[Part],
-        reply_to: ReplyTo,
-    ) -> Vec<Action> {
-        if let Some(why) = &self.failed {
-            let reasons = vec![why.to_string()];
-            return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
-        }
-        let devices = self.controller.devices();
-        if !broken.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.up) {
-            let why = "no device responds, so the plan cannot be bypassed and would be abandoned: \
-                check the management lines, then report the fault again";
-            let reasons = vec![why.to_owned()];
-            return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
-        }
-        let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
-        // An automatic bypass cuts only light that ends at the failed parts.
-        let found = asked.actor.is_policy();
-        let result = self.bypass(now, (&asked.request, found), (&broken, &repaired));
-        let mut actions = Vec::new();
-        let kept = match &result {
-            Err(Answer::Refused { .. }) => Vec::new(),
-            _ => self.keep_reported(now, &asked, &broken, &mut actions),
-        };
-        let more = match result {
-            Ok(mut apply) => {
-                if let Some(next) = apply.plan.as_ref().filter(|_| !kept.is_empty()) {
-                    apply.settles = self.bypassed_by(next.plan());
-                }
-                let request = Request::Apply(apply);
-                self.handle(now, Event::Request { asked, request, reply_to })
-            }
-            Err(answer) => {
-                // A report of a known fault only affects the target of an undo.
-                self.lead_back();
-                vec![Action::Answer(reply_to, answer)]
-            }
-        };
-        join(&mut actions, more);
-        for action in &mut actions {
-            if let Action::Answer(_, answer) = action {
-                self.say_kept(answer, &kept);
-            }
-        }
-        actions
-    }
-
-    fn say_kept(&self, answer: &mut Answer, kept: &[String]) {
-        if kept.is_empty() {
-            return;
-        }
-        let is = if kept.len() == 1 { "is" } else { "are" };
-        let later = match self.setup.on_fault {
-            OnFault::Bypass => ", and bypassed automatically as soon as possible",
-            OnFault::Report => "",
-        };
-        let kept = format!("{} {is} recorded as failed{later}", kept.join(", "));
-        match answer {
-            Answer::Refused { reasons } => reasons.push(kept),
-            Answer::Conflict { reason } => *reason = format!("{reason}; {kept}"),
-            _ => {}
-        }
-    }
-
     pub(super) fn bypass(
         &self,
         now: &Now,
@@ -167,9 +117,8 @@ impl Control {
     ) -> Result<Apply, Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
         self.replannable().ok_or_else(|| refused(self.no_rings()))?;
-        let plan =
-            self.plan.as_ref().ok_or_else(|| refused("no plan is in force: apply one".into()))?;
-        let again = self.controller.ledger().requests.contains_key(request);
+        let plan = self.plan.ok_or_else(|| refused("no plan is in force: apply one".into()))?;
+        let again = self.ledger.requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
             // The part is not a known fault, so the operator probably meant another part.
             return Err(match broken.is_empty() {
@@ -206,7 +155,7 @@ impl Control {
             Cause::Repair => self.repaired_by(repaired, &known),
             _ => self.bypassed_by(&next),
         };
-        let kept = match &self.spelled {
+        let kept = match self.spelled {
             Some(spelled) => KeptPlan::of_digest(spelled.next(plan, &next).digest(), next),
             None => KeptPlan::new(next),
         };
@@ -232,16 +181,17 @@ impl Control {
         cuts_at: Option<BTreeSet<NodeId>>,
     ) -> Result<(bypass::Around, SwitchState), Vec<String>> {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
-        let owned = &self.controller.ledger().owned;
+        let owned = &self.ledger.owned;
         let wanted = |next: bypass::Around| {
             let moves = |device: &DeviceName, to| !self.stays(device, &[(Slot(0), to)].into());
             let mut target = desired::paths_where(&next.plan, &self.setup.modules, moves)?;
             self.add_circuits(&mut target, &next.plan, plan, owned);
             target.retain(|device, want| !self.stays(device, want));
             // An unresponsive optical switch keeps passing light, so rings do not wait for it.
-            let is_switch =
-                |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
-            target.retain(|device, _| !is_switch(device) || self.is_in_reach(device));
+            let is_switch = |device: &DeviceName| {
+                self.setup.switches.values().any(|(switch, _)| switch == device)
+            };
+            target.retain(|device, _| !is_switch(device) || self.sightings.is_up(device));
             Ok((next, target))
         };
         let open = if cuts_at.is_none() { self.open_at(plan) } else { BTreeSet::new() };
@@ -268,23 +218,23 @@ impl Control {
             first => first,
         };
         let first = first.and_then(wanted)?;
-        if first.1.keys().all(|device| self.is_in_reach(device)) {
+        if first.1.keys().all(|device| self.sightings.is_up(device)) {
             return Ok(first);
         }
-        let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.is_in_reach(device);
+        let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.sightings.is_up(device);
         let out = self.setup.modules.iter().filter(is_out);
         bounds.out_of_reach = out.map(|(bundle, _)| bundle.node).collect();
         let other = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
         let waits = |device: &DeviceName| {
-            let since = self.unreachable(device).map(|(since, _)| since);
-            !self.is_in_reach(device)
+            let since = self.unreachable(device);
+            !self.sightings.is_up(device)
                 && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
         };
         let waited = !first.1.keys().any(waits);
         let as_good = |other: &(bypass::Around, SwitchState)| {
             let used = |next: &(bypass::Around, SwitchState)| next.0.plan.metrics.gpus_used;
             (waited || used(other) >= used(&first))
-                && other.1.keys().all(|device| self.is_in_reach(device))
+                && other.1.keys().all(|device| self.sightings.is_up(device))
         };
         let other = other.and_then(wanted).ok().filter(as_good);
         Ok(other.unwrap_or(first))
@@ -293,11 +243,10 @@ impl Control {
     fn open_at(&self, plan: &Plan) -> BTreeSet<NodeId> {
         let is_open = |transceiver: &&Transceiver| {
             let device = self.setup.modules.get(&transceiver.bundle);
-            let seen = device.and_then(|device| self.controller.devices().get(device));
-            let read = seen.and_then(|seen| seen.observed.as_ref());
+            let read = device.and_then(|device| self.sightings.devices().get(device)?.observed());
             let to = desired::position(transceiver.path);
             read.is_some_and(|read| at(&read.positions, Slot(0)) != to)
-                || device.is_some_and(|device| self.controller.misses_light(device))
+                || device.is_some_and(|device| self.sightings.misses_light(device))
         };
         plan.transceivers.iter().filter(is_open).map(|open| open.bundle.node).collect()
     }
@@ -306,20 +255,14 @@ impl Control {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
         };
-        let mut modules = self.setup.modules.iter();
-        if self.asked_all.is_none() {
-            let mut down = self.controller.down_devices().map(|(device, _)| device.as_str());
+        let Some(asked) = self.asked_all else {
+            let mut down = self.sightings.down().map(|(device, _)| device.as_str());
             return down.all(|name| name.parse().map_or(true, |bundle| is_broken(&bundle)));
-        }
-        let answers = |device: &DeviceName| {
-            let seen = self.controller.devices().get(device).filter(|seen| seen.up);
-            seen.is_some_and(|seen| self.asked_all.is_none_or(|asked| seen.read_at >= asked))
         };
-        modules.all(|(bundle, device)| answers(device) || is_broken(bundle))
-    }
-
-    fn is_in_reach(&self, device: &DeviceName) -> bool {
-        self.controller.devices().get(device).is_some_and(|seen| seen.up)
+        let mut modules = self.setup.modules.iter();
+        modules.all(|(bundle, device)| {
+            self.sightings.is_read_since(device, asked) || is_broken(bundle)
+        })
     }
 
     fn nodes_of(&self, part: Part) -> impl Iterator<Item = NodeId> {
@@ -331,78 +274,48 @@ impl Control {
     }
 
     fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger;
         if !ledger.owned.contains_key(device) || *ledger.belongs(device) != *want {
             return false;
         }
-        let Some(seen) = self.controller.devices().get(device).filter(|seen| seen.up) else {
+        if !self.sightings.is_up(device) {
             return true;
-        };
-        let stands = seen
-            .observed
-            .as_ref()
-            .is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
+        }
+        let read = self.sightings.reading(device);
+        let stands =
+            read.is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
         let is_settled = !ledger.attention.contains_key(device)
             && !ledger.probed.contains_key(device)
-            && !self.controller.is_brought_back(device);
+            && !self.transactions.is_brought_back(device, self.sightings);
         stands && is_settled
     }
 
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut SwitchState) {
-        let ledger = self.controller.ledger();
-        let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
-        target.retain(|device, want| up(device) || *ledger.belongs(device) != *want);
+        target.retain(|device, want| {
+            self.sightings.is_up(device) || *self.ledger.belongs(device) != *want
+        });
     }
 
     pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger;
         let mut broken = ledger.reported.clone();
         broken.extend(ledger.broken.clone());
         broken
     }
 
-    /// Keeps an operator's reports until their bypass is committed, so that a bypass that is
-    /// currently impossible is retried later. Also keeps faults of an earlier plan when that plan
-    /// is undone. Returns the parts that are newly kept.
-    fn keep_reported(
-        &mut self,
-        now: &Now,
-        asked: &Asked,
-        broken: &[(Part, String)],
-        actions: &mut Vec<Action>,
-    ) -> Vec<String> {
-        if asked.actor.is_policy() {
-            return Vec::new();
-        }
-        let wall_ms = now.wall_ms;
-        let news = broken.iter().filter(|(part, _)| {
-            let known = self.controller.ledger().reported.contains_key(&part.to_string());
-            !known && (!self.goes_around(*part) || !self.is_found(*part))
-        });
-        let news = news.map(|(part, why)| {
-            (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
-        });
-        let parts: BTreeMap<String, Broken> = news.collect();
-        let names = parts.keys().cloned().collect();
-        if !parts.is_empty() {
-            self.controller.report(now, asked.clone(), parts, actions);
-        }
-        names
-    }
-
-    fn is_found(&self, part: Part) -> bool {
-        let ledger = self.controller.ledger();
+    pub(super) fn is_found(&self, part: Part) -> bool {
+        let ledger = self.ledger;
         let first = ledger.history.front().map(|past| past.txn);
         first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
     }
 
-    fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
-        let ledger = self.controller.ledger();
+    pub(super) fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
+        let ledger = self.ledger;
         self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
     }
 
     fn repaired_by(&self, repaired: &[Part], known: &BTreeMap<String, Broken>) -> BTreeSet<String> {
-        let ledger = self.controller.ledger();
+        let ledger = self.ledger;
         self.reports(|name| {
             let was = ledger.broken.contains_key(name) && !known.contains_key(name);
             was || repaired.iter().any(|part| is_of(name, part))
@@ -414,16 +327,34 @@ impl Control {
     }
 
     fn reports(&self, settled: impl Fn(&str) -> bool) -> BTreeSet<String> {
-        let reported = self.controller.ledger().reported.keys();
+        let reported = self.ledger.reported.keys();
         reported.filter(|name| settled(name)).cloned().collect()
     }
 
     fn avoids(&self, plan: &Plan, name: &str) -> bool {
-        let Some(installed) = self.replannable() else { return false };
-        let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
+        let (Some(installed), Some(covered)) = (self.replannable(), self.covered(plan)) else {
             return false;
         };
         name.parse().is_ok_and(|part| !bypass::is_news(installed, &covered, part))
+    }
+
+    pub(super) fn covered(&self, plan: &Plan) -> Option<FaultSet> {
+        FaultSet::of(self.replannable()?, plan.faults.iter().copied()).ok()
+    }
+
+    /// Returns the known faults that a plan does not avoid.
+    pub(super) fn used<'b>(
+        &self,
+        plan: &Plan,
+        known: &'b BTreeMap<String, Broken>,
+    ) -> Vec<(&'b String, &'b Broken)> {
+        let (Some(installed), Some(covered)) = (self.replannable(), self.covered(plan)) else {
+            return Vec::new();
+        };
+        let used = known.iter().filter(|(name, _)| {
+            name.parse().is_ok_and(|part| bypass::is_news(installed, &covered, part))
+        });
+        used.collect()
     }
 
     #[must_use]
@@ -476,7 +407,7 @@ impl Control {
 
     #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
-        self.plan.as_ref().is_some_and(|plan| self.avoids(plan, &part.to_string()))
+        self.plan.is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
     fn answers(&self, part: &str) -> bool {
@@ -484,27 +415,17 @@ impl Control {
             let bundle = bundle.to_string();
             is_inside(&bundle, part) || is_inside(part, &bundle)
         });
-        let devices = self.controller.devices();
-        touched.map(|(_, device)| devices.get(device)).all(|seen| seen.is_some_and(|seen| seen.up))
+        touched.map(|(_, device)| device).all(|device| self.sightings.is_up(device))
     }
 
     #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
-        let Some(installed) = self.replannable() else { return Vec::new() };
-        let Ok(covered) = FaultSet::of(installed, plan.faults.iter().copied()) else {
-            return Vec::new();
-        };
         let known = self.broken();
-        let forgotten = known.iter().filter(|(name, _)| {
-            name.parse().is_ok_and(|part| bypass::is_news(installed, &covered, part))
+        let forgotten = self.used(plan, &known).into_iter().map(|(name, Broken { why, .. })| {
+            let sep = if why.is_empty() { "" } else { ": " };
+            format!("this plan uses {name}, which has a known fault{sep}{why}")
         });
-        let mut reasons: Vec<String> = forgotten
-            .map(|(name, broken)| {
-                let why = if broken.why.is_empty() { "" } else { &broken.why };
-                let sep = if why.is_empty() { "" } else { ": " };
-                format!("this plan uses {name}, which has a known fault{sep}{why}")
-            })
-            .collect();
+        let mut reasons: Vec<String> = forgotten.collect();
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("plan it again with `--fault {names}`");
@@ -517,17 +438,74 @@ impl Control {
         }
         reasons
     }
-}
 
-pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
-    let mut more = more.into_iter().peekable();
-    if let (Some(Action::Append(records)), Some(Action::Append(next))) =
-        (actions.last_mut(), more.peek_mut())
-    {
-        records.append(next);
-        more.next();
+    pub(super) fn all_to_avoid(
+        &self,
+        broken: &[(Part, String)],
+        repaired: &[Part],
+        now: &Now,
+    ) -> Vec<Around> {
+        let named = |(part, why): &(Part, String)| Around::named(*part, why.clone());
+        let mut around: Vec<Around> = broken.iter().map(named).collect();
+        let Some(installed) = self.replannable() else { return around };
+        let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
+        let reported = broken.iter().map(|(part, _)| *part);
+        let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return around };
+        let path = |sha256: &str, bundle: BundleId| {
+            let plan = self.ledger.plan_named(sha256)?;
+            let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
+            u8::try_from(desired::position(found.path).0).ok()
+        };
+        let history = self.ledger.history.iter().rev();
+        let suspects = bypass::suspects(history, path).into_iter();
+        let mut more: BTreeMap<Part, Around> =
+            suspects.map(|(part, why)| (part, Around { part, why, suspected: true })).collect();
+        for (part, _) in broken {
+            let Part::Bundle(bundle) = part else { continue };
+            let beside =
+                |(_, device): &(_, &DeviceName)| self.sightings.is_silent_beside(device, now);
+            for (sibling, _) in self.of_node(*bundle).filter(beside) {
+                let why = format!("suspect: unresponsive, like {bundle} of the same node");
+                let part = Part::Bundle(sibling);
+                more.insert(part, Around { part, why, suspected: true });
+            }
+        }
+        for (name, before) in &self.ledger.reported {
+            if let Ok(part) = name.parse() {
+                more.insert(part, Around::named(part, before.why.clone()));
+            }
+        }
+        around.extend(more.into_values().filter(|Around { part, .. }| {
+            bypass::is_news(installed, &known, *part) && !repaired.contains(part)
+        }));
+        around
     }
-    actions.extend(more);
+
+    pub fn both_halves(
+        &self,
+        plan: &Plan,
+        before: &Plan,
+        owned: &SwitchState,
+    ) -> Result<SwitchState, Vec<String>> {
+        let mut target = desired::paths(plan, &self.setup.modules)?;
+        self.add_circuits(&mut target, plan, before, owned);
+        Ok(target)
+    }
+
+    fn add_circuits(
+        &self,
+        target: &mut SwitchState,
+        plan: &Plan,
+        before: &Plan,
+        owned: &SwitchState,
+    ) {
+        let switches = &self.setup.switches;
+        let lit = circuits::in_force(switches, &before.phases, owned);
+        let next = lit.and_then(|lit| plan.phases.iter().find(|next| next.name == lit.name));
+        if let Some(next) = next {
+            target.extend(circuits::on_switches(switches, &next.circuits));
+        }
+    }
 }
 
 /// A repaired node includes its bundles, even bundles that failed separately.

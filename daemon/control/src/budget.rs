@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The limit on automatic changes. Each change that took effect is counted. A change that was
+//! rolled back is counted once, because the [backoff](crate::bypass::Backoff) limits its retries. A
+//! change without moves is not counted.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::actor::Actor;
+use crate::ledger::{Ledger, Past};
+use crate::record::{Cause, Intent, TxnResult};
+use crate::state::{DeviceName, Micros, Now};
+
+pub const OWN_CHANGES_MAX: usize = 10;
+pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
+/// Wait before the next automatic change after one that failed or had no effect.
+const AGAIN_IN: Micros = Micros::from_secs(1);
+
+#[derive(Clone, Debug, Default)]
+pub struct Budget {
+    changes: VecDeque<OwnChange>,
+    not_before: Micros,
+}
+
+#[derive(Clone, Debug)]
+struct OwnChange {
+    at: Micros,
+    back: Option<BTreeSet<DeviceName>>,
+}
+
+impl OwnChange {
+    fn new<'a>(
+        at: Micros,
+        result: TxnResult,
+        devices: impl Iterator<Item = &'a DeviceName>,
+    ) -> Option<Self> {
+        match result {
+            TxnResult::Committed | TxnResult::Partial => Some(Self { at, back: None }),
+            TxnResult::RolledBack => Some(Self { at, back: Some(devices.cloned().collect()) }),
+            TxnResult::Aborted => None,
+        }
+    }
+}
+
+impl Budget {
+    #[must_use]
+    pub fn is_left(&self, now: &Now) -> bool {
+        self.spent(now) < OWN_CHANGES_MAX
+    }
+
+    #[must_use]
+    pub fn spent(&self, now: &Now) -> usize {
+        let recent = self.changes.iter().filter(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
+        let (stayed, back): (Vec<_>, Vec<_>) = recent.partition(|own| own.back.is_none());
+        stayed.len() + back.iter().map(|own| &own.back).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Returns the earliest start of the next automatic change.
+    pub(crate) fn not_before(&self) -> Micros {
+        self.not_before
+    }
+
+    pub(crate) fn begins(&mut self, now: &Now) {
+        self.not_before = now.mono + AGAIN_IN;
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.changes.clear();
+    }
+
+    /// Counts the automatic changes that the journal contains.
+    pub(crate) fn recall(&mut self, ledger: &Ledger, now: &Now) {
+        let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
+        let counts = |past: &&Past| {
+            ledger.resumed_after.is_none_or(|resumed| past.txn > resumed)
+                && is_own_change(&past.actor, &past.cause)
+                && age(past) < OWN_CHANGES_WINDOW
+        };
+        let recent = ledger.history.iter().filter(counts);
+        let recent =
+            recent.filter_map(|p| OwnChange::new(now.mono - age(p), p.result, p.parts.keys()));
+        self.changes = recent.collect();
+    }
+
+    pub(crate) fn ended(
+        &mut self,
+        now: &Now,
+        intent: &Intent,
+        result: TxnResult,
+        devices: &BTreeSet<DeviceName>,
+    ) {
+        if !is_own_change(&intent.asked.actor, &intent.cause) {
+            return;
+        }
+        self.changes.retain(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
+        let own = OwnChange::new(now.mono, result, devices.iter());
+        self.changes.retain(|known| {
+            known.back.is_none() || own.as_ref().is_none_or(|own| own.back != known.back)
+        });
+        self.changes.extend(own);
+    }
+}
+
+fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
+    matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decides when missing light proves a fibre fault, and who receives light from whom.
+//!
+//! ```text
+//!   near end   ....dark────dark────dark────dark     reads without light, near end at its position
+//!   far end    faces────────faces───────────faces   reads in which it looks into the fibre
+//!                  |<── longer than light takes to settle ──>|   so: a fault
+//! ```
+//!
+//! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
+//! the first such read until the request of the last one. Otherwise an end may be moving.
+//!
+//! Missing light is evidence about the device itself. A missing reply may also be caused by the
+//! device's management line or by the daemon's. Ports that were shut down report that they send no
+//! light, which is not a fault.
+
+use super::{Sighting, Sightings};
+use crate::drive::Site;
+use crate::ledger::Ledger;
+use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Shut, Slot, at};
+
+const QUICK_READS: u32 = 100;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dark {
+    pub(super) reads: u32,
+    since: Micros,
+    power_mdbm: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DarkFibre {
+    pub near: FibreEnd,
+    pub far: FibreEnd,
+    pub far_is_down: bool,
+    pub power_mdbm: i32,
+    pub far_lit_by: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutEnd {
+    pub end: FibreEnd,
+    pub far: FibreEnd,
+    pub why: Shut,
+    pub since: Micros,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crossed {
+    pub end: FibreEnd,
+    pub lit_by: String,
+    pub should_be: FibreEnd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    Dark(i32),
+    Lit,
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Testimony {
+    pub witness: FibreEnd,
+    pub sight: Sight,
+}
+
+struct DarkSlot {
+    slot: Slot,
+    power_mdbm: i32,
+    far: FibreEnd,
+}
+
+impl Sightings {
+    pub(crate) fn note_darkness(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
+        let dark = self.dark_slots(device, ledger);
+        let limits = self.inventory.limits(device);
+        let samples = u64::from(limits.power_samples.max(1));
+        let [quick, slow] =
+            [limits.dark_within, limits.settle_within].map(|w| Micros(w.0 / samples));
+        let Some(seen) = self.get_mut(device) else { return };
+        seen.dark.retain(|slot, _| dark.iter().any(|dark| dark.slot == *slot));
+        let was_read = seen.signalled.was_read();
+        for DarkSlot { slot, power_mdbm, far } in dark {
+            let Some(seen) = self.get_mut(device) else { return };
+            if !was_read {
+                let to = seen.observed.as_ref().map_or(Position::DARK, |o| at(&o.positions, slot));
+                seen.signalled.never_saw(slot, seen.read_at);
+                self.suspect(now, &(device.clone(), slot, to), ledger);
+            }
+            let Some(seen) = self.get_mut(device) else { return };
+            let first = Dark { reads: 0, since: now.mono, power_mdbm };
+            let dark = seen.dark.entry(slot).or_insert(first);
+            (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
+            let (is_first, wait) =
+                (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
+            if self.looks_back(&far) && self.dark_fibre(device, slot, ledger).is_none() {
+                // Without a delay, two dark ends would trigger each other's reads forever.
+                let wait = wait.max(limits.settle_poll);
+                for device in [device, &far.0] {
+                    self.look_within(device, wait);
+                }
+                if is_first {
+                    self.look_around(&far.0, ledger);
+                }
+                let sees_neighbour = self.sees_neighbour(&far);
+                if let Some(other) = self.get_mut(&far.0) {
+                    other.missed_opposite |= sees_neighbour;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn look_within(&mut self, device: &DeviceName, wait: Micros) {
+        if let Some(seen) = self.get_mut(device) {
+            seen.next_poll = seen.next_poll.min(seen.read_at + wait);
+        }
+    }
+
+    fn dark_slots(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DarkSlot> {
+        let least = self.inventory.limits(device).power_min_mdbm;
+        let owned = ledger.owned.get(device).filter(|_| ledger.is_at_rest(device));
+        let read = self.devices.get(device).and_then(|seen| seen.observed.as_ref());
+        let (Some(owned), Some(read)) = (owned, read) else { return Vec::new() };
+        let dark = owned.iter().filter_map(|(&slot, &to)| {
+            let stands = at(&read.positions, slot) == to && !read.tuning.contains(&slot);
+            let power_mdbm = *read.power_mdbm.get(&slot).filter(|_| stands)?;
+            let end = (device.clone(), slot, to);
+            let far = self.far_end(&end)?;
+            let shut = self.is_shut(&end) || self.is_shut(far);
+            let probed = ledger.is_probed(&end) || ledger.is_probed(far);
+            let is_dark = power_mdbm < least && ledger.is_at_rest(&far.0);
+            (ledger.owns(far) && !shut && !probed && is_dark).then(|| DarkSlot {
+                slot,
+                power_mdbm,
+                far: far.clone(),
+            })
+        });
+        dark.collect()
+    }
+
+    fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
+        let settling =
+            |seen: &Sighting| seen.observed.as_ref().is_some_and(|o| o.tuning.contains(slot));
+        let stood =
+            |seen: &Sighting| seen.stood.as_ref().is_none_or(|stood| at(stood, *slot) == *to);
+        self.devices.get(device).is_some_and(|seen| stood(seen) && !settling(seen))
+    }
+
+    fn dark_fibre(&self, device: &DeviceName, slot: Slot, ledger: &Ledger) -> Option<DarkFibre> {
+        let seen = self.devices.get(device).filter(|seen| seen.up)?;
+        let dark = seen.dark.get(&slot)?;
+        let to = ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
+        let near = (device.clone(), slot, to);
+        let far = self.far_end(&near)?;
+        let other = self.devices.get(&far.0)?;
+        let (near_limits, far_limits) =
+            (self.inventory.limits(device), self.inventory.limits(&far.0));
+        let shut = self.is_shut(&near) || self.is_shut(far);
+        let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&far.0) && !shut;
+        let dead = !other.up && other.signalled.is_found_dead;
+        if !at_rest
+            || (!dead && dark.reads < near_limits.power_samples)
+            || (other.up && other.stood.is_none())
+            || !self.looks_back(far)
+        {
+            return None;
+        }
+        // If the far end receives light from another end, a cable is crossed and the fibre is
+        // healthy, so only reads with neighbour names are considered.
+        let far_read_at = if self.sees_neighbour(far) { other.named_at } else { other.read_at };
+        let since = dark.since.max(seen.stands_since).max(other.stands_since);
+        let (since, until) = match other.up {
+            true => (since, seen.read_at.min(far_read_at)),
+            false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
+        };
+        let dark_within = match other.was_up {
+            true => near_limits.dark_within.max(far_limits.dark_within),
+            false => near_limits.dark_within,
+        };
+        (dead || until >= since + dark_within).then(|| DarkFibre {
+            near,
+            far: far.clone(),
+            far_is_down: !other.up,
+            power_mdbm: dark.power_mdbm,
+            far_lit_by: self.lit_by_another(far, ledger),
+        })
+    }
+
+    fn sees_neighbour(&self, (device, slot, _): &FibreEnd) -> bool {
+        let least = self.inventory.limits(device).power_min_mdbm;
+        self.reading(device).is_some_and(|read| {
+            let lit = read.power_mdbm.get(slot).is_some_and(|power| *power >= least);
+            lit && read.neighbours.contains_key(slot)
+        })
+    }
+
+    fn lit_by_another(&self, end: &FibreEnd, ledger: &Ledger) -> Option<String> {
+        let crossed = self.crossed(&end.0, ledger);
+        crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
+    }
+
+    pub(crate) fn misses_light(&self, device: &DeviceName) -> bool {
+        self.devices.get(device).is_some_and(|seen| !seen.dark.is_empty())
+    }
+
+    #[must_use]
+    pub fn dark_fibres(&self, ledger: &Ledger) -> Vec<DarkFibre> {
+        let dark = self.dark().flat_map(|(device, seen)| {
+            seen.dark.keys().filter_map(move |slot| self.dark_fibre(device, *slot, ledger))
+        });
+        dark.collect()
+    }
+
+    /// Returns the ends of a device that receive light from the wrong end. Empty while the device
+    /// moves or is unreachable. Each read rechecks wrong names; correct names may be up to
+    /// [`crate::state::NEIGHBOURS_EVERY`] reads old.
+    #[must_use]
+    pub fn crossed(&self, device: &DeviceName, ledger: &Ledger) -> Vec<Crossed> {
+        let read = self.reading(device).filter(|_| !ledger.is_moving(device));
+        let Some(read) = read else { return Vec::new() };
+        let settled = read.neighbours.iter().filter(|(slot, _)| !read.tuning.contains(slot));
+        let crossed = settled.filter_map(|(&slot, lit_by)| {
+            let end = (device.clone(), slot, at(&read.positions, slot));
+            let should_be = self.far_end(&end)?;
+            let crossed = *lit_by != end_name(should_be);
+            crossed.then(|| Crossed { end, lit_by: lit_by.clone(), should_be: should_be.clone() })
+        });
+        crossed.collect()
+    }
+
+    /// Returns the crossed ends if they have changed.
+    pub(crate) fn note_crossed(
+        &mut self,
+        device: &DeviceName,
+        ledger: &Ledger,
+    ) -> Option<Vec<Crossed>> {
+        let crossed = self.crossed(device, ledger);
+        let seen = self.get_mut(device).filter(|_| !ledger.is_moving(device))?;
+        (crossed != seen.crossed).then(|| {
+            seen.crossed.clone_from(&crossed);
+            crossed
+        })
+    }
+
+    pub(super) fn note_shut(&mut self, now: &Now, device: &DeviceName, read: &Observation) {
+        let Some(seen) = self.get_mut(device) else { return };
+        let was = std::mem::take(&mut seen.shut);
+        let shut = read.shut.iter().map(|(slot, why)| {
+            let known = was.get(slot).filter(|(was, _)| was == why);
+            (*slot, (*why, known.map_or(now.mono, |(_, since)| *since)))
+        });
+        seen.shut = shut.collect();
+    }
+
+    pub(super) fn is_shut(&self, (device, slot, _): &FibreEnd) -> bool {
+        self.devices.get(device).is_some_and(|seen| seen.shut.contains_key(slot))
+    }
+
+    #[must_use]
+    pub fn shut_ends(&self, ledger: &Ledger) -> Vec<ShutEnd> {
+        let up = self.devices.iter().filter(|(_, seen)| seen.up);
+        let shut = up.flat_map(|(device, seen)| {
+            let slots = seen.shut.iter();
+            slots.map(move |(slot, (why, since))| (device, *slot, *why, *since))
+        });
+        let ends = shut.filter_map(|(device, slot, why, since)| {
+            let end = (device.clone(), slot, *ledger.owned.get(device)?.get(&slot)?);
+            let far = self.far_end(&end)?.clone();
+            Some(ShutEnd { end, far, why, since })
+        });
+        ends.collect()
+    }
+
+    /// Returns what the far ends of a device, which is unresponsive, receive from it.
+    pub(crate) fn testimonies(&self, device: &DeviceName, ledger: &Ledger) -> Vec<Testimony> {
+        let far = self.far_ends(device, ledger).filter(|far| ledger.owns(far));
+        let of = |witness: &FibreEnd| Testimony {
+            sight: self.sight(device, witness, ledger),
+            witness: witness.clone(),
+        };
+        far.map(of).collect()
+    }
+
+    fn sight(&self, device: &DeviceName, witness: &FibreEnd, ledger: &Ledger) -> Sight {
+        let (near, slot, to) = witness;
+        let dark = self.dark_fibre(near, *slot, ledger);
+        if let Some(dark) = dark.filter(|dark| dark.far.0 == *device) {
+            return Sight::Dark(dark.power_mdbm);
+        }
+        let Some(down_since) = self.devices.get(device).map(|seen| seen.down_since) else {
+            return Sight::Nothing;
+        };
+        let least = self.inventory.limits(near).power_min_mdbm;
+        let is_lit = self.reading_since(near, down_since).is_some_and(|read| {
+            at(&read.positions, *slot) == *to
+                && read.power_mdbm.get(slot).is_some_and(|power| *power >= least)
+        });
+        if is_lit { Sight::Lit } else { Sight::Nothing }
+    }
+
+    pub(crate) fn sends_light(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+        let mut far = self.far_ends(device, ledger);
+        far.any(|witness| self.sight(device, witness, ledger) == Sight::Lit)
+    }
+}
+
+#[must_use]
+pub fn end_name((device, _, position): &FibreEnd) -> String {
+    format!("{device}.{}", position.0)
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Distinguishes late replies from unresponsive devices.
+//!
+//! A late reply is weak evidence, because the host may be busy or a byte may be lost. The daemon
+//! therefore waits for `reply_within` while neighbours receive the device's light. It stops waiting
+//! if the light is missing, or if another module of the node is unresponsive and dark. The device
+//! has then failed unless it replies to a hello on a fresh connection.
+//!
+//! Failed nodes are detected from unsolicited reports of loss of light.
+//!
+//! ```text
+//!   near end    light lost ──▶ read near end, far end, its node's other modules, and their far ends, all at once
+//!   the node    no module of it answers a plain status in time
+//!   near end    is asked once more, answers promptly, and sees no light
+//!               ──▶ the node is given up, without a hello on a fresh connection
+//! ```
+//!
+//! Reports only trigger reads. The daemon decides from readings and missing replies:
+//!
+//! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
+//!   after twice the sum of the promised time and the duration of recent reads, but no later than
+//!   five times the promise plus the line time.
+//! * At least two modules of the node must be unresponsive, or two far ends must report the loss. A
+//!   single module has failed if it misses three requests while its neighbours reply promptly.
+//! * A busy host delays all replies, so the near end must then reply promptly again.
+//!
+//! If no other module receives a module's light, the missing reply is the only evidence, and the
+//! module is bypassed as a suspect. All other failures are detected by a hello on a fresh
+//! connection.
+
+use std::collections::BTreeSet;
+
+use lightloom_units::id::BundleId;
+
+use super::signals::Signal;
+use super::{Sighting, Sightings, Ticket};
+use crate::drive::Site;
+use crate::ledger::Ledger;
+use crate::mover::ANSWER;
+use crate::state::{DeviceName, FibreEnd, Micros, Now, Slot};
+
+/// Time limit for the reply to a hello on a fresh connection, for devices without promised times.
+const HELLO_WITHIN: Micros = Micros::from_millis(50);
+/// Time limit for the first hello after the daemon starts: twice the promised time for a status.
+const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
+
+/// What to do about a request without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overdue {
+    FoundDead,
+    GivenUp,
+    /// Only this device does not reply, and the one missing reply may have been lost.
+    AskedAgain,
+    /// The host may be busy, because other devices do not reply promptly either.
+    Late,
+}
+
+const ASKED_ALONE: u32 = 3;
+
+impl Sightings {
+    pub(crate) fn signalled(
+        &mut self,
+        now: &Now,
+        device: &DeviceName,
+        signal: Signal,
+        ledger: &Ledger,
+    ) {
+        let Some(seen) = self.get_mut(device).filter(|seen| seen.up) else { return };
+        if !seen.signalled.takes(now, signal) {
+            return;
+        }
+        self.read_now(now, device);
+        if let Signal::LightLost(slot, to) = signal {
+            self.suspect(now, &(device.clone(), slot, to), ledger);
+        }
+    }
+
+    pub(super) fn read_now(&mut self, now: &Now, device: &DeviceName) {
+        if let Some(seen) = self.get_mut(device) {
+            seen.wants_read(now);
+        }
+    }
+
+    pub(crate) fn read_all(&mut self, now: &Now) {
+        self.index.changed.extend(self.devices.keys().cloned());
+        let in_reach = self.devices.values_mut().filter(|seen| seen.up);
+        in_reach.for_each(|seen| seen.wants_read(now));
+    }
+
+    /// Suspects the node at the other end of a fibre whose light is lost, and reads all around it.
+    pub(super) fn suspect(&mut self, now: &Now, near: &FibreEnd, ledger: &Ledger) {
+        let Some(far) = self.far_end(near).cloned() else { return };
+        let intended = !ledger.is_at_rest(&near.0) || !ledger.is_at_rest(&far.0);
+        if intended || !ledger.owns(near) || !ledger.owns(&far) {
+            return;
+        }
+        let mut node = self.of_same_node(&far.0);
+        node.push(far.0.clone());
+        for module in node {
+            if let Some(seen) = self.get_mut(&module) {
+                seen.signalled.suspected.get_or_insert(now.mono);
+            }
+            self.read_now(now, &module);
+        }
+        self.look_around(&far.0, ledger);
+    }
+
+    pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Sighting) -> bool {
+        let promises = || self.inventory.limits(device).probe_within > Micros(0);
+        seen.up
+            && seen.in_flight.as_ref().is_none_or(|flight| {
+                let is_read = !flight.drives && !flight.moves && !seen.occupied;
+                is_read && seen.signalled.is_suspected_since(flight.asked) && promises()
+            })
+    }
+
+    /// Returns when the next read or time limit of a device is due.
+    pub(crate) fn due_at(
+        &self,
+        device: &DeviceName,
+        seen: &Sighting,
+        ledger: &Ledger,
+    ) -> Option<Micros> {
+        let poll = self.may_be_asked(device, seen).then_some(seen.next_poll);
+        self.times_out_at(device, seen, ledger).into_iter().chain(poll).min()
+    }
+
+    fn status_within(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+        let longest = self.prompt_within(device, seen)?;
+        let slow = seen.pace.slow();
+        let answers = self.inventory.devices.get(device)?.answers.filter(|_| slow > Micros(0));
+        Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
+    }
+
+    fn prompt_within(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+        let limits = &self.inventory.devices.get(device)?.limits;
+        let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
+        (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
+    }
+
+    fn missed_at(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+        let flight = seen.in_flight.as_ref().filter(|flight| flight.is_probe)?;
+        let suspected = seen.signalled.suspected.filter(|at| *at <= flight.asked)?;
+        let asked = flight.asked.max(suspected).max(seen.free_since);
+        Some(asked + self.status_within(device, seen)?)
+    }
+
+    fn ask_witnesses(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
+        let mut node = self.of_same_node(device);
+        let beside = node.clone();
+        node.push(device.clone());
+        let witnesses: Vec<_> =
+            node.iter().flat_map(|module| self.opposite(module, ledger)).collect();
+        for witness in witnesses.into_iter().chain(beside) {
+            self.read_now(now, &witness);
+        }
+    }
+
+    fn replied_promptly(&self, device: &DeviceName, seen: &Sighting, since: Micros) -> bool {
+        let within = self.prompt_within(device, seen);
+        seen.up && seen.read_at >= since && within.is_some_and(|within| seen.pace.last <= within)
+    }
+
+    /// Returns whether this device is the only one that did not reply: it has sent nothing since
+    /// its light was lost, while a reporting far end and the node's other modules replied promptly.
+    fn is_silent_alone(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+        let Some(seen) = self.devices.get(device) else { return false };
+        let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
+        let beside = self.of_same_node(device);
+        let mut others = beside.iter().filter_map(|name| self.devices.get_key_value(name));
+        !seen.signalled.is_heard_since_loss()
+            && self.is_light_gone(device, ledger) == Some(true)
+            && self.who_reports_lost(device, since, ledger).next().is_some()
+            && !beside.is_empty()
+            && others.all(|(name, seen)| self.replied_promptly(name, seen, since))
+    }
+
+    fn missed(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
+        let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missed);
+        if self.is_node_dead(device, ledger) {
+            return Overdue::FoundDead;
+        }
+        match self.is_silent_alone(device, ledger) {
+            true if asked + 1 >= ASKED_ALONE => Overdue::FoundDead,
+            true => Overdue::AskedAgain,
+            false => Overdue::Late,
+        }
+    }
+
+    /// Gives up the pending request, so that another one can follow, and reads the witnesses.
+    pub(crate) fn ask_again(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
+        if let Some(seen) = self.get_mut(device) {
+            seen.in_flight = None;
+            seen.signalled.missed += 1;
+        }
+        self.ask_witnesses(now, device, ledger);
+    }
+
+    /// Returns whether the node of this device has failed: no reachable module of the node replies,
+    /// and later reads of the far ends show no light. Since the loss, at least one reporting far
+    /// end must have replied promptly, or two if only one module was reachable.
+    fn is_node_dead(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+        let mut node = self.of_same_node(device);
+        node.push(device.clone());
+        let in_reach: Vec<&DeviceName> = node.iter().filter(|module| self.is_up(module)).collect();
+        let missed =
+            |module: &&DeviceName| self.devices.get(*module)?.in_flight.as_ref()?.unanswered;
+        let silent: Option<Vec<Micros>> = in_reach.iter().map(missed).collect();
+        let Some(since) = silent.and_then(|silent| silent.into_iter().max()) else { return false };
+        let report: BTreeSet<&DeviceName> =
+            node.iter().flat_map(|module| self.who_reports_lost(module, since, ledger)).collect();
+        in_reach.len().max(report.len()) > 1
+            && !report.is_empty()
+            && in_reach.iter().all(|module| self.is_light_gone(module, ledger) != Some(false))
+    }
+
+    pub(crate) fn found_dead(&mut self, device: &DeviceName, ledger: &Ledger) {
+        let gone = self.is_light_gone(device, ledger) == Some(true);
+        if let Some(seen) = self.get_mut(device) {
+            let unanswered = seen.in_flight.as_ref().and_then(|flight| flight.unanswered);
+            seen.signalled.found_dead(gone, unanswered);
+        }
+    }
+
+    /// Uses only reads after the suspicion. `None` if no far end should receive its light.
+    fn is_light_gone(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
+        let seen = self.devices.get(device)?;
+        let since = seen.signalled.suspected.unwrap_or(seen.down_since);
+        let read = self.far_ends(device, ledger).filter_map(|end| {
+            let near = self.devices.get(&end.0).filter(|near| near.up && ledger.owns(end))?;
+            Some(near.read_at >= since && near.dark.contains_key(&end.1))
+        });
+        read.reduce(|one, other| one && other)
+    }
+
+    pub(crate) fn is_silent_beside(&self, device: &DeviceName, now: &Now) -> bool {
+        let silent_within = self.inventory.limits(device).silent_within;
+        self.devices.get(device).is_some_and(|seen| {
+            let tries = now.mono < seen.down_since + silent_within;
+            !seen.up && seen.signalled.is_silent_beside && tries
+        })
+    }
+
+    fn who_reports_lost<'a>(
+        &'a self,
+        device: &DeviceName,
+        since: Micros,
+        ledger: &'a Ledger,
+    ) -> impl Iterator<Item = &'a DeviceName> {
+        let far = self.far_ends(device, ledger);
+        let reports = move |(near, slot, _): &&FibreEnd| {
+            let seen = self.devices.get(near).filter(|seen| seen.confirms_lost(*slot));
+            seen.is_some_and(|seen| self.replied_promptly(near, seen, since))
+        };
+        far.filter(reports).map(|(near, ..)| near)
+    }
+
+    fn times_out_at(
+        &self,
+        device: &DeviceName,
+        seen: &Sighting,
+        ledger: &Ledger,
+    ) -> Option<Micros> {
+        let flight = seen.in_flight.as_ref().filter(|_| !seen.occupied)?;
+        let late = match flight.is_late && !self.is_needless(device, seen, ledger) {
+            true => flight.deadline,
+            false => flight.late_at.min(flight.deadline),
+        };
+        let missed = match flight.unanswered {
+            None => self.missed_at(device, seen),
+            Some(since) => (self.missed(device, ledger) != Overdue::Late).then_some(since),
+        };
+        Some(missed.map_or(late, |missed| missed.min(late)))
+    }
+
+    /// Decides what to do about a request whose reply may be overdue.
+    pub(crate) fn overdue(
+        &self,
+        now: &Now,
+        device: &DeviceName,
+        ledger: &Ledger,
+    ) -> Option<(Ticket, Overdue)> {
+        let seen = self.devices.get(device)?;
+        let at = self.times_out_at(device, seen, ledger)?;
+        let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
+        let missed = flight.unanswered.map(|_| self.missed(device, ledger));
+        let needless = flight.is_late && self.is_needless(device, seen, ledger);
+        let overdue = match missed {
+            Some(Overdue::FoundDead) => Overdue::FoundDead,
+            _ if flight.deadline <= now.mono || needless => Overdue::GivenUp,
+            missed => missed.unwrap_or(Overdue::Late),
+        };
+        Some((flight.ticket, overdue))
+    }
+
+    pub(crate) fn note_late(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
+        let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
+        let missed = missed.filter(|missed| *missed <= now.mono);
+        let flight = self.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
+        let Some(flight) = flight else { return };
+        flight.is_late |= flight.late_at <= now.mono;
+        let is_new = missed.is_some() && flight.unanswered.is_none();
+        if is_new {
+            flight.unanswered = Some(now.mono);
+        }
+        self.look_around(device, ledger);
+        if is_new {
+            self.ask_witnesses(now, device, ledger);
+        }
+    }
+
+    pub(crate) fn occupied(&mut self, now: &Now, device: &DeviceName, occupied: bool) {
+        let Some(seen) = self.get_mut(device) else { return };
+        seen.occupied = occupied;
+        if occupied {
+            return;
+        }
+        seen.free_since = now.mono;
+        if let Some(flight) = &mut seen.in_flight {
+            let waited = now.mono - flight.asked;
+            (flight.late_at, flight.deadline) = (flight.late_at + waited, flight.deadline + waited);
+        }
+    }
+
+    fn opposite(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
+        let far = self.far_ends(device, ledger).map(|(far, ..)| far);
+        let node = device.as_str().parse().ok().map(|bundle: BundleId| bundle.node);
+        let switches = node.and_then(|node| self.inventory.hosts.get(&node)).into_iter().flatten();
+        far.chain(switches).cloned().collect()
+    }
+
+    pub(super) fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
+        let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
+        let first = format!("{node}/");
+        let from = self.devices.range(DeviceName::from(first.as_str())..).map(|(name, _)| name);
+        let of_node = from.take_while(|name| name.as_str().starts_with(&first));
+        of_node.filter(|name| *name != device).cloned().collect()
+    }
+
+    pub(super) fn look_around(&mut self, device: &DeviceName, ledger: &Ledger) {
+        let mut around = self.of_same_node(device);
+        let opposite =
+            around.iter().chain([device]).flat_map(|device| self.opposite(device, ledger));
+        let opposite: Vec<DeviceName> = opposite.collect();
+        around.extend(opposite);
+        for device in around {
+            self.look_within(&device, Micros(0));
+        }
+    }
+
+    fn is_needless(&self, device: &DeviceName, seen: &Sighting, ledger: &Ledger) -> bool {
+        let is_old = seen
+            .in_flight
+            .as_ref()
+            .is_some_and(|flight| !flight.moves && seen.signalled.wants_read_after(flight.asked));
+        is_old || self.is_witnessed(device, ledger)
+    }
+
+    /// Returns whether light of the device, or of an unreachable module on the same node, is
+    /// missing. Other modules cannot see the light of a module in loopback.
+    fn is_witnessed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+        let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
+        let mut of_node = self.of_same_node(device).into_iter();
+        self.is_missed(device, ledger)
+            || of_node.any(|name| is_down(&name) && self.is_missed(&name, ledger))
+    }
+
+    fn is_missed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+        self.far_ends(device, ledger).any(|(near, slot, _)| {
+            let samples = self.inventory.devices.get(near).map_or(1, |d| d.limits.power_samples);
+            let dark = self.devices.get(near).filter(|seen| seen.up);
+            dark.and_then(|seen| seen.dark.get(slot)).is_some_and(|dark| dark.reads >= samples)
+        })
+    }
+
+    fn hello_within(&self, device: &DeviceName) -> Micros {
+        self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
+    }
+
+    pub(crate) fn may_be_silent(
+        &self,
+        device: &DeviceName,
+        since: Micros,
+        now: &Now,
+        ledger: &Ledger,
+    ) -> bool {
+        let hello_within = self.hello_within(device);
+        self.devices.get(device).is_some_and(|seen| match seen.up {
+            true => seen.read_at < since,
+            false => {
+                let tries = now.mono < seen.silent_from(hello_within);
+                tries && !seen.signalled.is_found_dead && !self.sends_light(device, ledger)
+            }
+        })
+    }
+
+    #[must_use]
+    pub fn is_silent(&self, now: &Now, device: &DeviceName) -> bool {
+        let Some(seen) = self.devices.get(device) else { return false };
+        let since = seen.down_since.max(seen.silent_since);
+        !seen.up && (seen.signalled.is_given_up() || now.mono >= since + self.hello_within(device))
+    }
+
+    /// Returns the unresponsive devices that need not be waited for any longer.
+    pub(crate) fn long_silent(&self, now: &Now) -> BTreeSet<DeviceName> {
+        let devices = self.devices.iter().filter(|(device, seen)| {
+            let patience = self.inventory.limits(device).patience();
+            !seen.answers() && seen.silent_since + patience <= now.mono
+        });
+        devices.map(|(device, _)| device.clone()).collect()
+    }
+}
+
+impl Sighting {
+    fn confirms_lost(&self, slot: Slot) -> bool {
+        self.signalled.lost_at(slot).is_some_and(|lost| lost <= self.read_at)
+            && self.dark.contains_key(&slot)
+    }
+
+    fn wants_read(&mut self, now: &Now) {
+        self.next_poll = Micros(0);
+        self.signalled.wanted_at = now.mono;
+    }
+
+    pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
+        match self.was_up {
+            true => self.down_since + hello_within,
+            false => self.silent_since + FIRST_HELLO_WITHIN,
+        }
+    }
+
+    /// Returns whether the due time of this device also depends on other devices.
+    pub(crate) fn is_entangled(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|f| f.is_late || f.unanswered.is_some())
+    }
+}

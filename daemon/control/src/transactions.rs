@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The changes of the daemon: the ledger, the open transaction with its moves, and the requests.
+//!
+//! ```text
+//!   idle ──apply──▶ Intent ─▶ drive forward ──all applied──▶ End committed ─▶ (confirm?) ─▶ idle
+//!                                  │                                             │ too late
+//!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
+//! ```
+//!
+//! Only one transaction is open at a time, except that a bypass may start while a change awaits its
+//! confirmation. This module decides and records; the [controller](crate::controller) executes the
+//! returned [`Command`]s.
+
+mod deferred;
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use deferred::Remedy;
+use deferred::Tries;
+pub(crate) use requests::Decision;
+
+use crate::actor::Policy;
+use crate::change::{self, Known, Mode, PhaseChange, Wave, stages_back};
+use crate::drive::{Command, Drive, Orders, PartEnd, Site, Start, Verdict};
+use crate::inventory::{Inventory, Recovery};
+use crate::ledger::{Ledger, Open};
+use crate::management::Trouble;
+use crate::messages::{Apply, Note, Outbox};
+use crate::record::{Asked, Cause, Intent, OnFailure, Pending, Record, TxnResult};
+use crate::sightings::{Sightings, drift};
+use crate::state::{
+    DeviceName, Drift, Micros, Move, Now, Observation, Outcome, Positions, Slot, SwitchState, Txn,
+    at,
+};
+use crate::strays::Strays;
+
+const READ_LATELY: Micros = Micros::from_secs(2);
+
+/// After a restart, a bypass that started within this time is finished even if the journal does not
+/// contain its moves, because the fault is recent.
+const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    pub version: u64,
+    pub changes: BTreeMap<DeviceName, Vec<Move>>,
+    pub waves: Vec<Wave>,
+    pub phase: Option<PhaseChange>,
+}
+
+/// Positions in the plan in force, for the phase that is lit.
+#[derive(Clone, Debug, Default)]
+pub struct Planned {
+    pub plan_sha256: String,
+    pub positions: SwitchState,
+}
+
+/// What a transaction decides from, and where it reports to.
+pub(crate) struct Context<'a> {
+    now: &'a Now,
+    sightings: &'a Sightings,
+    strays: &'a Strays,
+    out: &'a mut Outbox,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        now: &'a Now,
+        sightings: &'a Sightings,
+        strays: &'a Strays,
+        out: &'a mut Outbox,
+    ) -> Self {
+        Self { now, sightings, strays, out }
+    }
+}
+
+type Parts = BTreeMap<DeviceName, PartEnd>;
+
+/// How to continue a transaction that the previous daemon left open.
+pub(crate) struct Unfinished {
+    pub(crate) intent: Intent,
+    pub(crate) forward: bool,
+    /// Whether it is a recent bypass.
+    pub(crate) interrupted: bool,
+}
+
+/// The end of a drive: another one in the opposite direction, or the end of the transaction.
+pub(crate) enum DriveEnd {
+    GoesBack(Vec<Command>),
+    Ended(Box<Ended>),
+}
+
+pub(crate) struct Ended {
+    pub(crate) open: Open,
+    pub(crate) result: TxnResult,
+    pub(crate) devices: BTreeSet<DeviceName>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Transactions {
+    ledger: Ledger,
+    drive: Option<Drive>,
+    planned: Planned,
+    neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
+    around: Option<(Txn, Apply)>,
+    tries: BTreeMap<DeviceName, Tries>,
+    only_reads: bool,
+}
+
+impl Transactions {
+    pub(crate) fn new(ledger: Ledger) -> Self {
+        Self { ledger, ..Self::default() }
+    }
+
+    pub(crate) fn only_read(&mut self, ledger: Ledger) {
+        (self.ledger, self.only_reads) = (ledger, true);
+        (self.drive, self.around) = (None, None);
+        self.neighbours.clear();
+    }
+
+    pub(crate) fn write_again(&mut self) {
+        self.only_reads = false;
+    }
+
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.drive.is_some()
+    }
+
+    pub(crate) fn only_reads(&self) -> bool {
+        self.only_reads
+    }
+
+    pub(crate) fn append(&mut self, record: Record, out: &mut Outbox) {
+        self.ledger.apply(&record);
+        out.append(record);
+    }
+
+    pub(crate) fn plans(&mut self, planned: Planned) {
+        self.planned = planned;
+    }
+
+    #[must_use]
+    pub fn planned(&self, device: &DeviceName) -> &Positions {
+        static NOTHING: Positions = Positions::new();
+        let known = self.planned.plan_sha256 == self.ledger.plan_sha256;
+        self.planned.positions.get(device).filter(|_| known).unwrap_or(&NOTHING)
+    }
+
+    #[must_use]
+    pub fn wanted(&self, device: &DeviceName) -> Positions {
+        let mut wanted = self.ledger.owned.get(device).cloned().unwrap_or_default();
+        wanted.extend(self.planned(device));
+        wanted
+    }
+
+    fn known<'a>(&'a self, device: &DeviceName, sightings: &'a Sightings) -> Option<Known<'a>> {
+        static NOTHING: Positions = Positions::new();
+        static NONE: BTreeSet<Slot> = BTreeSet::new();
+        let seen = sightings.devices().get(device)?;
+        Some(Known {
+            sharing: sightings.inventory().devices.get(device)?.sharing,
+            owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
+            probed: self.ledger.probed.get(device).unwrap_or(&NONE),
+            observed: seen.observed().filter(|_| seen.is_up()),
+            trouble: seen.trouble().map(Trouble::why),
+        })
+    }
+
+    /// Owns the positions of the plan that a device already has.
+    pub(crate) fn take_planned(
+        &mut self,
+        device: &DeviceName,
+        sightings: &Sightings,
+        out: &mut Outbox,
+    ) {
+        let ledger = &self.ledger;
+        let left = ledger.attention.contains_key(device) || ledger.deferred.contains_key(device);
+        if self.only_reads || left || ledger.open.is_some() {
+            return;
+        }
+        let Some(known) = self.known(device, sightings) else { return };
+        let Some(read) = known.observed else { return };
+        let planned = self.planned(device).iter().filter(|(slot, wanted)| {
+            at(&read.positions, **slot) == **wanted && at(known.owned, **slot) != **wanted
+        });
+        let planned: Positions = planned.map(|(slot, wanted)| (*slot, *wanted)).collect();
+        if planned.is_empty() {
+            return;
+        }
+        let mut owned = known.owned.clone();
+        owned.extend(planned);
+        let asked = own(Policy::Drift, format!("planned-{}-{device}", ledger.version));
+        let positions = [(device.clone(), owned)].into();
+        self.append(Record::Adopted { asked, positions, wall_ms: 0 }, out);
+    }
+
+    pub(crate) fn preview(
+        &self,
+        apply: &Apply,
+        sightings: &Sightings,
+    ) -> Result<Preview, Vec<String>> {
+        let inventory = sightings.inventory();
+        let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
+            true => self.changes_back(&mut apply.clone(), sightings)?,
+            false => {
+                let known = |device: &DeviceName| self.known(device, sightings);
+                change::difference(&apply.target, apply.mode, known)
+                    .map_err(|objections| change::in_words(&objections))?
+            }
+        };
+        let levers = apply.target.keys().filter(|device| inventory.is_lever(device));
+        let levers: Vec<String> = levers
+            .map(|d| format!("{d}: is a drain control; help: use drain and undrain"))
+            .collect();
+        if !levers.is_empty() {
+            return Err(levers);
+        }
+        let ordered = apply.phase.as_ref().map(|phase| phase.order(&changes));
+        let (phase, stages) = ordered.unzip();
+        let stages = stages.unwrap_or_default();
+        let waves = match apply.mode {
+            Mode::Probe => vec![change::at_once(&changes, inventory)],
+            _ => change::waves_in_stages(&changes, &stages, inventory),
+        };
+        Ok(Preview { version: self.ledger.version, changes, waves, phase })
+    }
+
+    #[must_use]
+    pub fn taken_by_adopting(
+        &self,
+        devices: &[DeviceName],
+        sightings: &Sightings,
+    ) -> Vec<(DeviceName, Drift)> {
+        let of = |device: &DeviceName| {
+            let known = self.known(device, sightings)?;
+            let read = &known.observed?.positions;
+            let planned = self.planned(device).iter();
+            let taken = planned.filter(|(slot, wanted)| at(known.owned, **slot) == **wanted);
+            let taken =
+                taken.map(|(&slot, &wanted)| Drift { slot, wanted, observed: at(read, slot) });
+            Some(taken.filter(|drift| drift.wanted != drift.observed).collect::<Vec<_>>())
+        };
+        let all = devices.iter().filter_map(|device| Some((device, of(device)?)));
+        all.flat_map(|(device, taken)| taken.into_iter().map(|drift| (device.clone(), drift)))
+            .collect()
+    }
+
+    pub(crate) fn put_back(&self, target: SwitchState) -> Apply {
+        let plan_sha256 = self.ledger.plan_sha256.clone();
+        let (mode, cause) = (Mode::Update, Some(Cause::Drift));
+        Apply { target, mode, cause, plan_sha256, ..Default::default() }
+    }
+
+    pub(crate) fn way_home(&self, sightings: &Sightings) -> Result<Apply, Vec<String>> {
+        let mut is_foreign = false;
+        let devices = sightings.devices().keys();
+        let answers = devices.filter(|device| !sightings.inventory().is_lever(device));
+        let target = answers.filter_map(|device| {
+            let (wanted, read) = (self.wanted(device), sightings.reading(device)?);
+            let elsewhere = drift(&wanted, &read.positions);
+            is_foreign |= !elsewhere.is_empty();
+            let is_ours = elsewhere.iter().any(|drift| !drift.wanted.is_dark());
+            is_ours.then(|| (device.clone(), wanted))
+        });
+        let target: SwitchState = target.collect();
+        if target.is_empty() && is_foreign {
+            let why = "no reachable device is missing a circuit that the daemon set; foreign circuits are \
+                not restored";
+            return Err(vec![why.into()]);
+        }
+        Ok(self.put_back(target))
+    }
+
+    pub(crate) fn unfinished(&self, now: &Now, inventory: &Inventory) -> Option<Unfinished> {
+        let open = self.ledger.open.as_ref()?;
+        let age = Micros::from_millis(now.wall_ms.saturating_sub(open.intent.wall_ms));
+        let interrupted = open.intent.cause == Cause::Bypass && age <= INTERRUPTED_LATELY;
+        let finish = inventory.recovery == Recovery::FinishForward
+            && (interrupted || !open.fired.is_empty());
+        let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
+        Some(Unfinished { intent: open.intent.clone(), forward, interrupted })
+    }
+
+    pub(crate) fn recover(
+        &mut self,
+        cx: &mut Context<'_>,
+        unfinished: &Unfinished,
+    ) -> Vec<Command> {
+        if unfinished.forward {
+            let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
+            return self.run(cx, unfinished.intent.after.clone(), start);
+        }
+        let all = unfinished.intent.before.keys().cloned().collect();
+        self.go_back(cx, &all, BTreeMap::new())
+    }
+
+    fn run(&mut self, cx: &Context<'_>, mut target: SwitchState, start: Start) -> Vec<Command> {
+        let Some(open) = &self.ledger.open else { return Vec::new() };
+        let (intent, inventory) = (&open.intent, cx.sightings.inventory());
+        if makes_up(&intent.cause) {
+            // Restore the traffic that the deferred change drained, even if the device does not
+            // move.
+            let drains = |device: &DeviceName| {
+                inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
+            };
+            for (device, goal) in intent.goal.iter().filter(|(device, _)| drains(device)) {
+                target.entry(device.clone()).or_default().extend(goal);
+            }
+        }
+        let turned = open.turned.is_some();
+        let stages = match turned {
+            true => stages_back(&intent.before, &intent.stages),
+            false => intent.stages.clone(),
+        };
+        let is_probe = intent.cause == Cause::Probe && !turned;
+        let orders = Orders {
+            txn: intent.txn,
+            known: self.known_to_stand(cx, intent, &start),
+            standing: standing_opposite(&target, cx.sightings),
+            target,
+            start,
+            stages,
+            neighbours: self.neighbours.clone(),
+            held: self.ledger.held.clone(),
+            goes_back: turned || matches!(intent.cause, Cause::Late(_)),
+            late: cx.strays.still_late(cx.now),
+            probes: is_probe.then(|| intent.goal.keys().cloned().collect()),
+        };
+        let mut drive = Drive::new(orders);
+        let commands = drive.begin(cx.now.mono, inventory);
+        self.drive = Some(drive);
+        commands
+    }
+
+    fn known_to_stand(
+        &self,
+        cx: &Context<'_>,
+        intent: &Intent,
+        start: &Start,
+    ) -> BTreeMap<DeviceName, Observation> {
+        let Start::AllOrNothing(expected) = start else { return BTreeMap::new() };
+        let turned = self.ledger.open.as_ref().is_none_or(|open| open.turned.is_some());
+        if intent.cause != Cause::Bypass || turned {
+            return BTreeMap::new();
+        }
+        let known = |device: &DeviceName| {
+            let goes = cx.sightings.inventory().devices.get(device)?.goes;
+            let seen = cx.sightings.devices().get(device).filter(|seen| seen.is_up() && goes)?;
+            let read = seen.observed().filter(|read| read.tuning.is_empty())?;
+            let lately = seen.read_at() + READ_LATELY >= cx.now.mono;
+            let lately = lately && !cx.strays.is_late(device, cx.now);
+            let attended = self.ledger.attention.contains_key(device);
+            let mut expected = expected.get(device).into_iter().flatten();
+            let stands = expected.all(|(slot, to)| at(&read.positions, *slot) == *to);
+            (lately && stands && !attended).then(|| (device.clone(), read.clone()))
+        };
+        intent.after.keys().filter_map(known).collect()
+    }
+
+    pub(crate) fn reply(
+        &mut self,
+        now: &Now,
+        device: &DeviceName,
+        outcome: Outcome,
+        site: &Inventory,
+    ) -> Vec<Command> {
+        let Some(drive) = &mut self.drive else { return Vec::new() };
+        drive.reply(now.mono, site, device, outcome)
+    }
+
+    pub(crate) fn tick(&mut self, now: &Now, site: &Inventory) -> Vec<Command> {
+        self.drive.as_mut().map_or_else(Vec::new, |drive| drive.tick(now.mono, site))
+    }
+
+    pub(crate) fn reached(&mut self, now: &Now, device: &DeviceName) {
+        if let Some(drive) = &mut self.drive {
+            drive.reached(now.mono, device);
+        }
+    }
+
+    pub(crate) fn drive_deadline(&self) -> Option<Micros> {
+        self.drive.as_ref().and_then(Drive::deadline)
+    }
+
+    pub(crate) fn fired(&mut self, now: &Now, wave: Wave, out: &mut Outbox) {
+        let Some(txn) = self.ledger.open.as_ref().map(|open| open.intent.txn) else { return };
+        self.append(Record::Fire { txn, wave, wall_ms: now.wall_ms }, out);
+        out.note(Note::Fired(txn));
+    }
+
+    pub(crate) fn drive_ended(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut parts: Parts,
+    ) -> Option<DriveEnd> {
+        self.drive = None;
+        let open = self.ledger.open.clone()?;
+        look_again(&open, cx.sightings, &mut parts);
+        let applied = parts.values().all(|part| part.verdict == Verdict::Applied);
+        let result = match &open.turned {
+            None if applied => TxnResult::Committed,
+            None if open.intent.cause.undoes() => {
+                defer(&mut parts);
+                TxnResult::Partial
+            }
+            None if open.fired.is_empty() => TxnResult::Aborted,
+            None if open.intent.on_failure == OnFailure::Hold => TxnResult::Partial,
+            None => {
+                return Some(DriveEnd::GoesBack(self.go_back(cx, &open.fired, parts)));
+            }
+            Some(forward) => {
+                defer(&mut parts);
+                parts = merge(forward, parts, &open.fired);
+                match (applied, open.fired.is_empty()) {
+                    (true, false) => TxnResult::RolledBack,
+                    (true, true) => TxnResult::Aborted,
+                    _ => TxnResult::Partial,
+                }
+            }
+        };
+        Some(DriveEnd::Ended(Box::new(self.end(cx, open, result, parts))))
+    }
+
+    fn go_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        devices: &BTreeSet<DeviceName>,
+        parts: Parts,
+    ) -> Vec<Command> {
+        let Some(open) = &self.ledger.open else { return Vec::new() };
+        let mut target = open.intent.before.clone();
+        target.retain(|device, _| devices.contains(device));
+        if open.turned.is_none() {
+            let turn = Record::Turn { txn: open.intent.txn, parts, wall_ms: cx.now.wall_ms };
+            self.append(turn, cx.out);
+        }
+        self.neighbours.clear();
+        let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
+        self.run(cx, target, start)
+    }
+
+    fn end(
+        &mut self,
+        cx: &mut Context<'_>,
+        open: Open,
+        result: TxnResult,
+        mut parts: Parts,
+    ) -> Ended {
+        let intent = &open.intent;
+        let committed = result == TxnResult::Committed;
+        // The daemon now owns all devices in the target, even those that did not move.
+        if committed || (result == TxnResult::Partial && intent.cause.undoes()) {
+            for device in intent.goal.keys() {
+                let applied = PartEnd::new(Verdict::Applied, String::new());
+                parts.entry(device.clone()).or_insert(applied);
+            }
+        }
+        if committed && makes_up(&intent.cause) {
+            self.tries.retain(|device, _| !intent.goal.contains_key(device));
+        }
+        self.around = None;
+        let (txn, wall_ms) = (intent.txn, cx.now.wall_ms);
+        let within = intent.confirm_within.filter(|_| committed);
+        let pending = within.map(|within| Pending { txn, since: cx.now.clone(), within });
+        let devices = parts.keys().cloned().collect();
+        self.append(Record::End { txn, result, parts, pending, wall_ms }, cx.out);
+        cx.out.note(Note::Ended(txn, result));
+        Ended { open, result, devices }
+    }
+}
+
+pub(crate) fn own(policy: Policy, request: String) -> Asked {
+    Asked { actor: policy.into(), digest: request.clone(), request }
+}
+
+fn makes_up(cause: &Cause) -> bool {
+    matches!(cause, Cause::Deferred(_))
+}
+
+fn defer(parts: &mut Parts) {
+    for part in parts.values_mut().filter(|part| part.verdict == Verdict::Unknown) {
+        part.detail += "; it is restored automatically when it answers";
+    }
+}
+
+/// Returns the positions of the far ends of a target, which do not move themselves.
+fn standing_opposite(target: &SwitchState, sightings: &Sightings) -> SwitchState {
+    let ends = target.iter().flat_map(|(device, slots)| {
+        slots.iter().filter_map(|(&slot, &to)| sightings.inventory().far_end(device, slot, to))
+    });
+    let far: BTreeSet<&DeviceName> =
+        ends.map(|(far, ..)| far).filter(|far| !target.contains_key(*far)).collect();
+    let sends = |far: &DeviceName| {
+        let read = sightings.reading(far)?;
+        let mut positions = read.positions.clone();
+        positions.retain(|slot, _| !read.is_shut(*slot));
+        Some((far.clone(), positions))
+    };
+    far.into_iter().filter_map(sends).collect()
+}
+
+fn look_again(open: &Open, sightings: &Sightings, parts: &mut Parts) {
+    let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
+    for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
+        let Some(want) = target.get(device) else { continue };
+        let Some(read) = sightings.devices().get(device).and_then(|seen| seen.observed()) else {
+            continue;
+        };
+        let moved = want.iter().find(|(slot, to)| at(&read.positions, **slot) != **to);
+        if let Some((slot, to)) = moved {
+            part.verdict = Verdict::Failed;
+            let (slot, to) = (device.slot(*slot), device.place(*to));
+            part.detail = format!("{slot} was read at {to} and has moved since");
+        }
+    }
+}
+
+fn merge(forward: &Parts, back: Parts, fired: &BTreeSet<DeviceName>) -> Parts {
+    let mut parts = forward.clone();
+    for part in parts.values_mut().filter(|part| part.verdict == Verdict::Applied) {
+        part.verdict = Verdict::Untouched;
+    }
+    for (device, back) in back {
+        let before = parts.get(&device).filter(|part| !part.detail.is_empty());
+        let (why, unlit) = before.map(|part| (part.detail.clone(), part.unlit)).unwrap_or_default();
+        let part = match back.verdict {
+            Verdict::Applied if fired.contains(&device) => {
+                PartEnd { verdict: Verdict::RolledBack, detail: why, unlit }
+            }
+            Verdict::Applied | Verdict::Untouched => {
+                PartEnd { verdict: Verdict::Untouched, detail: why, unlit }
+            }
+            verdict => {
+                let detail = if why.is_empty() {
+                    format!("rolling back: {}", back.detail)
+                } else {
+                    format!("{why}; rolling back: {}", back.detail)
+                };
+                PartEnd { verdict, detail, unlit: back.unlit && (why.is_empty() || unlit) }
+            }
+        };
+        parts.insert(device, part);
+    }
+    parts
+}

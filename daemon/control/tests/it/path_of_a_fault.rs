@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The path of a fault, as the front page of the crate describes it.
+
+use lightloom_control::record::{Cause, Intent, Record, TxnResult};
+use lightloom_control::state::{DeviceName, Micros};
+use lightloom_fabric::fault::Part;
+use lightloom_units::id::{BundleId, NodeId};
+
+use crate::lost_management::world::{SLOT, World, module};
+
+#[test]
+fn path_of_a_fault() {
+    let mut world = World::new(16, 32, 16);
+    let node = world.control.plan().unwrap().groups[0].nodes[1].0;
+    let modules: [DeviceName; 2] = [0, 1].map(|bundle| module(node, bundle));
+    let far: Vec<DeviceName> = modules.iter().filter_map(|m| world.looked_into_by(m)).collect();
+    let (plan, before) = (world.control.ledger().plan_sha256.clone(), world.records.len());
+    world.die(node);
+
+    let mut path: Vec<(&str, Micros)> = Vec::new();
+    while path.last().is_none_or(|(stage, _)| *stage != "committed") {
+        world.run_for(Micros(50));
+        let sightings = world.control.sightings();
+        let is_dark = |far: &DeviceName| {
+            sightings.reading(far).is_some_and(|read| read.power_mdbm[&SLOT] < -30_000)
+        };
+        let written = |is: fn(&Record) -> bool| world.records[before..].iter().any(is);
+        let stages = [
+            ("a reading without light", far.iter().any(is_dark)),
+            ("unresponsive", modules.iter().all(|name| sightings.is_silent(&world.now, name))),
+            ("failed parts", !world.bypassed.is_empty()),
+            ("intent", written(|one| matches!(one, Record::Intent(to) if is_bypass(to)))),
+            ("moves", written(|one| matches!(one, Record::Fire { .. }))),
+            ("committed", written(|one| matches!(one, Record::End { .. }))),
+        ];
+        let next = stages.iter().skip(path.len()).take_while(|(_, is_reached)| *is_reached);
+        path.extend(next.map(|(stage, _)| (*stage, world.now.mono)));
+        assert!(world.now.mono < Micros::from_secs(1_010), "the path ends after {path:?}");
+    }
+    println!("{path:?}");
+
+    let parts = [0, 1].map(|bundle| Part::Bundle(BundleId { node: NodeId(node), bundle }));
+    assert_eq!(world.bypassed.iter().map(|(_, parts)| parts.clone()).collect::<Vec<_>>(), [parts]);
+    let ledger = world.control.ledger();
+    let past = ledger.history.back().unwrap();
+    assert_eq!((&past.cause, past.result), (&Cause::Bypass, TxnResult::Committed));
+    assert_eq!(past.actor, "policy:fault");
+    assert_ne!(ledger.plan_sha256, plan);
+    for part in parts {
+        let why = &ledger.broken[&part.to_string()].why;
+        assert!(why.starts_with("unresponsive, and n") && why.contains("-40.0 dBm"), "{why}");
+        assert!(world.control.facts().goes_around(part));
+    }
+    assert!(ledger.open.is_none() && world.wrongly_cut.is_empty() && world.lit_circuits() > 0);
+    assert_eq!(world.control.controller().budget().spent(&world.now), 1);
+}
+
+fn is_bypass(intent: &Intent) -> bool {
+    intent.cause == Cause::Bypass
+}
