@@ -3,8 +3,9 @@
 //! changed. The oracle is an integer program over sets of nodes on paths, derived from the cabling.
 //!
 //! Groups with a failed node must move or are lost. If others move, too, the oracle shows that no
-//! placement keeps as many groups with fewer moves. A chain that takes nodes of more healthy groups
-//! than may move is no candidate, which keeps the program small.
+//! placement keeps as many groups with fewer moves, and the planner must state this bound. A chain
+//! that takes nodes of more healthy groups than may move is no candidate, which keeps the program
+//! small.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,15 +118,13 @@ fn least_within(
     Some(all - solution.eval(&stay).round() as usize)
 }
 
-/// The planner states a bound on the healthy groups that must move. Where it moves no more than that,
-/// the oracle must agree. Elsewhere the search reached its step limit, which must be rare.
 #[test]
-fn one_more_fault_moves_as_few_groups_as_the_oracle_or_states_a_lower_bound() {
+fn one_more_fault_moves_as_few_groups_as_the_oracle() {
     let faults = cases(4, 40);
     CASES.par_iter().for_each(|case| {
         let mut sequence = Sequence::new(case);
         let mut draws = Seed(70).stream(case.name, 1);
-        let (mut judged, mut proven, mut above) = (0, 0, 0);
+        let mut judged = 0;
         while judged < faults {
             let is_repair = sequence.draw(&mut draws);
             let known = sequence.known();
@@ -136,18 +135,10 @@ fn one_more_fault_moves_as_few_groups_as_the_oracle_or_states_a_lower_bound() {
             let kept = lengths(&after.plan);
             let fewer =
                 (0..extra).find_map(|most| least_within(fabric, &known, before, &kept, most));
-            if let Some(least) = fewer {
-                let bound = after.change.moved.at_least as usize;
-                let at = format!("{} around {:?}", case.name, sequence.broken);
-                println!("{at}: {extra} healthy groups moved, {least} suffice, bound {bound}");
-                assert!(bound <= least, "{at}");
-                above += 1;
-            } else {
-                proven += u32::from(after.groups_hit > 0);
-            }
+            assert_eq!(fewer, None, "{} around {:?}: {extra} moved", case.name, sequence.broken);
+            assert_eq!(after.change.moved.at_least as usize, extra, "{}: bound", case.name);
             sequence.now = after.plan;
         }
-        println!("{}: {judged} faults, {proven} with the least moves", case.name);
-        assert!(above * 20 <= judged, "{}: {above} of {judged}", case.name);
+        println!("{}: {judged} faults with the least moves, proven", case.name);
     });
 }

@@ -6,7 +6,9 @@
 //! least change. On a line of up to [`MOST_PLACES`] nodes, the search covers the whole line and its
 //! result is optimal. On a longer line, each lost group is placed separately where the fewest rings
 //! move. All moves for one group then lie within [`MOST_PLACES`] places. If a search runs out of
-//! steps, narrower sections are searched.
+//! steps, a second search takes the sets of moving rings one after the other, smallest first. A set
+//! of a few rings leaves few nodes to search, so it also finds long chains of displacements. If that
+//! runs out of steps, too, narrower sections are searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +25,12 @@ use super::region::{Limit, MOST_PLACES, MoveCost, Pick, Region, RegionClass, Reg
 const MOST_STEPS: u32 = 200_000;
 
 const MOST_JOBS: usize = 8;
+
+/// Rings without a fault in the largest set that the second search moves.
+const LARGEST_SET: usize = 3;
+
+/// Steps for the preparation of one set.
+const STEPS_OF_SET: u32 = 50;
 
 /// Numbers of places to search, one after the other, if a wider search ran out of steps.
 const NARROWER: [usize; 3] = [64, 48, 32];
@@ -89,6 +97,17 @@ pub(super) fn rearranged(
     Ok(task.finish())
 }
 
+/// Advances `set`, which ascends, to the next set of as many numbers below `most`.
+fn is_next_set(set: &mut [usize], most: usize) -> bool {
+    let size = set.len();
+    let Some(at) = (0..size).rfind(|at| set[*at] + size - at < most) else { return false };
+    set[at] += 1;
+    for next in at + 1..size {
+        set[next] = set[next - 1] + 1;
+    }
+    true
+}
+
 struct Task<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
@@ -102,14 +121,67 @@ struct Task<'a> {
 impl<'a> Task<'a> {
     fn place_together(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
-        let regions = [self.region(all, lost)];
+        let regions = [self.region(all, lost, |_| true)];
         for required in self.levels(&regions[0], lost) {
             match self.place(&regions, |_| required.clone()) {
                 Err(Nothing::CanBeKept) => {}
-                placed => return placed,
+                Err(Nothing::InSight { at_least }) => {
+                    return self.place_by_sets(&regions[0], lost, &required, at_least);
+                }
+                Ok(()) => return Ok(()),
             }
         }
         Err(Nothing::CanBeKept)
+    }
+
+    /// Places all lost groups in the nodes of the fewest other rings. At least `at_least` of them
+    /// must move.
+    fn place_by_sets(
+        &mut self,
+        whole: &Region<'a>,
+        lost: &[usize],
+        required: &[u32],
+        mut at_least: u32,
+    ) -> Result<(), Nothing> {
+        let healthy = whole.olds.iter().filter(|old| !old.is_hit).map(|old| old.place);
+        let healthy: Vec<usize> = healthy.collect();
+        let mut steps = MOST_STEPS;
+        for size in at_least as usize..=LARGEST_SET.min(healthy.len()) {
+            let (mut best, mut set) = (None, (0..size).collect::<Vec<usize>>());
+            let mut limit = Limit { rings: at_least, below: MoveCost::most() };
+            let is_done = loop {
+                let Some(left) = steps.checked_sub(STEPS_OF_SET) else { break false };
+                steps = left;
+                let moves = |place| set.iter().any(|at| healthy[*at] == place);
+                let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
+                let region = self.region(all, lost, moves);
+                let stay = |class: usize| whole.classes[class].rings - region.classes[class].rings;
+                let required: Vec<u32> = (0..required.len())
+                    .map(|class| required[class].saturating_sub(stay(class)))
+                    .collect();
+                match region.pack(&required, limit, &mut steps) {
+                    RegionOutcome::Found(cost, picks) => {
+                        limit.below = cost;
+                        best = Some((region, picks));
+                    }
+                    RegionOutcome::Nothing { .. } => {}
+                    RegionOutcome::OutOfSteps => break false,
+                }
+                if !is_next_set(&mut set, healthy.len()) {
+                    break true;
+                }
+            };
+            if let Some((region, picks)) = best {
+                self.at_least += at_least;
+                self.take(&region, picks);
+                return Ok(());
+            }
+            if !is_done {
+                break;
+            }
+            at_least += 1;
+        }
+        Err(Nothing::InSight { at_least })
     }
 
     /// Places all lost groups within narrower sections. At least `at_least` rings must move.
@@ -173,10 +245,17 @@ impl<'a> Task<'a> {
         let mut firsts: Vec<usize> = (0..nodes).step_by(width / 2).collect();
         firsts.sort_by_key(|first| first.abs_diff(nearest % nodes));
         let firsts = std::iter::once(nearest % nodes).chain(firsts);
-        firsts.map(|first| self.region(from(first), &[lost])).collect()
+        firsts.map(|first| self.region(from(first), &[lost], |_| true)).collect()
     }
 
-    fn region(&self, places: Vec<Position>, lost: &[usize]) -> Region<'a> {
+    /// Returns the section at `places`. Only the rings without a fault for which `moves` is true may
+    /// move.
+    fn region(
+        &self,
+        places: Vec<Position>,
+        lost: &[usize],
+        moves: impl Fn(usize) -> bool,
+    ) -> Region<'a> {
         let hbd = &self.fabric.hbd;
         let can_be_set = |position: Position| {
             self.survey.is_whole(position) && self.survey.in_reach()[position.index()]
@@ -188,7 +267,7 @@ impl<'a> Task<'a> {
             let is_here = |node: &NodeId| {
                 here.contains(node) || self.is_hit[*place] && !can_be_set(hbd.position_of(*node))
             };
-            let may_move = |job| self.is_hit[*place] || self.survey.may_move(job);
+            let may_move = |job| self.is_hit[*place] || moves(*place) && self.survey.may_move(job);
             let is_lost = lost.contains(place);
             let has_place = self.now.contains_key(&group.id);
             is_lost
@@ -200,8 +279,8 @@ impl<'a> Task<'a> {
         };
         let groups = self.before.groups.iter().enumerate();
         let olds: Vec<_> = groups.filter(may_move).map(old).collect();
-        let moves = |id: &GroupId| olds.iter().any(|(at, ..)| self.before.groups[*at].id == *id);
-        let fixed = self.now.iter().filter(|(id, _)| !moves(id));
+        let is_old = |id: &GroupId| olds.iter().any(|(at, ..)| self.before.groups[*at].id == *id);
+        let fixed = self.now.iter().filter(|(id, _)| !is_old(id));
         let fixed: BTreeSet<NodeId> = fixed.flat_map(|(_, group)| &group.nodes).copied().collect();
         let class = |(index, job): (usize, &u32)| {
             let rings = olds.iter().filter(|(_, class, _)| *class == index).count();
@@ -245,8 +324,9 @@ impl<'a> Task<'a> {
         regions: &[Region<'a>],
         required: impl Fn(&Region<'a>) -> Vec<u32>,
     ) -> Result<(), Nothing> {
-        let mut below = MoveCost { rings: u32::MAX, ..MoveCost::default() };
+        let mut below = MoveCost::most();
         let (mut best, mut proven, mut steps) = (None, None, MOST_STEPS);
+        let is_part = regions.len() > 1;
         // Search the nearest region first, because its result limits the search in the others.
         for regions in [&regions[..1], &regions[1..]] {
             let mut limit = Limit { rings: 0, below };
@@ -260,6 +340,8 @@ impl<'a> Task<'a> {
                             best = Some((region, picks));
                         }
                         RegionOutcome::Nothing { is_cut: cut } => is_cut |= cut,
+                        // The other sections have not been searched.
+                        RegionOutcome::OutOfSteps if is_part => proven = Some(0),
                         RegionOutcome::OutOfSteps => proven = Some(limit.rings),
                     }
                 }

@@ -33,6 +33,13 @@ pub(super) struct MoveCost {
     pub(super) bundles: u32,
 }
 
+impl MoveCost {
+    /// Returns a cost above every other.
+    pub(super) fn most() -> Self {
+        Self { rings: u32::MAX, ..Self::default() }
+    }
+}
+
 impl Add for MoveCost {
     type Output = Self;
     fn add(self, other: Self) -> Self {
