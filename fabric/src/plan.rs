@@ -429,6 +429,24 @@ pub struct Stage {
     pub add: Vec<CrossConnect>,
 }
 
+/// One stage of the change from a plan to its successor.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeStage {
+    /// Phases on the cross-connects that change. Empty if bundles switch.
+    pub phases: Vec<String>,
+    /// Bundles that switch, with their new paths.
+    pub bundles: Vec<Transceiver>,
+    /// Cross-connects that change, all in one failure domain.
+    pub circuits: Stage,
+    /// Number of circuits that stay up during the stage: fibres of the high-bandwidth domain if
+    /// bundles switch, otherwise cross-connects.
+    pub circuits_up: usize,
+    /// Fraction of the next plan's capacity that is available during the stage: groups of jobs with
+    /// an unchanged ring, or the rate of the phase that loses most.
+    pub capacity: f64,
+}
+
 /// An allocation lost to faults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

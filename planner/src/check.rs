@@ -16,12 +16,15 @@ mod reinforcement;
 mod rings;
 mod routes;
 mod spares;
+mod stages;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
+
+pub use stages::check_stages;
 
 /// A rule violated by the plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -41,7 +41,7 @@ pub use crate::rfabric::step::{load, load_with};
 pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{
     Bounds, CurvePoint, MoveLimit, MoveReason, MovedGroup, RanksChanged, ReplanError, Replanned,
-    replan, replan_within, step_over_cold,
+    replan, replan_within, stages, step_over_cold,
 };
 pub use traffic::{phases, phases_between_gpus};
 

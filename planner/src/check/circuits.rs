@@ -10,7 +10,7 @@ mod routed;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
-use lightloom_fabric::plan::{PhasePlan, TransitionPlan};
+use lightloom_fabric::plan::{PhasePlan, Stage, TransitionPlan};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::{LeafId, OcsId};
 
@@ -159,7 +159,7 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
     })
 }
 
-fn can_serve(
+pub(super) fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,
     circuits: &BTreeMap<(u32, u32), u32>,
@@ -197,7 +197,7 @@ fn can_serve(
     sent.iter().enumerate().chain(received.iter().enumerate()).all(fits)
 }
 
-fn counted(circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), u32> {
+pub(super) fn counted(circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), u32> {
     let mut counts = BTreeMap::new();
     for circuit in circuits {
         *counts.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
@@ -315,11 +315,29 @@ fn check_transition(
     findings: &mut Vec<String>,
 ) {
     let name = format!("transition from {} to {}", transition.from, transition.to);
+    let mut removed = 0;
+    let count = |_, removals: usize, _: &[CrossConnect]| removed += removals;
+    findings.extend(execute(spec, &name, &transition.stages, from, to, count));
+    if from.len() - removed != transition.circuits_kept {
+        findings.push(format!("{name}: keeps {} circuits", from.len() - removed));
+    }
+}
+
+/// Executes stages on the circuits `from`, which must become `to`. Calls `during` in each stage, with
+/// its index, the number of its removals, and the circuits that are lit.
+pub(super) fn execute<'a>(
+    spec: &FatTreeSpec,
+    name: &str,
+    stages: impl IntoIterator<Item = &'a Stage>,
+    from: &[CrossConnect],
+    to: &[CrossConnect],
+    mut during: impl FnMut(usize, usize, &[CrossConnect]),
+) -> Vec<String> {
+    let mut findings = Vec::new();
     let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
     let mut now: BTreeSet<CrossConnect> = from.iter().copied().collect();
     let mut busy: BTreeSet<(u32, u32)> = now.iter().flat_map(ports_of).collect();
-    let mut removed = 0;
-    for (at, stage) in transition.stages.iter().enumerate() {
+    for (at, stage) in stages.into_iter().enumerate() {
         let domains: BTreeSet<u64> = stage
             .remove
             .iter()
@@ -330,7 +348,6 @@ fn check_transition(
             findings.push(format!("{name}: stage {at} affects {} failure domains", domains.len()));
         }
         for circuit in &stage.remove {
-            removed += 1;
             for port in ports_of(circuit) {
                 busy.remove(&port);
             }
@@ -338,6 +355,7 @@ fn check_transition(
                 findings.push(format!("{name}: stage {at} removes a circuit that does not exist"));
             }
         }
+        during(at, stage.remove.len(), &now.iter().copied().collect::<Vec<_>>());
         for circuit in &stage.add {
             let is_free = ports_of(circuit).map(|port| busy.insert(port)) == [true, true];
             if !is_free {
@@ -349,7 +367,5 @@ fn check_transition(
     if now != to.iter().copied().collect() {
         findings.push(format!("{name}: the stages do not produce the circuits of the next phase"));
     }
-    if from.len() - removed != transition.circuits_kept {
-        findings.push(format!("{name}: keeps {} circuits", from.len() - removed));
-    }
+    findings
 }

@@ -43,7 +43,7 @@ pub(super) fn check(
     lit
 }
 
-fn works(faults: &FaultSet, bundle: BundleId) -> bool {
+pub(super) fn works(faults: &FaultSet, bundle: BundleId) -> bool {
     !faults.nodes.contains(&bundle.node) && !faults.bundles.contains(&bundle)
 }
 
@@ -90,12 +90,7 @@ fn join_ends(
 ) -> usize {
     let mut ends = 0;
     for bundle in bundles(fabric) {
-        let path = match lit.path(bundle) {
-            Some(Path::External1) => 1,
-            Some(Path::External2) => 2,
-            Some(Path::Loopback) | None => continue,
-        };
-        let port = Port { bundle, path };
+        let Some(port) = lit.path(bundle).and_then(|path| selected(bundle, path)) else { continue };
         let Some(far) = working_far_end(fabric, faults, port) else {
             found.push(Violation::NoFibre(port));
             continue;
@@ -109,6 +104,14 @@ fn join_ends(
         }
     }
     ends / 2
+}
+
+pub(super) fn selected(bundle: BundleId, path: Path) -> Option<Port> {
+    match path {
+        Path::External1 => Some(Port { bundle, path: 1 }),
+        Path::External2 => Some(Port { bundle, path: 2 }),
+        Path::Loopback => None,
+    }
 }
 
 pub(super) fn working_far_end(fabric: &Fabric, faults: &FaultSet, port: Port) -> Option<Port> {

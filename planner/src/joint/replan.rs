@@ -11,6 +11,7 @@
 
 mod improve;
 mod model;
+mod stages;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,8 @@ use super::mapping::Coordinates;
 use super::traffic::generating_gpus;
 use super::{Options, PlanError, mapping, network, phases};
 use crate::khop::{self, Change, DocumentError, Layout, RingGroup, Survey};
+
+pub use stages::stages;
 
 /// The reason why no next plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -60,6 +63,8 @@ pub struct Replanned {
     /// The shortest estimated steps for each number of moves that the search found, fewest moves
     /// first. Empty if it did not search.
     pub curve: Vec<CurvePoint>,
+    /// The plan from scratch, if the limit on moves required one.
+    pub cold: Option<Plan>,
 }
 
 /// A group that moves, and the reason.
@@ -82,12 +87,13 @@ pub enum MoveReason {
     Step,
 }
 
+/// Writes the word that text output and JSON use.
 impl fmt::Display for MoveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fault => "fault",
-            Self::Room => "room for a group",
-            Self::Step => "shorter step",
+            Self::Room => "room",
+            Self::Step => "step",
         })
     }
 }
@@ -195,8 +201,8 @@ pub fn replan_within(
     let groups_hit = khop::groups_hit(fabric, &survey, &start);
     let states = states(fabric, &start, &known);
     let needed = groups_moved(fabric, &states, &found.plan);
-    let (curve, found) = match survey.is_bounded() {
-        true => (Vec::new(), found),
+    let Searched { curve, cold, found } = match survey.is_bounded() {
+        true => Searched { curve: Vec::new(), cold: None, found },
         false => {
             let task = improve::Task {
                 network: &network,
@@ -205,7 +211,7 @@ pub fn replan_within(
                 states: &states,
                 is_repair,
                 limit: bounds.limit,
-                hit: groups_hit.len(),
+                hit: &groups_hit,
             };
             task.within_limit(&layout, &given_up, found)?
         }
@@ -225,6 +231,7 @@ pub fn replan_within(
         groups_hit,
         moves,
         curve,
+        cold,
     })
 }
 
@@ -246,6 +253,13 @@ fn reasons(
 struct Found {
     plan: Plan,
     change: Change,
+}
+
+/// The result of a search within a limit on moves.
+struct Searched {
+    curve: Vec<CurvePoint>,
+    cold: Option<Plan>,
+    found: Found,
 }
 
 type States = BTreeMap<GroupId, (Vec<NodeId>, model::Weights)>;
@@ -306,18 +320,22 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// Returns a plan from scratch in which as few groups as possible move. `None` if no such plan
-    /// exists.
-    fn cold(&self, survey: &Survey<'_>, start: &Layout) -> Option<Found> {
-        let Self { fabric, faults, options, .. } = *self;
-        let cold = super::plan(fabric, faults, options).ok()?;
-        let (layout, _) = khop::from_document(fabric, &cold).ok()?;
+    /// Returns the placement of `cold`, a plan from scratch, in which as few groups as possible move.
+    fn moved_to(
+        &self,
+        cold: &Plan,
+        survey: &Survey<'_>,
+        start: &Layout,
+        hit: &BTreeSet<GroupId>,
+    ) -> Option<Found> {
+        let fabric = self.fabric;
+        let (layout, _) = khop::from_document(fabric, cold).ok()?;
         for keeps_ranks in [true, false] {
             let (groups, names) = improve::renamed(fabric, start, &layout, keeps_ranks);
             let ranked: BTreeMap<GroupId, Coordinates> =
-                coordinates(&cold).into_iter().map(|(id, at)| (names[&id], at)).collect();
+                coordinates(cold).into_iter().map(|(id, at)| (names[&id], at)).collect();
             let mut rebuilt = start.clone();
-            let change = khop::rebuilt(fabric, survey, &mut rebuilt, groups, false);
+            let change = khop::rebuilt(fabric, survey, &mut rebuilt, hit, groups, false);
             let plan = self.planned(&rebuilt, &ranked, &[]).ok()?;
             if !keeps_ranks || plan.metrics.step_time_ps <= cold.metrics.step_time_ps {
                 return Some(Found { plan, change: Change { is_cold: true, ..change } });

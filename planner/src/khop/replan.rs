@@ -137,15 +137,16 @@ pub(crate) fn groups_hit(
 }
 
 /// Replaces the groups of `layout` by `groups`. A group with the identifier of an earlier group is
-/// that group, on the given nodes. If `forms_spares` is set, idle nodes form spare rings.
+/// that group, on the given nodes. `hit` are the groups that a fault affects. If `forms_spares` is
+/// set, idle nodes form spare rings.
 pub(crate) fn rebuilt(
     fabric: &Fabric,
     survey: &Survey<'_>,
     layout: &mut Layout,
+    hit: &BTreeSet<GroupId>,
     groups: Vec<RingGroup>,
     forms_spares: bool,
 ) -> Change {
-    let hit = groups_hit(fabric, survey, layout);
     let healthy: Vec<RingGroup> =
         layout.groups.iter().filter(|group| !hit.contains(&group.id)).cloned().collect();
     let mut work = Work::new(fabric, survey, layout);

@@ -80,6 +80,24 @@ pub fn stage(
     Ok(stages)
 }
 
+/// Like [`stage`], but lowers the floor until there are stages. Also returns that floor.
+#[must_use]
+pub fn stage_above_lower_floor(
+    fabric: &ReconfigurableFatTree,
+    before: &[CrossConnect],
+    after: &[CrossConnect],
+    live: &Evaluator,
+    mut floor: f64,
+) -> (Vec<Stage>, f64) {
+    loop {
+        match stage(fabric, before, after, live, floor) {
+            Ok(stages) => return (stages, floor),
+            Err(_) if floor > 0.05 => floor /= 2.0,
+            Err(_) => floor = 0.0,
+        }
+    }
+}
+
 /// Returns the rate of `live` in each stage, while the affected circuits are dark.
 #[must_use]
 pub fn stage_lambdas(

@@ -27,6 +27,7 @@ mod placement;
 mod reinforcement;
 mod replan_as_cold;
 mod replan_sequences;
+mod replan_stages;
 mod rfabric_files;
 mod rfabric_mistakes;
 mod rfabric_workloads;

@@ -13,3 +13,4 @@ mod exhaust;
 mod lost_management;
 mod path_of_a_fault;
 mod polls;
+mod replan_stages;

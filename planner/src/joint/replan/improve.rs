@@ -11,7 +11,9 @@ use lightloom_units::id::{GroupId, NodeId};
 use super::super::mapping::Coordinates;
 use super::model::{Model, SeatedGroup};
 use super::walk::{SeatingPoint, SeatingWalk};
-use super::{CurvePoint, Found, MoveLimit, Network, PlanError, States, coordinates, groups_moved};
+use super::{
+    CurvePoint, Found, MoveLimit, Network, PlanError, Searched, States, coordinates, groups_moved,
+};
 use crate::khop::{self, Layout, RingGroup, Survey};
 
 /// On larger fabrics, groups move for a shorter step only on request, because the search takes too
@@ -29,8 +31,8 @@ pub(super) struct Task<'a> {
     pub(super) states: &'a States,
     pub(super) is_repair: bool,
     pub(super) limit: MoveLimit,
-    /// Number of groups with a fault.
-    pub(super) hit: usize,
+    /// Groups with a fault.
+    pub(super) hit: &'a BTreeSet<GroupId>,
 }
 
 /// Returns whether the step is shorter, or as long with fewer hops between ToRs.
@@ -40,8 +42,8 @@ pub(super) fn is_better(one: &Plan, other: &Plan) -> bool {
         || one.step_time_ps == other.step_time_ps && one.cross_tor_share < other.cross_tor_share
 }
 
-/// Returns the point with the fewest moves among those with about the shortest step. To heal, the
-/// last point is best.
+/// Returns the point with the fewest moves among those with about the shortest step. After repairs
+/// and to heal, the last point is best, because it also crosses the fewest ToRs.
 fn chosen(points: &[SeatingPoint], is_heal: bool, most: usize) -> Option<&SeatingPoint> {
     let mut within = points.iter().filter(|point| point.moves <= most);
     if is_heal {
@@ -59,24 +61,26 @@ impl Task<'_> {
         layout: &Layout,
         given_up: &[GivenUp],
         least: Found,
-    ) -> Result<(Vec<CurvePoint>, Found), PlanError> {
+    ) -> Result<Searched, PlanError> {
         let (mut curve, mut found) = (Vec::new(), least);
         if let Some(most) = self.most() {
             let ranked = coordinates(&found.plan);
             let (points, better) = self.improved(layout, &ranked, given_up, &found, most)?;
             (curve, found) = (points, better.unwrap_or(found));
         }
+        let Network { fabric, faults, options, .. } = *self.network;
         let reaches_cold = matches!(self.limit, MoveLimit::Cold | MoveLimit::Heal(_));
-        let cold = reaches_cold.then(|| self.network.cold(self.survey, self.start)).flatten();
-        if let Some(cold) = cold {
-            let moves = groups_moved(self.network.fabric, self.states, &cold.plan).len();
+        let cold = reaches_cold.then(|| super::super::plan(fabric, faults, options).ok()).flatten();
+        let moved_to = |cold| self.network.moved_to(cold, self.survey, self.start, self.hit);
+        if let Some(cold) = cold.as_ref().and_then(moved_to) {
+            let moves = groups_moved(fabric, self.states, &cold.plan).len();
             let fits = self.most().is_some_and(|most| moves <= most);
             let is_better = fits && is_better(&cold.plan, &found.plan);
             if self.limit == MoveLimit::Cold || is_better {
                 found = cold;
             }
         }
-        Ok((curve, found))
+        Ok(Searched { curve, cold, found })
     }
 
     /// Returns the largest number of moves. `None` if the limit is no number.
@@ -84,7 +88,7 @@ impl Task<'_> {
         match self.limit {
             MoveLimit::BeyondHit(extra) => {
                 let is_small = self.network.fabric.hbd.nodes() <= MOST_NODES;
-                is_small.then_some(self.hit + extra)
+                is_small.then_some(self.hit.len() + extra)
             }
             MoveLimit::Total(most) | MoveLimit::Heal(most) => Some(most),
             MoveLimit::Least | MoveLimit::Cold => None,
@@ -105,7 +109,7 @@ impl Task<'_> {
         let model = Model::new(fabric, faults, layout, ranked, &least.plan)?;
         let Some(model) = model else { return Ok((Vec::new(), None)) };
         let walk = SeatingWalk::new(&model, self.survey, layout, self.states);
-        let is_heal = matches!(self.limit, MoveLimit::Heal(_));
+        let is_heal = self.is_repair || matches!(self.limit, MoveLimit::Heal(_));
         let points = walk.points(is_heal, most + 1);
         let on_curve = |point: &SeatingPoint| CurvePoint {
             moves: point.moves,
@@ -115,7 +119,8 @@ impl Task<'_> {
         let Some(point) = chosen(&points, is_heal, most) else { return Ok((curve, None)) };
         let mut rebuilt = self.start.clone();
         let groups = self.groups(layout, &model, point);
-        let change = khop::rebuilt(fabric, self.survey, &mut rebuilt, groups, self.is_repair);
+        let change =
+            khop::rebuilt(fabric, self.survey, &mut rebuilt, self.hit, groups, self.is_repair);
         let jobs = model.jobs.iter().zip(&point.seating);
         let ranked = jobs.flat_map(|(job, members)| {
             members.iter().zip(&job.coordinates).map(|(member, at)| (member.id, *at))

@@ -170,14 +170,8 @@ impl Planner<'_> {
         live: &Evaluator,
     ) -> TransitionPlan {
         let (from, to) = (&circuits[before], &circuits[at]);
-        let mut floor = self.options.floor;
-        let stages = loop {
-            match transition::stage(self.fabric, from, to, live, floor) {
-                Ok(stages) => break stages,
-                Err(_) if floor > 0.05 => floor /= 2.0,
-                Err(_) => floor = 0.0,
-            }
-        };
+        let (stages, floor) =
+            transition::stage_above_lower_floor(self.fabric, from, to, live, self.options.floor);
         let timing = self.fabric.spec().timing.total();
         let dark_time_ps = timing * stages.len() as u64;
         let removed: usize = stages.iter().map(|stage| stage.remove.len()).sum();

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checks the stages from a plan to its successor by executing them on the former plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
+use lightloom_fabric::fault::FaultSet;
+use lightloom_fabric::khop::{Path, Port};
+use lightloom_fabric::plan::{ChangeStage, Group, PhasePlan, Plan};
+use lightloom_units::id::BundleId;
+
+use super::Violation;
+use super::circuits::{Asked, can_serve, counted, execute};
+use super::links::{selected, working_far_end, works};
+use super::network::asked;
+
+const TOLERANCE: f64 = 1e-6;
+
+/// Executes `stages` on `before`, and checks the state during and after each stage: no port has two
+/// circuits, at most one failure domain changes, and the stated circuits and capacity are available.
+/// The last state must be `next`, the plan around `faults`.
+///
+/// # Errors
+/// Returns all violations.
+pub fn check_stages(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    before: &Plan,
+    next: &Plan,
+    stages: &[ChangeStage],
+) -> Result<(), Vec<Violation>> {
+    let mut findings = check_bundles(fabric, faults, before, next, stages);
+    if let Some(network) = fabric.dcn.circuits() {
+        let network = network.without(faults);
+        let all = asked(fabric, next).unwrap_or_default();
+        for (phase, asked) in next.phases.iter().zip(&all) {
+            findings.extend(check_switches(&network, before, phase, asked, stages));
+        }
+    }
+    let found: Vec<Violation> = findings.into_iter().map(Violation::Network).collect();
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+fn check_bundles(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    before: &Plan,
+    next: &Plan,
+    stages: &[ChangeStage],
+) -> Vec<String> {
+    let paths = |plan: &Plan| -> BTreeMap<BundleId, Path> {
+        let working = plan.transceivers.iter().filter(|set| works(faults, set.bundle));
+        working.map(|set| (set.bundle, set.path)).collect()
+    };
+    let lit = |paths: &BTreeMap<BundleId, Path>| {
+        let ports = paths.iter().filter_map(|(bundle, path)| selected(*bundle, *path));
+        let is_lit = |port: &Port| {
+            let far = working_far_end(fabric, faults, *port);
+            far.is_some_and(|far| paths.get(&far.bundle) == Some(&far.selects()))
+        };
+        ports.filter(is_lit).count() / 2
+    };
+    let was: BTreeMap<_, _> =
+        before.groups.iter().map(|group| (group.id, (&group.nodes, &group.passing))).collect();
+    let (mut now, end, mut findings) = (paths(before), paths(next), Vec::new());
+    for (at, stage) in stages.iter().enumerate().filter(|(_, stage)| !stage.bundles.is_empty()) {
+        let switching: BTreeSet<BundleId> = stage.bundles.iter().map(|set| set.bundle).collect();
+        now.retain(|bundle, _| !switching.contains(bundle));
+        if lit(&now) != stage.circuits_up {
+            let (lit, stated) = (lit(&now), stage.circuits_up);
+            findings.push(format!("stage {at}: {lit} fibres stay lit, not {stated}"));
+        }
+        let is_closed = |group: &&Group| {
+            let mut own = group.nodes.iter().chain(&group.passing).flat_map(|node| {
+                (0..fabric.hbd.k()).map(|bundle| BundleId { node: *node, bundle })
+            });
+            let is_here = was.get(&group.id) == Some(&(&group.nodes, &group.passing));
+            is_here && own.all(|bundle| now.get(&bundle) == end.get(&bundle))
+        };
+        let groups = || next.groups.iter().filter(|group| group.job.is_some());
+        let (closed, all) = (groups().filter(is_closed).count(), groups().count());
+        if (stage.capacity * all as f64 - closed as f64).abs() > all as f64 * TOLERANCE {
+            findings.push(format!("stage {at}: {closed} of {all} rings do not change"));
+        }
+        now.extend(stage.bundles.iter().map(|set| (set.bundle, set.path)));
+    }
+    if now != end {
+        findings.push("the stages do not set the bundles of the next plan".to_owned());
+    }
+    findings
+}
+
+fn check_switches(
+    network: &ReconfigurableFatTree,
+    before: &Plan,
+    phase: &PhasePlan,
+    asked: &Asked,
+    stages: &[ChangeStage],
+) -> Vec<String> {
+    if phase.circuits.is_empty() {
+        return Vec::new();
+    }
+    let was = before.phases.iter().filter(|was| was.name == phase.name);
+    let mut from: Vec<CrossConnect> = was.flat_map(|was| was.circuits.iter().copied()).collect();
+    from.retain(|circuit| {
+        let mut dead = network.dead_ports(circuit.ocs);
+        !dead.any(|port| port == circuit.a_port || port == circuit.b_port)
+    });
+    let own: Vec<&ChangeStage> =
+        stages.iter().filter(|stage| stage.phases.contains(&phase.name)).collect();
+    let (name, mut unserved) = (format!("change of phase {}", phase.name), Vec::new());
+    let during = |at: usize, _, lit: &[CrossConnect]| {
+        let ChangeStage { circuits_up, capacity, .. } = own[at];
+        let rate = capacity * phase.lambda * (1.0 - TOLERANCE);
+        if lit.len() != *circuits_up || !can_serve(network, asked, &counted(lit), rate) {
+            let (up, share) = (lit.len(), 100.0 * capacity);
+            unserved
+                .push(format!("{name}: in stage {at}, {up} circuits cannot serve {share:.0} %"));
+        }
+    };
+    let circuits = own.iter().map(|stage| &stage.circuits);
+    let mut findings = execute(network.spec(), &name, circuits, &from, &phase.circuits, during);
+    findings.append(&mut unserved);
+    findings
+}
