@@ -17,7 +17,7 @@ use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, Searched, digest};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{Observation, TraceTime};
 use lightloom_planner::Options;
-use lightloom_planner::check::{Verdict, check};
+use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric;
 use lightloom_planner::rfabric::phases::Phase;
@@ -266,11 +266,13 @@ pub fn broken_on(
 
 /// Plans that fail this check are not written.
 pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
-    check(fabric, faults, plan).map_err(|found| {
-        let shown: Vec<String> =
-            found.iter().take(20).map(|violation| format!("\n  {violation}")).collect();
-        anyhow::anyhow!("the plan is not valid ({} findings):{}", found.len(), shown.concat())
-    })
+    check(fabric, faults, plan).map_err(|found| not_valid(&found))
+}
+
+pub fn not_valid(found: &[Violation]) -> anyhow::Error {
+    let shown: Vec<String> =
+        found.iter().take(20).map(|violation| format!("\n  {violation}")).collect();
+    anyhow::anyhow!("the plan is not valid ({} findings):{}", found.len(), shown.concat())
 }
 
 pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {

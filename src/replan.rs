@@ -9,9 +9,10 @@ use anyhow::Context;
 use lightloom_fabric::document as documents;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::{self as plan_document, Plan};
+use lightloom_fabric::plan::{self as plan_document, ChangeStage, Plan};
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::Options;
+use lightloom_planner::check::check_stages;
 use lightloom_planner::joint::{self, Bounds, MoveLimit, MoveReason, Replanned};
 use lightloom_planner::khop::{self, Change, GroupChange, MovedForOthers};
 use lightloom_units::id::NodeId;
@@ -49,9 +50,9 @@ pub struct Arguments {
     /// Groups that may move: `least`, a number, or `cold` for the placement of a plan from scratch [default: groups
     /// with a fault + 2, or `least` above 2,048 nodes]
     #[arg(long, value_name = "LIMIT", value_parser = moves)]
-    moves: Option<MovesChoice>,
+    moves: Option<MoveLimit>,
     /// Also plan from scratch and show the difference; takes as long as `plan`. Up to 1,024 nodes, this is always done
-    #[arg(long, alias = "fresh")]
+    #[arg(long)]
     against_cold: bool,
     /// File to write the next plan to
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
@@ -61,30 +62,21 @@ pub struct Arguments {
     format: ResultFormat,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MovesChoice {
-    Least,
-    UpTo(usize),
-    Cold,
-}
-
-fn moves(text: &str) -> Result<MovesChoice, String> {
+fn moves(text: &str) -> Result<MoveLimit, String> {
     match text {
-        "least" => Ok(MovesChoice::Least),
-        "cold" => Ok(MovesChoice::Cold),
+        "least" => Ok(MoveLimit::Least),
+        "cold" => Ok(MoveLimit::Cold),
         _ => text
             .parse()
-            .map(MovesChoice::UpTo)
+            .map(MoveLimit::Total)
             .map_err(|_| "use `least`, `cold` or a number of groups".to_owned()),
     }
 }
 
 fn limit(arguments: &Arguments) -> MoveLimit {
     match (arguments.moves, arguments.heal) {
-        (Some(MovesChoice::Least), _) => MoveLimit::Least,
-        (Some(MovesChoice::Cold), _) => MoveLimit::Cold,
-        (Some(MovesChoice::UpTo(most)), true) => MoveLimit::Heal(most),
-        (Some(MovesChoice::UpTo(most)), false) => MoveLimit::Total(most),
+        (Some(MoveLimit::Total(most)), true) => MoveLimit::Heal(most),
+        (Some(limit), _) => limit,
         (None, true) => MoveLimit::Heal(MOVES_TO_HEAL),
         (None, false) => MoveLimit::BeyondHit(MOVES_BEYOND_HIT),
     }
@@ -111,6 +103,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_repair = arguments.heal || !arguments.repair.is_empty();
     let options = Options { compare: false, ..Options::default() };
     let bounds = Bounds { limit: limit(arguments), ..Bounds::default() };
+    // `replan_within` then makes a plan from scratch.
+    let reaches_cold = matches!(bounds.limit, MoveLimit::Cold | MoveLimit::Heal(_));
     let is_compared = arguments.against_cold || fabric.hbd.nodes() <= MOST_NODES_COMPARED;
     // A job that had to shrink does not fit in a plan from scratch, so there may be none.
     let (next, cold) = rayon::join(
@@ -118,53 +112,37 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             let next = joint::replan_within(&fabric, &before, &faults, is_repair, &bounds, options);
             (next, start.elapsed())
         },
-        || is_compared.then(|| lightloom_planner::plan(&fabric, &faults, options).ok()).flatten(),
+        || {
+            let is_missing = is_compared && !reaches_cold;
+            is_missing.then(|| lightloom_planner::plan(&fabric, &faults, options).ok()).flatten()
+        },
     );
     let (next, planned) = next;
     let mut replanned = next?;
+    let cold = cold.or_else(|| replanned.cold.take().filter(|_| is_compared));
     let proving = Instant::now();
-    let verdict = plan::prove(&fabric, &faults, &replanned.plan)?;
+    let (verdict, stages) = rayon::join(
+        || plan::prove(&fabric, &faults, &replanned.plan),
+        || proven_stages(&fabric, &faults, &before, &replanned.plan),
+    );
+    let (verdict, stages) = (verdict?, stages?);
     let took = plan::Took { planned, proven: Some(proving.elapsed()) };
     replanned.plan = replanned.plan.sealed(inputs.clone());
-    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed, .. } =
-        &replanned;
+    let Replanned { plan: next, change, .. } = &replanned;
     plan::write(arguments.output.as_deref(), next)?;
-    let step_over_cold = cold.as_ref().and_then(|cold| joint::step_over_cold(next, cold));
     match arguments.format {
         ResultFormat::Json => {
-            let cold = cold.map(|cold| {
-                json!({
-                    "gpus_used": cold.metrics.gpus_used,
-                    "waste_ratio": cold.metrics.waste_ratio,
-                    "cross_tor_share": cold.metrics.cross_tor_share,
-                    "step_time_ps": cold.metrics.step_time_ps,
-                })
-            });
             output::note(&took.to_string());
-            output::print_json(&json!({
-                "schema": SCHEMA,
-                "version": VERSION,
-                "inputs": inputs,
-                "plan": next,
-                "change": document(&before, change),
-                "ranks_changed": ranks_changed.as_ref().map_or(0, |changed| changed.groups),
-                "circuits": {"made": circuits_made, "removed": circuits_removed},
-                "plan_before": {
-                    "gpus_used": before.metrics.gpus_used,
-                    "waste_ratio": before.metrics.waste_ratio,
-                    "cross_tor_share": before.metrics.cross_tor_share,
-                    "step_time_ps": before.metrics.step_time_ps,
-                },
-                "moves": moves_document(&replanned),
-                "cold_plan": cold,
-                "step_over_cold": step_over_cold,
-            }))?;
+            let mut result = result_document(&inputs, &before, &replanned, cold.as_ref());
+            result["stages"] = json!(stages);
+            output::print_json(&result)?;
         }
         ResultFormat::Csv | ResultFormat::Markdown => {
             arguments.format.print(&document(&before, change), "bundles", String::new)?;
         }
         ResultFormat::Text => {
             output::print(&changes(arguments, &fabric, &before, &replanned))?;
+            output::print(&stages_table(&stages))?;
             output::print(&given_up(&before, next))?;
             output::print(&plan::describe(&fabric, next, &verdict, took))?;
             output::print(&cold.map_or(String::new(), |cold| beside_cold(next, &cold)))?;
@@ -173,10 +151,75 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
+fn proven_stages(
+    fabric: &Fabric,
+    faults: &FaultSet,
+    before: &Plan,
+    next: &Plan,
+) -> anyhow::Result<Vec<ChangeStage>> {
+    let stages = joint::stages(fabric, faults, before, next)?;
+    let proven = check_stages(fabric, faults, before, next, &stages);
+    proven.map(|()| stages).map_err(|found| plan::not_valid(&found))
+}
+
+fn result_document(
+    inputs: &Inputs,
+    before: &Plan,
+    replanned: &Replanned,
+    cold: Option<&Plan>,
+) -> serde_json::Value {
+    let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed, .. } =
+        replanned;
+    let figures = |plan: &Plan| {
+        json!({
+            "gpus_used": plan.metrics.gpus_used,
+            "waste_ratio": plan.metrics.waste_ratio,
+            "cross_tor_share": plan.metrics.cross_tor_share,
+            "step_time_ps": plan.metrics.step_time_ps,
+        })
+    };
+    json!({
+        "schema": SCHEMA,
+        "version": VERSION,
+        "inputs": inputs,
+        "plan": next,
+        "change": document(before, change),
+        "ranks_changed": ranks_changed.as_ref().map_or(0, |changed| changed.groups),
+        "circuits": {"made": circuits_made, "removed": circuits_removed},
+        "plan_before": figures(before),
+        "moves": moves_document(replanned),
+        "cold_plan": cold.map(figures),
+        "step_over_cold": cold.and_then(|cold| joint::step_over_cold(next, cold)),
+    })
+}
+
+fn stages_table(stages: &[ChangeStage]) -> String {
+    let mut table = TextTable::new(["stage", "changes", "stays up", "capacity"]);
+    for (at, stage) in (1..).zip(stages) {
+        let ChangeStage { phases, bundles, circuits, circuits_up, capacity } = stage;
+        let changes = match phases.as_slice() {
+            [] => format!("{} bundles", bundles.len()),
+            phases => format!(
+                "{} cross-connects removed, {} made ({})",
+                circuits.remove.len(),
+                circuits.add.len(),
+                phases.join(", ")
+            ),
+        };
+        table.row([
+            format!("{at}"),
+            changes,
+            format!("{circuits_up} circuits"),
+            plan::percent(*capacity),
+        ]);
+    }
+    if stages.is_empty() { String::new() } else { format!("{table}\n") }
+}
+
 fn changes(arguments: &Arguments, fabric: &Fabric, before: &Plan, replanned: &Replanned) -> String {
     let Replanned { plan, change, ranks_changed, circuits_made, circuits_removed, .. } = replanned;
     let mut text = describe(before, replanned, fabric.hbd.k());
-    if change.is_cold && arguments.moves != Some(MovesChoice::Cold) {
+    if change.is_cold && arguments.moves != Some(MoveLimit::Cold) {
         text += "the groups moved to the placement of a plan from scratch";
         text += if arguments.heal { "\n\n" } else { ": the search for fewer moves found none\n\n" };
     }
@@ -206,7 +249,11 @@ fn change_faults(
     plan::fault_set(fabric, fault.iter().chain(repair).copied())?;
     let both: Vec<String> =
         fault.iter().filter(|part| repair.contains(part)).map(ToString::to_string).collect();
-    anyhow::ensure!(both.is_empty(), "in both --fault and --repair: {}", both.join(", "));
+    anyhow::ensure!(
+        both.is_empty(),
+        "in both --fault and --repair: {}; help: name failed parts only in --fault, working parts only in --repair",
+        both.join(", ")
+    );
     let mut notes = Vec::new();
     for part in fault {
         if !faults.insert(fabric, *part)? {
@@ -337,14 +384,7 @@ fn moves_document(replanned: &Replanned) -> serde_json::Value {
     let Replanned { moves, groups_hit, curve, .. } = replanned;
     let groups: Vec<_> = moves
         .iter()
-        .map(|moved| {
-            let why = match moved.why {
-                MoveReason::Fault => "fault",
-                MoveReason::Room => "room",
-                MoveReason::Step => "step",
-            };
-            json!({"group": moved.group, "why": why})
-        })
+        .map(|moved| json!({"group": moved.group, "why": moved.why.to_string()}))
         .collect();
     let curve: Vec<_> = curve
         .iter()

@@ -43,7 +43,8 @@ fn part_that_fails_and_is_repaired_together_is_refused() {
         &[&arguments[..], &["--fault", "n3,n4", "--repair", "n3"]].concat(),
     );
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("in both --fault and --repair: n3"), "{output:?}");
+    let message = text(&output.stderr);
+    assert!(message.contains("in both --fault and --repair: n3; help: name failed"), "{message}");
 }
 
 #[test]
@@ -104,6 +105,10 @@ fn every_replan_states_its_distance_from_a_plan_from_scratch() {
     let cold = result["cold_plan"]["gpus_used"].as_u64().expect("a count");
     assert!(cold >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
     assert_eq!(result["change"]["cold_placement"], false);
+    let [stage] = &result["stages"].as_array().expect("stages")[..] else { panic!("{result}") };
+    assert!(stage["capacity"].as_f64().expect("a share") > 0.5, "{stage}");
+    let bundles = result["change"]["bundles"].as_array().expect("bundles").len();
+    assert!(stage["bundles"].as_array().expect("bundles").len() >= bundles, "{stage}");
 }
 
 #[test]
