@@ -103,10 +103,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_repair = arguments.heal || !arguments.repair.is_empty();
     let options = Options { compare: false, ..Options::default() };
     let bounds = Bounds { limit: limit(arguments), ..Bounds::default() };
-    // `replan_within` then makes a plan from scratch.
-    let reaches_cold = matches!(bounds.limit, MoveLimit::Cold | MoveLimit::Heal(_));
+    // `replan_within` may then make a plan from scratch, too.
+    let reaches_cold = is_repair || bounds.limit == MoveLimit::Cold;
     let is_compared = arguments.against_cold || fabric.hbd.nodes() <= MOST_NODES_COMPARED;
     // A job that had to shrink does not fit in a plan from scratch, so there may be none.
+    let planned_cold = || lightloom_planner::plan(&fabric, &faults, options).ok();
     let (next, cold) = rayon::join(
         || {
             let next = joint::replan_within(&fabric, &before, &faults, is_repair, &bounds, options);
@@ -114,12 +115,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         },
         || {
             let is_missing = is_compared && !reaches_cold;
-            is_missing.then(|| lightloom_planner::plan(&fabric, &faults, options).ok()).flatten()
+            is_missing.then(planned_cold).flatten()
         },
     );
     let (next, planned) = next;
     let mut replanned = next?;
-    let cold = cold.or_else(|| replanned.cold.take().filter(|_| is_compared));
+    let cold = match replanned.cold.take() {
+        None if is_compared && reaches_cold => planned_cold(),
+        made => made.filter(|_| is_compared).or(cold),
+    };
     let proving = Instant::now();
     let (verdict, stages) = rayon::join(
         || plan::prove(&fabric, &faults, &replanned.plan),
@@ -221,7 +225,8 @@ fn changes(arguments: &Arguments, fabric: &Fabric, before: &Plan, replanned: &Re
     let mut text = describe(before, replanned, fabric.hbd.k());
     if change.is_cold && arguments.moves != Some(MoveLimit::Cold) {
         text += "the groups moved to the placement of a plan from scratch";
-        text += if arguments.heal { "\n\n" } else { ": the search for fewer moves found none\n\n" };
+        let is_repair = arguments.heal || !arguments.repair.is_empty();
+        text += if is_repair { "\n\n" } else { ": the search for fewer moves found none\n\n" };
     }
     if change.moved != MovedForOthers::default() {
         text += &format!("{}\n\n", change.moved);

@@ -20,6 +20,9 @@ use crate::khop::{self, Layout, RingGroup, Survey};
 /// long for a bypass.
 const MOST_NODES: u32 = 2_048;
 
+/// On larger fabrics, a repair does not compare its result with a plan from scratch.
+const MOST_NODES_COLD: u32 = 1_024;
+
 /// Groups move only if the step becomes shorter by this share.
 const WORTH_A_MOVE: f64 = 0.01;
 
@@ -69,7 +72,11 @@ impl Task<'_> {
             (curve, found) = (points, better.unwrap_or(found));
         }
         let Network { fabric, faults, options, .. } = *self.network;
-        let reaches_cold = matches!(self.limit, MoveLimit::Cold | MoveLimit::Heal(_));
+        let reaches_cold = match self.limit {
+            MoveLimit::Cold | MoveLimit::Heal(_) => true,
+            MoveLimit::Least => false,
+            _ => self.is_repair && fabric.hbd.nodes() <= MOST_NODES_COLD,
+        };
         let cold = reaches_cold.then(|| super::super::plan(fabric, faults, options).ok()).flatten();
         let moved_to = |cold| self.network.moved_to(cold, self.survey, self.start, self.hit);
         if let Some(cold) = cold.as_ref().and_then(moved_to) {
