@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects the kind of a user-written file.
 
 use lightloom_emulator::scenario;
 use lightloom_fabric::document::{self, Code, Diagnostic};

@@ -17,7 +17,6 @@ use anyhow::{Context, bail};
 use crate::files;
 use crate::output::VerbOutcome;
 
-/// The name of the program and of its package.
 pub const PROGRAM: &str = "lightloom-lab";
 
 #[derive(Clone, Copy, Debug)]

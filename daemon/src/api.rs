@@ -57,7 +57,6 @@ pub use shared::Shared;
 use shared::{asked, sha256};
 
 const LOG_RECORDS_SHOWN: usize = 100;
-/// Maximum time limit of a confirmation, which is one week.
 const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
 const WAIT_MAX: Duration = Duration::from_secs(55);
 

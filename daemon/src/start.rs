@@ -209,7 +209,6 @@ fn leadership(seat: &LeaderSeat) -> Leadership {
     Leadership { name: seat.name.clone(), epoch: seat.epoch, standbys: seat.standbys.clone() }
 }
 
-/// Starts one task per device, and returns the channels to them.
 fn tend_all(
     drivers: BTreeMap<DeviceName, Endpoint>,
     events: &mpsc::UnboundedSender<FromDevice>,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy` finds the design with the lowest cost per useful PFLOP-year.
 
 use std::path::{Path, PathBuf};
 

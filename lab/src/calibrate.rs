@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom calibrate` refits constants to the user's own runs.
 
 use std::path::PathBuf;
 

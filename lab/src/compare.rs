@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom compare` computes wasted GPUs and the largest job for each design.
 
 use std::path::{Path, PathBuf};
 

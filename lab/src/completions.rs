@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom completions`: shell completion scripts.
 
 use clap::Command;
 use clap::builder::PossibleValuesParser;

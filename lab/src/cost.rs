@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom cost` computes cost and power of a design's interconnect, with their uncertainty.
 
 use std::path::{Path, PathBuf};
 

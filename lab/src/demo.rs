@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo` creates a plan, a fault, a bill and a report with ordinary commands.
 
 mod cluster;
 mod live;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom export`: converts a plan for schedulers, simulators, switches and graph tools.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

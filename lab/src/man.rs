@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom man` writes manual pages for the program and for each verb.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu` computes how fast a model trains on a fabric, and finds the fastest mapping.
 
 mod limits;
 mod measured;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom report` writes a page about a design with its plan, faults and price.
 
 pub(crate) mod inputs;
 mod study;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom reproduce`: recomputes published claims.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

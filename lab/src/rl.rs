@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom rl` computes a reinforcement-learning step and the best replica size.
 
 pub(crate) mod study;
 

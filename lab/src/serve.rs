@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve` computes request delays of a model and finds the best layout of GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload` runs steps that other tools have described, and replays recorded steps.
 
 mod collective;
 mod profiles;

@@ -98,7 +98,6 @@ impl ExportFormat {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// Fails if the format cannot represent the plan.
     pub fn of_ring(&self, plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         let write = self.ring.map_err(|why| {
             self.wrong_kind("a plan without optical switches", why, |format| format.ring.is_ok())
@@ -106,7 +105,6 @@ impl ExportFormat {
         write(plan)
     }
 
-    /// Fails if the format cannot represent the plan.
     pub fn of_fat_tree(&self, plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         let write = self.fat_tree.map_err(|why| {
             self.wrong_kind("the plan of a reconfigurable fat-tree", why, |format| {

@@ -15,7 +15,6 @@ use crate::table::TextTable;
 /// Rows of the table. Results with other inputs can differ in thousands of values.
 const SHOWN: usize = 40;
 
-/// An earlier JSON result.
 #[derive(Clone, Debug)]
 pub(super) struct Earlier {
     file: String,

@@ -97,7 +97,6 @@ pub struct RouteFile {
     pub group: u16,
 }
 
-/// An IPv4 prefix such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
     pub address: Ipv4Addr,

@@ -38,7 +38,6 @@ pub enum Recompute {
     Full,
 }
 
-/// Sharding of the training state over replicas (ZeRO stages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZeroStage {
@@ -89,7 +88,6 @@ pub enum MappingRefusal {
         what: &'static str,
         by: u64,
         remainder: u64,
-        /// Divisor nearest to `by`.
         nearest: u64,
     },
     #[error(

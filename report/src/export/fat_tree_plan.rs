@@ -45,7 +45,6 @@ impl<'a> FatTreePlan<'a> {
         (0..self.network.switches()).map(OcsId::from_index)
     }
 
-    /// Panics if the leaf does not exist.
     #[must_use]
     pub fn leaf_name(&self, leaf: LeafId) -> &'a str {
         self.names.of(leaf.index())

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Host names for the numbered nodes of a plan.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +86,6 @@ impl ExportNames {
         }
     }
 
-    /// Panics if the number does not exist.
     #[must_use]
     pub fn of(&self, index: usize) -> &str {
         &self.0[index]

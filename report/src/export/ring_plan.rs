@@ -54,7 +54,6 @@ impl<'a> RingPlan<'a> {
         (0..self.fabric.hbd.nodes()).map(NodeId)
     }
 
-    /// Panics if the node does not exist.
     #[must_use]
     pub fn seat(&self, node: NodeId) -> Seat {
         self.seats[node.index()]
@@ -72,13 +71,11 @@ impl<'a> RingPlan<'a> {
         }
     }
 
-    /// Panics if the node does not exist.
     #[must_use]
     pub fn name(&self, node: NodeId) -> &'a str {
         self.names.of(node.index())
     }
 
-    /// Panics if the ring does not exist.
     #[must_use]
     pub fn group(&self, id: GroupId) -> &'a Group {
         let group = self.plan.groups.iter().find(|group| group.id == id);

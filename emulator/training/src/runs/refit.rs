@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Refits constants to a user's runs.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output of `lightloom ctl drift`.
 
 use std::fmt::Write;
 

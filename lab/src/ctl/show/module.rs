@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Output of `lightloom ctl module`.
 
 use std::fmt::Write;
 

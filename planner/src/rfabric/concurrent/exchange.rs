@@ -15,7 +15,6 @@ use super::{flows_of, network_of, unit};
 /// Prices guide the search, so they need not be exact.
 pub(super) const TOLERANCE: f64 = 0.02;
 
-/// A circuit of one reach between two leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Circuit {
     reach: usize,

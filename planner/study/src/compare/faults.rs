@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault sources of a comparison.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError, Synthesis, Timeline};
 use lightloom_units::id::NodeId;

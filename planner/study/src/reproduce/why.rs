@@ -23,7 +23,6 @@ pub struct Outcome {
     pub figure: f64,
 }
 
-/// The range that agrees with a sentence, and the value that means no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedRange {
     pub low: f64,
