@@ -115,6 +115,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 #[must_use]
 pub fn grouped(command: clap::Command) -> clap::Command {
+    // A negative number is a wrong value and not an unknown option.
+    let command = command.mut_subcommands(|verb| verb.allow_negative_numbers(true));
     let header = command.get_styles().get_header();
     let literal = command.get_styles().get_literal();
     let width = command.get_subcommands().map(|verb| verb.get_name().len()).max().unwrap_or(0);

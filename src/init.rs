@@ -207,7 +207,7 @@ fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<Verb
 
 fn is_new(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
-        bail!("{} already exists: use another file name", path.display());
+        bail!("{} already exists: remove it or use another path", path.display());
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use anyhow::Context;
 use lightloom_fabric::document::{self, Diagnostic, Style};
 use lightloom_fabric::provenance::Inputs;
 use serde::Serialize;
@@ -84,8 +85,8 @@ pub fn coloured_on(stream: &impl IsTerminal) -> bool {
 
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    printed.context("cannot write to standard output")
 }
 
 pub fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
@@ -131,5 +132,8 @@ fn error_label() -> &'static str {
 }
 
 fn reader_went_away(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error
+        .root_cause()
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

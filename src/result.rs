@@ -106,7 +106,7 @@ impl ResultArguments {
         }
         format.print(result, rows, text)?;
         if let Some(earlier) = &self.against {
-            output::print(&earlier.differences(&Tree::of(result)?))?;
+            output::print(&earlier.differences(&Tree::of(result)?)?)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::bail;
 use indexmap::IndexMap;
 
 use super::{ABOUT, Tree};
@@ -31,11 +32,14 @@ pub(super) fn earlier(path: &str) -> Result<Earlier, String> {
 
 impl Earlier {
     /// One row per value that differs, with the name that the value has in JSON.
-    pub(super) fn differences(&self, this: &Tree) -> String {
+    pub(super) fn differences(&self, this: &Tree) -> anyhow::Result<String> {
         if self.document.field("schema").and_then(Tree::text)
             != this.field("schema").and_then(Tree::text)
         {
-            return format!("\n{} is a result of another verb: nothing is compared\n", self.file);
+            bail!(
+                "{} is a result of another verb: use one that this verb wrote with -o",
+                self.file
+            );
         }
         let (now, then) = (values(this), values(&self.document));
         let names: Vec<&String> =
@@ -43,7 +47,7 @@ impl Earlier {
         let differing: Vec<_> =
             names.into_iter().filter(|name| now.get(*name) != then.get(*name)).collect();
         if differing.is_empty() {
-            return format!("\nno difference from {}\n", self.file);
+            return Ok(format!("\nno difference from {}\n", self.file));
         }
         let mut table = TextTable::new(["value", "this result", &self.file, "change"]).verbatim();
         for name in differing.iter().take(SHOWN) {
@@ -58,7 +62,7 @@ impl Earlier {
         if let Some(more) = differing.len().checked_sub(SHOWN + 1) {
             let _ = writeln!(text, "and {} more", more + 1);
         }
-        text
+        Ok(text)
     }
 }
 
@@ -134,7 +138,7 @@ mod tests {
         let then = json!({"schema": "s", "version": "1", "took_seconds": 1, "metrics": {"waste": 0.2},
             "faults": [{"part": "n1", "restored_ps": 100}]});
         let earlier = Earlier { file: "old.json".to_owned(), document: Arc::new(tree(&then)) };
-        let text = earlier.differences(&tree(&now));
+        let text = earlier.differences(&tree(&now)).unwrap();
         let rows: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(
@@ -146,6 +150,6 @@ mod tests {
             !text.contains("waste") && !text.contains("took") && !text.contains("version"),
             "{text}"
         );
-        assert_eq!(earlier.differences(&tree(&then)), "\nno difference from old.json\n");
+        assert_eq!(earlier.differences(&tree(&then)).unwrap(), "\nno difference from old.json\n");
     }
 }

@@ -165,6 +165,12 @@ fn tables_inside_the_runs_of_a_sweep_are_printed_with_their_seed() {
     let again = ["emulate", "run.yaml", "--seed", "0..3", "--against", "earlier.json"];
     let compared = lightloom(folder.path(), &again);
     assert!(text(&compared.stdout).contains("runs[3].passed"), "{}", text(&compared.stdout));
+    std::fs::write(folder.path().join("cost.json"), "{\"schema\": \"lightloom.cost/v1\"}").unwrap();
+    let other = lightloom(folder.path(), &["emulate", "run.yaml", "--against", "cost.json"]);
+    assert!(text(&other.stderr).contains("of another verb"), "{}", text(&other.stderr));
+    let negative = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "-1"]);
+    assert!(text(&negative.stderr).contains("neither a seed"), "{}", text(&negative.stderr));
+    assert_eq!((other.status.code(), negative.status.code()), (Some(1), Some(2)));
     let unknown = lightloom(folder.path(), &["emulate", "run.yaml", "--table", "flaws"]);
     assert!(text(&unknown.stderr).contains("use one of workloads"), "{}", text(&unknown.stderr));
 }

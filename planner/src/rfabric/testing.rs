@@ -39,7 +39,7 @@ pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
 
 /// Like [`fabric`], with `ports_per_leaf` ports per leaf and switch.
 #[must_use]
-pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
+fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let mut spec = spec(leaves, ports);
     spec.banks[0].switches = ports / ports_per_leaf;
     spec.banks[0].ports_per_switch = ports_per_leaf * leaves;
