@@ -65,13 +65,17 @@ fn plans_proves_writes_and_replans() {
         serde_json::from_slice(&std::fs::read(folder.path().join("next.json")).unwrap()).unwrap();
     assert_eq!(written, next["plan"]);
 
-    let back =
-        lightloom(folder.path(), &["replan", "next.json", "--fabric", &fabric, "--repair", "n200"]);
-    // Idle nodes may form a spare ring again; active groups remain.
-    let shown = text(&back.stdout);
-    let change = shown.split("bundle ").next().unwrap_or_default();
-    let moves = ["bypassed", "moved", "lost"].iter().any(|what| change.contains(what));
-    assert!(back.status.success() && !moves, "{shown}");
+    // Idle nodes may form a spare ring again. Active groups remain with `--moves least`; otherwise up to two move back to
+    // cross fewer ToRs.
+    for (limit, most) in [(&["--moves", "least"][..], 0), (&[], 2)] {
+        let repair = ["replan", "next.json", "--fabric", &fabric, "--repair", "n200"];
+        let back = lightloom(folder.path(), &[&repair, limit].concat());
+        let shown = text(&back.stdout);
+        let change = shown.split("bundle ").next().unwrap_or_default();
+        let disturbed = ["bypassed", "lost"].iter().any(|what| change.contains(what));
+        let moved = change.matches(" moved ").count();
+        assert!(back.status.success() && !disturbed && moved <= most, "{shown}");
+    }
 }
 
 #[test]
