@@ -33,9 +33,17 @@ pub fn check_stages(
     let mut findings = check_bundles(fabric, faults, before, next, stages);
     if let Some(network) = fabric.dcn.circuits() {
         let network = network.without(faults);
-        let all = asked(fabric, next).unwrap_or_default();
-        for (phase, asked) in next.phases.iter().zip(&all) {
-            findings.extend(check_switches(&network, before, phase, asked, stages));
+        let changes: Vec<PhaseChange<'_>> = next
+            .phases
+            .iter()
+            .map(|phase| PhaseChange::of(&network, before, phase, stages))
+            .collect();
+        // Traffic takes long to derive, and most faults change no circuit.
+        if changes.iter().any(PhaseChange::is_any) {
+            let all = asked(fabric, next).unwrap_or_default();
+            for (change, asked) in changes.iter().zip(&all).filter(|(change, _)| change.is_any()) {
+                findings.extend(change.check(&network, asked));
+            }
         }
     }
     let found: Vec<Violation> = findings.into_iter().map(Violation::Network).collect();
@@ -91,36 +99,52 @@ fn check_bundles(
     findings
 }
 
-fn check_switches(
-    network: &ReconfigurableFatTree,
-    before: &Plan,
-    phase: &PhasePlan,
-    asked: &Asked,
-    stages: &[ChangeStage],
-) -> Vec<String> {
-    if phase.circuits.is_empty() {
-        return Vec::new();
+/// The change of a phase's circuits.
+struct PhaseChange<'a> {
+    phase: &'a PhasePlan,
+    from: Vec<CrossConnect>,
+    stages: Vec<&'a ChangeStage>,
+}
+
+impl<'a> PhaseChange<'a> {
+    fn of(
+        network: &ReconfigurableFatTree,
+        before: &Plan,
+        phase: &'a PhasePlan,
+        stages: &'a [ChangeStage],
+    ) -> Self {
+        let was = before.phases.iter().filter(|was| was.name == phase.name);
+        let mut from: Vec<CrossConnect> =
+            was.flat_map(|was| was.circuits.iter().copied()).collect();
+        from.retain(|circuit| {
+            let mut dead = network.dead_ports(circuit.ocs);
+            !dead.any(|port| port == circuit.a_port || port == circuit.b_port)
+        });
+        let stages = stages.iter().filter(|stage| stage.phases.contains(&phase.name)).collect();
+        Self { phase, from, stages }
     }
-    let was = before.phases.iter().filter(|was| was.name == phase.name);
-    let mut from: Vec<CrossConnect> = was.flat_map(|was| was.circuits.iter().copied()).collect();
-    from.retain(|circuit| {
-        let mut dead = network.dead_ports(circuit.ocs);
-        !dead.any(|port| port == circuit.a_port || port == circuit.b_port)
-    });
-    let own: Vec<&ChangeStage> =
-        stages.iter().filter(|stage| stage.phases.contains(&phase.name)).collect();
-    let (name, mut unserved) = (format!("change of phase {}", phase.name), Vec::new());
-    let during = |at: usize, _, lit: &[CrossConnect]| {
-        let ChangeStage { circuits_up, capacity, .. } = own[at];
-        let rate = capacity * phase.lambda * (1.0 - TOLERANCE);
-        if lit.len() != *circuits_up || !can_serve(network, asked, &counted(lit), rate) {
-            let (up, share) = (lit.len(), 100.0 * capacity);
-            unserved
-                .push(format!("{name}: in stage {at}, {up} circuits cannot serve {share:.0} %"));
-        }
-    };
-    let circuits = own.iter().map(|stage| &stage.circuits);
-    let mut findings = execute(network.spec(), &name, circuits, &from, &phase.circuits, during);
-    findings.append(&mut unserved);
-    findings
+
+    fn is_any(&self) -> bool {
+        !self.phase.circuits.is_empty()
+            && (!self.stages.is_empty() || self.from != self.phase.circuits)
+    }
+
+    fn check(&self, network: &ReconfigurableFatTree, asked: &Asked) -> Vec<String> {
+        let (name, mut unserved) = (format!("change of phase {}", self.phase.name), Vec::new());
+        let during = |at: usize, _, lit: &[CrossConnect]| {
+            let ChangeStage { circuits_up, capacity, .. } = self.stages[at];
+            let rate = capacity * self.phase.lambda * (1.0 - TOLERANCE);
+            if lit.len() != *circuits_up || !can_serve(network, asked, &counted(lit), rate) {
+                let (up, share) = (lit.len(), 100.0 * capacity);
+                unserved.push(format!(
+                    "{name}: in stage {at}, {up} circuits cannot serve {share:.0} %"
+                ));
+            }
+        };
+        let (circuits, to) =
+            (self.stages.iter().map(|stage| &stage.circuits), &self.phase.circuits);
+        let mut findings = execute(network.spec(), &name, circuits, &self.from, to, during);
+        findings.append(&mut unserved);
+        findings
+    }
 }

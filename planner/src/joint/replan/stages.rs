@@ -32,6 +32,10 @@ pub fn stages(
     let mut all: Vec<ChangeStage> = of_bundles(before, next).into_iter().collect();
     let Some(network) = fabric.dcn.circuits() else { return Ok(all) };
     let network = network.without(faults);
+    let is_same = |phase: &PhasePlan| circuits_left(&network, before, phase) == phase.circuits;
+    if next.phases.iter().filter(|phase| !phase.circuits.is_empty()).all(is_same) {
+        return Ok(all);
+    }
     let demands = phases(fabric, &next.ranks)?;
     let mut changes: Vec<SwitchChange<'_>> = Vec::new();
     for phase in next.phases.iter().filter(|phase| !phase.circuits.is_empty()) {
