@@ -2,7 +2,7 @@
 //! Reads files up to the size limit, and writes files atomically.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
@@ -82,7 +82,11 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     }
     let unreadable = |error: std::io::Error| {
         let message = format!("cannot read: {error}");
-        Box::new(Diagnostic::whole_file(codes::UNREADABLE, &name, message))
+        let mistake = Diagnostic::whole_file(codes::UNREADABLE, &name, message);
+        Box::new(match advice(path, &error) {
+            Some(advice) => mistake.with_help(advice),
+            None => mistake,
+        })
     };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
@@ -90,15 +94,27 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
+/// What the user can do about a file that cannot be read.
+fn advice(path: &Path, error: &std::io::Error) -> Option<&'static str> {
+    match error.kind() {
+        _ if path.is_dir() => Some("this is a folder: use files in it"),
+        ErrorKind::NotFound => Some("check the name and the folder"),
+        ErrorKind::PermissionDenied => Some("give this user read permission"),
+        _ => None,
+    }
+}
+
 const LARGEST_RESULT: u64 = 1 << 30;
 
 pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
     let mut bytes = Vec::new();
-    file.take(LARGEST_RESULT + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {shown}"))?;
+    let read =
+        File::open(path).and_then(|file| file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        let advice = advice(path, &error).map_or(String::new(), |advice| format!("; {advice}"));
+        anyhow::bail!("cannot read {shown}: {error}{advice}");
+    }
     anyhow::ensure!(bytes.len() as u64 <= LARGEST_RESULT, "{shown} is larger than 1 GiB");
     Ok(bytes)
 }
