@@ -92,6 +92,15 @@ impl ValueEnum for Named {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let describes_cluster = arguments.preset.is_some()
+        || arguments.gpus.is_some()
+        || arguments.tp.is_some()
+        || arguments.daemon.is_some()
+        || arguments.from.is_some();
+    if arguments.kind != Kind::Cluster && describes_cluster {
+        let message = "--preset, --gpus, --tp, --daemon and --from apply only to `init cluster`";
+        return Err(WrongUsage(message.into()).into());
+    }
     if let (Some(folder), Some(output)) = (&arguments.from, &arguments.output) {
         return own_data::run(folder, output, arguments.format.format);
     }

@@ -96,6 +96,8 @@ fn gallery_of_init_is_valid_and_complete() {
         }
         let nowhere = lightloom(folder.path(), &["init", kind]);
         assert_eq!(nowhere.status.code(), Some(2), "{kind} needs a folder");
+        let idle = lightloom(folder.path(), &["init", kind, "--gpus", "64", "-o", "other"]);
+        assert!(text(&idle.stderr).contains("apply only to `init cluster`"), "{kind}");
     }
     good(&folder.path().join("scenario"), &["emulate", "topologies/scenarios/job-step.yaml"]);
 }
