@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sweeps over many seeds, run in parallel and reported in one table, worst first.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -45,17 +46,16 @@ pub(super) fn run(
         let message = "--prove-reuse checks a single run: use one seed";
         return Err(WrongUsage(message.to_owned()).into());
     }
-    let mine: Vec<Seed> = seeds.share(arguments.shard).collect();
     let of = |runs: Vec<SeedRun>| {
         let sweep = Sweep::new(subject.clone(), seeds, arguments.shard, runs);
         Sweep { inputs: inputs.clone(), ..sweep }
     };
     let mut finished =
         if arguments.resume { earlier(arguments, &of(Vec::new()))? } else { Vec::new() };
-    finished.retain(|run| mine.contains(&run.seed));
-    let left: Vec<Seed> =
-        mine.iter().filter(|seed| finished.iter().all(|run| run.seed != **seed)).copied().collect();
-    let progress = Progress::new("seeds", mine.len() as u64);
+    let mut left: BTreeSet<u64> = seeds.share(arguments.shard).map(|seed| seed.0).collect();
+    let progress = Progress::new("seeds", left.len() as u64);
+    finished.retain(|run| left.remove(&run.seed.0));
+    let left: Vec<Seed> = left.into_iter().map(Seed).collect();
     progress.advance(finished.len() as u64);
     let runs = Mutex::new(Saved { runs: finished, saved: Instant::now() });
     let one = |seed: &Seed| -> anyhow::Result<()> {

@@ -127,7 +127,7 @@ pub(super) fn exchanges(
     exchanges
 }
 
-/// Makes the best `most` exchanges from `first` on that do not touch the same leaves.
+/// Makes the best `most` exchanges that do not touch the same leaves.
 pub(super) fn made(
     fabric: &ReconfigurableFatTree,
     topology: &Topology,
