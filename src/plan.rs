@@ -239,7 +239,12 @@ pub fn fault_set(
         .filter_map(|part| faults.insert(fabric, part).err())
         .map(|error| error.to_string())
         .collect();
-    anyhow::ensure!(unknown.is_empty(), "{}", unknown.join("\n"));
+    anyhow::ensure!(
+        unknown.is_empty(),
+        "{}\nhelp: faults name nodes (n0 to n{}) and their bundles, fibres, optical switches, ports and uplinks: `n3`, `n3/b0`, `n3/b0.1`, `ocs1`, `ocs1/p2`, `l0/up1`",
+        unknown.join("\n"),
+        fabric.hbd.nodes() - 1
+    );
     Ok(faults)
 }
 

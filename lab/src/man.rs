@@ -22,6 +22,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let folder = &arguments.folder;
+    anyhow::ensure!(!folder.is_file(), "{} is a file: name a folder", folder.display());
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut program = cli::command();
     program.build();

@@ -353,7 +353,7 @@ fn broken(
             );
             (TraceTime::from_days(day), "")
         }
-        None => (timeline.worst(), ", its worst,"),
+        None => (timeline.worst(), ", the worst"),
     };
     let broken: Vec<Part> = timeline.faulty_at(at).into_iter().map(Part::Node).collect();
     let when = format!(

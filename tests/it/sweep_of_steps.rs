@@ -75,10 +75,13 @@ fn sweep_losses_match_each_seed_in_every_format() {
     let page = lightloom(folder.path(), &["report", "sweep.json", "--format", "markdown"]);
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains("Seeds: job-any-fault") && page.contains("What the steps of jobs lose"));
-    assert!(page.starts_with("# What was run") && !page.contains("GPUs wasted"), "designs: {page}");
+    assert!(
+        page.starts_with("# job-any-fault") && !page.contains("GPUs wasted"),
+        "designs: {page}"
+    );
     assert!(page.contains("the longest wait of 6 seeds"), "no timeline: {page}");
     let worst = result["worst_seed"].as_u64().unwrap();
     let verdict = page.lines().find(|line| line.starts_with("**")).unwrap();
-    let said = format!(" of 6 seeds passed; the worst is seed {worst}");
+    let said = format!(" of 6 seeds passed; seed {worst} is ");
     assert!(verdict.contains(&said), "{verdict}");
 }

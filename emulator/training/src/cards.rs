@@ -232,7 +232,9 @@ const ACCELERATOR_FILES: &[(&str, &str)] = files!(
 );
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {kind} `{name}`: did you mean `{nearest}`? (known: {all})")]
+#[error(
+    "unknown {kind} `{name}`: did you mean `{nearest}`? (known: {all}; or the name of a YAML file)"
+)]
 pub struct UnknownName {
     kind: &'static str,
     name: String,
@@ -316,6 +318,14 @@ fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Acceler
     Some(card)
 }
 
+/// Returns the letters and digits of a name, so that `llama3` resembles `llama-3.1-8b`.
+fn plain(name: &str) -> String {
+    name.chars()
+        .filter(|letter| letter.is_alphanumeric())
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect()
+}
+
 fn card<T: DeserializeOwned + JsonSchema>(
     kind: &'static str,
     files: &[(&'static str, &'static str)],
@@ -325,9 +335,9 @@ fn card<T: DeserializeOwned + JsonSchema>(
         let (card, _) = document::read(file, text.as_bytes());
         return Ok(card.expect("every shipped card is valid"));
     }
-    let lower = name.to_lowercase();
-    let distance = |known: &str| strsim::osa_distance(known, &lower);
-    let nearest = files.iter().map(|(known, _)| *known).min_by_key(|known| distance(known));
+    let similarity = |known: &str| strsim::jaro_winkler(&plain(known), &plain(name));
+    let known = files.iter().map(|(known, _)| *known);
+    let nearest = known.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     Err(UnknownName {
         kind,
         name: name.to_owned(),
@@ -377,5 +387,7 @@ mod tests {
         assert!(error.contains("did you mean `llama-3.1-405b`?"), "{error}");
         let error = accelerator("H100").unwrap_err().to_string();
         assert!(error.contains("`h100`"), "{error}");
+        let error = model("llama3").unwrap_err().to_string();
+        assert!(error.contains("did you mean `llama-3"), "{error}");
     }
 }

@@ -205,7 +205,15 @@ impl<'a> Walk<'a> {
 
     fn bad_spelling(&mut self, node: View<'_>, shape: &Shape, text: &str) -> bool {
         let what = if shape.what.is_empty() { "what belongs here" } else { &shape.what };
-        let message = format!("{} is not {what}", quote(text));
+        let is_negative = match (&shape.form, text.strip_prefix('-')) {
+            (Form::Text { pattern: Some(pattern), .. }, Some(rest)) => pattern.is_match(rest),
+            _ => false,
+        };
+        let message = if is_negative {
+            format!("{} is negative: give {what}", quote(text))
+        } else {
+            format!("{} is not {what}", quote(text))
+        };
         let mut problem = Problem::new(codes::BAD_SPELLING, node.span(), message);
         if let Some(example) = &shape.example {
             problem = problem.with_help(format!("use the form `{example}`"));

@@ -305,6 +305,21 @@ fn advice(kind: &ErrorKind) -> Option<String> {
             "close the quotation mark".to_owned()
         }
         ErrorKind::UnclosedFlowCollection { open } => format!("close the `{open}`"),
+        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::UnexpectedEofFlowMapping => {
+            "close the `{` before this line, or put a `,` between its entries".to_owned()
+        }
+        ErrorKind::ExpectedFlowSequenceSeparator | ErrorKind::UnexpectedEofFlowSequence => {
+            "close the `[` before this line, or put a `,` between its entries".to_owned()
+        }
+        ErrorKind::BlockEntryInFlowCollection => {
+            "close the `[` or `{` before this line, or remove the `-`".to_owned()
+        }
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => {
+            "write `key: value`, with a space after the colon".to_owned()
+        }
+        ErrorKind::MisplacedFlowCollectionEnd | ErrorKind::MismatchedFlowCollectionEnd { .. } => {
+            "remove the bracket, or open it before".to_owned()
+        }
         ErrorKind::DirectiveDisallowed => "remove the line that begins with `%`".to_owned(),
         ErrorKind::MappingValueNotAllowed => {
             "check the indentation, or quote text that contains `: `".to_owned()

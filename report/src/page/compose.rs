@@ -43,12 +43,18 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
 }
 
 fn title(results: &Results<'_>) -> String {
+    let run = results.runs.first().map(|run| &run.scenario);
+    let swept = results.sweeps.first().map(|swept| &swept.subject.scenario);
     match &results.subject {
         Subject::Fabric { fabric, .. } => fabric.name.clone(),
         Subject::PlanAlone { .. } => "Plan".to_owned(),
         Subject::None if results.bought.is_some() => "What to buy".to_owned(),
-        Subject::None if !results.bills.is_empty() => "What failures cost".to_owned(),
-        Subject::None if results.is_of_runs_alone() => "What was run".to_owned(),
+        Subject::None if !results.bills.is_empty() => {
+            format!("What failures cost: {}", results.bills[0].scenario)
+        }
+        Subject::None if results.is_of_runs_alone() => {
+            run.or(swept).map_or_else(|| "Training".to_owned(), String::clone)
+        }
         Subject::None => "Designs compared".to_owned(),
     }
 }
@@ -68,7 +74,12 @@ fn lead(results: &Results<'_>) -> String {
             "GPU-hours lost to failures, by cause; each loss is simulated packet by packet."
                 .to_owned()
         }
-        Subject::None if results.is_of_runs_alone() => "Results from the given files.".to_owned(),
+        Subject::None if !results.runs.is_empty() || !results.sweeps.is_empty() => {
+            "Emulated packet by packet.".to_owned()
+        }
+        Subject::None if results.is_of_runs_alone() => {
+            "The best mapping of the training model.".to_owned()
+        }
         Subject::None => "Designs compared with each other, without a fabric file.".to_owned(),
     }
 }

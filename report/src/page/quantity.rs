@@ -119,7 +119,8 @@ pub(super) fn fixed(value: f64, decimals: usize) -> String {
 }
 
 fn dollars(usd: f64) -> String {
-    let text = fixed(usd, 2);
+    let decimals = if usd.abs() < 10_000.0 { 2 } else { 0 };
+    let text = fixed(usd, decimals);
     text.strip_prefix('−').map_or(format!("${text}"), |digits| format!("−${digits}"))
 }
 

@@ -56,7 +56,8 @@ pub(crate) fn lower_expectations(
         match sentence.parse::<Expectation>() {
             Ok(expectation) => match ground.and_then(|ground| ground.stranger(&expectation)) {
                 Some((message, help)) => {
-                    check.error(codes::NO_SUCH_THING, &path, message).help(help);
+                    let report = check.error(codes::NO_SUCH_THING, &path, message).help(help);
+                    GROUND.iter().fold(report, |report, key| report.depends_on(key));
                 }
                 None => match ground.and_then(|ground| ground.idle(&expectation)) {
                     Some((message, help)) => refuse_idle(&path, &message, &help, check),

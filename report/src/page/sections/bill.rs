@@ -7,7 +7,7 @@ use super::super::document::{
     Bar, FirstScreen, Headline, PageBlock, PageDocument, PageSection, Picture, Tone,
 };
 use super::super::quantity::{ShownQuantity, fixed};
-use super::super::results::{Billed, BilledLoss, BilledRun, MonthFigure};
+use super::super::results::{Billed, BilledLoss, BilledRun, BilledSeeds, MonthFigure};
 use super::super::tables;
 use super::run::time_bar;
 
@@ -40,25 +40,31 @@ fn dollars(usd: Option<f64>) -> String {
 
 fn verdict(billed: &Billed) -> String {
     let largest =
-        by_size(billed).first().map_or_else(String::new, |(name, _)| format!(", most for {name}"));
+        by_size(billed).first().map_or_else(String::new, |(name, _)| format!(", mostly {name}"));
     format!(
-        "Failures cost {} of the GPU-hours of {} days on {} GPUs ({}seeds {} to {}){largest}.",
+        "Failures cost {} of GPU-hours over {} days on {} GPUs ({}{}){largest}.",
         share(billed, billed.lost_gpu_hours.mean).show(),
         fixed(billed.span_hours / 24.0, 0),
         fixed(billed.gpus as f64, 0),
         dollars(billed.lost_usd),
-        billed.seeds.first,
-        billed.seeds.last,
+        seeds(billed)
     )
+}
+
+fn seeds(billed: &Billed) -> String {
+    match billed.seeds {
+        BilledSeeds { first, last } if first == last => format!("seed {first} only"),
+        BilledSeeds { first, last } => format!("seeds {first} to {last}"),
+    }
 }
 
 fn figures(billed: &Billed) -> Vec<Headline> {
     let MonthFigure { mean, p99, .. } = billed.lost_gpu_hours;
     let capacity = format!("of {} GPU-hours", fixed(billed.capacity_gpu_hours, 0));
-    let mut figures = vec![
-        Headline::new("lost, mean", share(billed, mean), capacity, None),
-        Headline::new("P99 loss", share(billed, p99), "in 99 of 100 spans", None),
-    ];
+    let mut figures = vec![Headline::new("lost, mean", share(billed, mean), capacity, None)];
+    if billed.seeds.first < billed.seeds.last {
+        figures.push(Headline::new("P99 loss", share(billed, p99), seeds(billed), None));
+    }
     let best = billed.alternatives.first().filter(|_| billed.saves_most.is_some());
     if let Some(best) = best {
         let saves = share(billed, best["saves_gpu_hours"].as_f64().unwrap_or_default());

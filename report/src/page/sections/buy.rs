@@ -45,15 +45,22 @@ fn verdict(bought: &Bought) -> String {
     if answer.verdict.winner.is_none() {
         return answer.verdict.sentence.clone();
     }
-    let level = answer.verdict.level.iter().map(|other| other.design.clone());
-    let mut all: Vec<String> = answer.winners().into_iter().chain(level).collect();
-    if let Some(more @ 1..) = all.len().checked_sub(MOST_NAMED) {
-        all.truncate(MOST_NAMED);
-        all.push(format!("{more} more"));
-    }
+    let named = |mut all: Vec<String>, last: &str| {
+        if let Some(more @ 1..) = all.len().checked_sub(MOST_NAMED) {
+            all.truncate(MOST_NAMED);
+            all.push(format!("{more} more"));
+        }
+        all.join(last)
+    };
+    let level: Vec<String> =
+        answer.verdict.level.iter().map(|other| other.design.clone()).collect();
+    let ties = match level.len() {
+        0 => String::new(),
+        _ => format!("; {} cost about the same", named(level, " and ")),
+    };
     format!(
-        "Buy {} for {} GPUs over {} days.",
-        all.join(" or "),
+        "Buy {}{ties} ({} GPUs, {} days).",
+        named(answer.winners(), " or "),
         fixed(f64::from(bought.gpus), 0),
         fixed(bought.days, 0)
     )
@@ -75,16 +82,25 @@ fn figures(bought: &Bought) -> Vec<Headline> {
         beside += &format!(", {} to {} over {} draws", money(least), money(most), draws.len() + 1);
     }
     let usd_each = ShownQuantity::new(usd, ShownUnit::Usd);
-    let mut figures =
-        vec![Headline::new("a useful PFLOP-year", usd_each, beside, Some("usd_per_pflop_year"))];
+    let mut figures = vec![Headline::new(
+        "cost per useful PFLOP-year",
+        usd_each,
+        beside,
+        Some("usd_per_pflop_year"),
+    )];
     let next = answer.rows.get(winners.len());
     if let Some((next, dearer)) = next.and_then(|row| Some((row, row.usd_per_pflop_year?))) {
         let mut beside = format!("{}, at {}", name(next), money(dearer));
         if !answer.verdict.level.is_empty() {
-            beside += "; the draws do not distinguish all of these";
+            beside += "; the draws cannot separate all of these";
         }
         let more = ShownQuantity::share(dearer / usd - 1.0);
-        figures.push(Headline::new("more for the next design", more, beside, Some("next_design")));
+        figures.push(Headline::new(
+            "extra cost of the next design",
+            more,
+            beside,
+            Some("next_design"),
+        ));
     }
     if !draws.is_empty() {
         let agree =
@@ -117,6 +133,6 @@ fn bars(rows: &[Row]) -> Option<Picture> {
         })
     };
     let bars = rows.iter().enumerate().filter_map(bar);
-    let caption = "One bar for each design and policy; whiskers span low to high prices of all parts together.";
+    let caption = "One bar for each design and policy; whiskers: all prices at their low and at their high end.";
     Picture::bars("buy-bars", "US dollars per useful PFLOP-year", bars, caption)
 }

@@ -50,22 +50,42 @@ fn groups(run: &EmulatedRun) -> [usize; 2] {
 }
 
 fn verdict(run: &EmulatedRun) -> String {
-    let [groups, unaffected] = groups(run).map(|count| fixed(count as f64, 0));
-    let faults = match run.faults.len() {
-        0 => format!("{groups} groups ran without a fault"),
-        1 => format!("{unaffected} of {groups} groups are unaffected by the fault"),
-        count => format!("{unaffected} of {groups} groups are unaffected by {count} faults"),
-    };
     let failed = run.expectations.iter().filter(|one| one["passed"] != true).count();
     let (before, after) = match (run.expectations.len(), failed) {
         (0, _) => (String::new(), String::new()),
-        (1, 0) => (String::new(), "; the expectation is met".to_owned()),
-        (all, 0) => (String::new(), format!("; all {all} expectations are met")),
+        (1, 0) => ("Passed: ".to_owned(), "; the expectation is met".to_owned()),
+        (2, 0) => ("Passed: ".to_owned(), "; both expectations are met".to_owned()),
+        (all, 0) => ("Passed: ".to_owned(), format!("; all {all} expectations are met")),
         (1, _) => ("FAILED: the expectation is not met; ".to_owned(), String::new()),
         (all, failed) => (format!("FAILED: {failed} of {all} expectations; "), String::new()),
     };
+    let faults = effect(run);
     let simulated = ShownQuantity::time(run.simulated_ps).show();
     format!("{before}{faults}{after} (seed {}, {simulated} simulated).", run.seed)
+}
+
+fn effect(run: &EmulatedRun) -> String {
+    let [all, unaffected] = groups(run);
+    let groups = fixed(all as f64, 0);
+    let cause = match &run.faults[..] {
+        [] => return format!("{groups} groups ran without a fault"),
+        [fault] if fault.parts.len() == 1 => {
+            format!("with {} {}", fault.parts[0], fault.effect.replace('_', " "))
+        }
+        [_] => "with the fault".to_owned(),
+        faults => format!("with {} faults", faults.len()),
+    };
+    let affected = match all - unaffected {
+        0 => return format!("{cause}, none of {groups} groups is affected"),
+        count => fixed(count as f64, 0),
+    };
+    match run.faults.iter().filter_map(|fault| fault.delay_ps).max().filter(|delay| *delay > 0) {
+        Some(delay) => {
+            let delay = ShownQuantity::time(delay).show();
+            format!("{cause}, up to {delay} of waiting for {affected} of {groups} groups")
+        }
+        None => format!("{cause}, an effect on {affected} of {groups} groups"),
+    }
 }
 
 fn figures(run: &EmulatedRun) -> Vec<Headline> {
@@ -134,7 +154,7 @@ fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
         bars.push(Bar { tone: Tone::Lost, ..time_bar(name, 0, late) });
         let late = ShownQuantity::time(late).show();
         caption +=
-            &format!(" The longest delay is {late}; affected: {}.", named(&fault.groups_affected));
+            &format!(" The longest wait is {late}; affected: {}.", named(&fault.groups_affected));
     }
     Picture::bars(id, "the fault with the longest wait", bars, caption)
 }
@@ -252,9 +272,10 @@ fn sweep_verdict(swept: &Swept) -> String {
     let of_seed = swept.expectations.iter().filter(|row| row["worst_seed"] == seed);
     let found = of_seed.max_by_key(|row| row["failed"].as_u64()).and_then(|row| {
         let [expected, value] = ["expect", "worst_value"].map(|key| row[key].as_str());
-        Some(format!(" (`{}`: {})", expected?, value?))
+        Some(format!(": expected “{}”, and {}", expected?, value?))
     });
-    format!("{verdict}; the worst is seed {seed}{}.", found.unwrap_or_default())
+    let worst = if passed == all { "closest to failing" } else { "the worst" };
+    format!("{verdict}; seed {seed} is {worst}{}.", found.unwrap_or_default())
 }
 
 fn sweep_figures(swept: &Swept) -> Vec<Headline> {
@@ -266,18 +287,18 @@ fn sweep_figures(swept: &Swept) -> Vec<Headline> {
     if let Some((row, longest)) = slowest.and_then(|row| Some((row, row["max_ps"].as_u64()?))) {
         let seed =
             row["worst_seed"].as_u64().map_or(String::new(), |seed| format!(", seed {seed}"));
-        let beside = format!("from a {} fault{seed}", row["kind"].as_str().unwrap_or_default());
+        let beside = format!("after {}{seed}", row["kind"].as_str().unwrap_or_default());
         figures.push(Headline::new("longest recovery", ShownQuantity::time(longest), beside, None));
     }
     let lost = swept.distributions.iter().find(|row| row.figure == "time_lost_ps");
     if let Some((row, most)) = lost.and_then(|row| Some((row, row.max?))) {
         let beside = format!("of a job's time, seed {}", row.worst_seed);
         let most = ShownQuantity::new(most * 1e-12, ShownUnit::Seconds);
-        figures.push(Headline::new("most lost", most, beside, None));
+        figures.push(Headline::new("longest delay", most, beside, None));
     }
     let failed = swept.expectations.iter().filter(|row| row["failed"].as_u64() > Some(0)).count();
     let failed = ShownQuantity::new(failed as f64, ShownUnit::Count);
-    let beside = format!("of {}, by at least one seed", swept.expectations.len());
+    let beside = format!("of {}, in any seed", swept.expectations.len());
     figures.push(Headline::new("expectations failed", failed, beside, None));
     figures.truncate(3);
     figures
@@ -328,10 +349,10 @@ mod tests {
         let mut of_steps = run(&[]);
         let groups = [Some(true), Some(false), None];
         of_steps.groups = groups.map(|unaffected| EmulatedGroup { unaffected }).to_vec();
-        let fault = serde_json::json!({"parts": ["n1"], "groups_affected": ["g1"], "gpus_affected": 8, "gpus_lost": 4});
+        let fault = serde_json::json!({"parts": ["n1"], "effect": "bit_errors", "groups_affected": ["g1"], "gpus_affected": 8, "gpus_lost": 4});
         of_steps.faults = vec![serde_json::from_value(fault).unwrap()];
         let said = verdict(&of_steps);
-        assert!(said.starts_with("1 of 2 groups are unaffected by the fault"), "{said}");
+        assert!(said.starts_with("with n1 bit errors, an effect on 1 of 2 groups"), "{said}");
         assert!(against_bound(&alike(&of_steps.workloads)).is_none());
     }
 
@@ -350,11 +371,11 @@ mod tests {
         let swept = serde_json::json!({"subject": {"scenario": "s", "fabric_sha256": "f"}, "worst_seed": 7, "runs": [
                 {"seed": 6, "passed": true}, {"seed": 7, "passed": false}],
             "expectations": [
-                {"expect": "goodput >= 0.98", "passed": 1, "failed": 1, "worst_seed": 7, "worst_value": "0.91"},
+                {"expect": "goodput >= 0.98", "passed": 1, "failed": 1, "worst_seed": 7, "worst_value": "goodput = 0.91"},
                 {"expect": "groups_lost == 0", "passed": 2, "failed": 0, "worst_seed": 7, "worst_value": "0"}]});
         let swept: Swept = serde_json::from_value(swept).unwrap();
         let said = sweep_verdict(&swept);
-        let expected = "1 of 2 seeds passed; the worst is seed 7 (`goodput >= 0.98`: 0.91).";
+        let expected = "1 of 2 seeds passed; seed 7 is the worst: expected “goodput >= 0.98”, and goodput = 0.91.";
         assert_eq!(said, expected);
     }
 }

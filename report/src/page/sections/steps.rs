@@ -46,23 +46,25 @@ pub(in super::super) fn add_training(report: &mut PageDocument, training: &Train
         let mfu = ShownQuantity::share(number("mfu"));
         let mapping = format!("TP {}, PP {}, DP {}", best["tp"], best["pp"], best["dp"]);
         first.verdict = format!(
-            "{} of {} reach {} MFU ({}): {} per step with {mapping}.",
-            ShownQuantity::new(number("gpus"), ShownUnit::Gpus).show(),
+            "{} on {} {} GPUs ({}) reaches {} MFU: {} per step with {mapping}.",
+            training.model,
+            fixed(number("gpus"), 0),
+            training.accelerator,
             word("arch"),
             mfu.show(),
-            word("mfu_convention"),
             step.show(),
         );
         let memory = ShownQuantity::new(number("memory_bytes"), ShownUnit::Bytes);
         first.figures = vec![
             Headline::new("MFU", mfu, word("mfu_convention"), None),
-            Headline::new("a step", step, mapping, None),
-            Headline::new("memory", memory, "of a GPU", None),
+            Headline::new("step time", step, mapping, None),
+            Headline::new("memory", memory, "per GPU", None),
         ];
         let parts = PARTS.map(|(name, tone, key)| bar(name, tone, number(key)));
         let parts = parts.into_iter().filter(|bar| bar.length > 0.0);
-        let caption = "Parts of the best mapping's step. Exposed communication is not hidden behind computing.";
-        first.picture = Picture::bars("training-step", "time of a step", parts, caption);
+        let caption = "Parts of the best mapping's step. Exposed communication, in orange, does not overlap with compute.";
+        first.picture =
+            Picture::bars("training-step", "where the time of a step goes", parts, caption);
     }
     report.add(first, section);
 }

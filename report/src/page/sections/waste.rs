@@ -83,7 +83,8 @@ fn figures(comparison: &Comparison) -> Vec<Headline> {
     let Some((arch, figures)) = ranked.first() else { return Vec::new() };
     let share = ShownQuantity::share;
     let job = ShownQuantity::new(f64::from(figures.max_job_gpus), ShownUnit::Gpus);
-    let bound = format!("{arch}, mean; an ideal switch {}", share(figures.lower_bound_mean).show());
+    let bound =
+        format!("{arch}, mean; {} with an ideal switch", share(figures.lower_bound_mean).show());
     vec![
         Headline::new("GPUs wasted", share(figures.waste_mean), bound, Some("waste_mean")),
         Headline::new("99 % of the time", share(figures.waste_p99), "at most", Some("waste_p99")),
