@@ -233,7 +233,7 @@ pub fn fault_set(
     fabric: &Fabric,
     parts: impl IntoIterator<Item = Part>,
 ) -> anyhow::Result<FaultSet> {
-    let mut faults = FaultSet::none();
+    let mut faults = fabric.start.clone();
     let unknown: Vec<String> = parts
         .into_iter()
         .filter_map(|part| faults.insert(fabric, part).err())

@@ -216,8 +216,11 @@ impl Dcn {
     /// Returns the number of uplinks from `leaf` to packet switches or to other leaves.
     #[must_use]
     pub fn uplinks_at(&self, leaf: LeafId, gpus_per_node: u8) -> u32 {
-        self.direct()
-            .map_or_else(|| self.uplinks_of_leaf(gpus_per_node), |network| network.cables_of(leaf))
+        match self {
+            Self::Direct(network) => network.cables_of(leaf),
+            Self::Reconfigurable { network, .. } => network.uplinks_of(leaf),
+            Self::FatTree(_) | Self::Rails(_) => self.uplinks_of_leaf(gpus_per_node),
+        }
     }
 
     /// Returns the number of uplinks per leaf, or the largest number of cables from a leaf to others.
@@ -234,7 +237,10 @@ impl Dcn {
                 down.div_ceil(rails.oversubscription.max(1))
             }
             Self::Direct(network) => network.most_cables(),
-            Self::Reconfigurable { network, .. } => network.uplinks_of_leaf(),
+            Self::Reconfigurable { network, .. } => {
+                let of = |leaf| network.uplinks_of(LeafId(leaf));
+                (0..network.spec().leaves).map(of).max().unwrap_or(0)
+            }
         }
     }
 
@@ -247,9 +253,13 @@ impl Dcn {
             let cables: u32 = own.map(|(_, count)| count).sum();
             return f64::from(cables) * network.link_rate.0 as f64;
         }
-        let uplinks = self.uplinks_of_leaf(gpus_per_node).max(1);
+        let uplinks = self.uplinks_at(leaf, gpus_per_node).max(1);
         let left = uplinks.saturating_sub(faults.uplinks_of(leaf));
-        self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
+        let whole = match self.circuits() {
+            Some(network) => network.electrical_rate_of(leaf),
+            None => self.packet_rate_of_leaf(gpus_per_node),
+        };
+        whole * f64::from(left) / f64::from(uplinks)
     }
 
     /// Returns the rate of a leaf through packet switches in bit/s, or the mean if leaves differ.

@@ -7,6 +7,7 @@ use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 use crate::dcn::{Dcn, FatTree, Order};
 use crate::fat_tree::ReconfigurableFatTree;
+use crate::fault::FaultSet;
 use crate::file::step::StepFile;
 use crate::hbd::{Grouping, Hbd};
 use crate::khop::KhopRing;
@@ -35,6 +36,8 @@ pub struct Fabric {
     pub jobs: Vec<Job>,
     /// Unit prices and power of the interconnect parts.
     pub parts: Parts,
+    /// Parts that are out of service at the start.
+    pub start: FaultSet,
     /// Smallest fraction of the demand's rate that remains in every stage of a change.
     pub floor: f64,
     /// Contents of the files that steps refer to (matrices and models), or the read error.
@@ -148,6 +151,7 @@ impl Fabric {
             transceiver: Transceiver::default(),
             jobs,
             parts: Parts::default(),
+            start: FaultSet::none(),
             floor: 0.75,
             files: BTreeMap::new(),
         }

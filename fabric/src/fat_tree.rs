@@ -4,169 +4,30 @@
 //!
 //! ```text
 //!   leaf i ── uplinks ─────────────── electrical core (thin, always up)
-//!        └── r ports on every switch ─ ocs0 … ocsK-1  (r even: see below)
+//!        └── r ports on every switch of a bank ─ ocs0 … ocsK-1
 //! ```
 //!
 //! This file contains the *wiring* from leaf ports to switch ports, which changes only when fibres are moved.
 //! [`CrossConnect`]s are set in the switches, and form *circuits* between leaves with a [`CircuitState`].
 //!
-//! Each leaf has the same even number of ports on every switch in a bank. Therefore, *any* set of circuits within each
-//! leaf's port count can be realised (Petersen; an Euler tour halves each degree and Kőnig's theorem splits the rest).
-//! Odd numbers are rejected, because some sets may then be impossible.
+//! Each leaf of a bank has the same number of ports on every switch of the bank. If this number is even, *any* set of
+//! circuits within each leaf's port count can be realised (Petersen; an Euler tour halves each degree and Kőnig's
+//! theorem splits the rest). If it is odd, or if ports are occupied or have failed, some sets cannot, and the planner
+//! drops the circuits that do not fit.
 
 pub mod device_ports;
 mod problems;
 mod reach;
+mod spec;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use crate::fault::FaultSet;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
-use lightloom_units::{BitsPerSecond, Picoseconds};
 
 pub use problems::FatTreeProblem;
 use reach::Reaches;
-
-/// Two different leaves, with the smaller id first. A circuit between them is bidirectional.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct LeafPair {
-    /// The leaf with the smaller id.
-    pub a: LeafId,
-    /// The leaf with the larger id.
-    pub b: LeafId,
-}
-
-impl LeafPair {
-    /// Returns the pair of `first` and `second`, or `None` if they are the same leaf.
-    #[must_use]
-    pub fn new(first: LeafId, second: LeafId) -> Option<Self> {
-        (first != second).then(|| Self { a: first.min(second), b: first.max(second) })
-    }
-}
-
-/// A row of identical optical switches with identical wiring to all leaves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OcsBank {
-    /// Operator's name, for example `aggregation` or `core`.
-    pub name: String,
-    /// Number of switches in the bank.
-    pub switches: u32,
-    /// Ports of one switch.
-    pub ports_per_switch: u32,
-    /// Ports per leaf on each switch in the bank. Must be even.
-    pub ports_per_leaf: u32,
-    /// Insertion loss of one pass through a switch, in dB.
-    pub insertion_loss_db: f64,
-}
-
-/// The delays between the controller's decision and the first useful bit on a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SwitchTiming {
-    /// Time from the decision until the switch accepts the command.
-    pub control: Picoseconds,
-    /// Time to move the mirrors, crystals or actuators.
-    pub switching: Picoseconds,
-    /// Time for receiver lock, link training and the driver, until the port carries traffic again.
-    pub bring_up: Picoseconds,
-}
-
-impl SwitchTiming {
-    /// Returns the time from the decision to a circuit that carries traffic.
-    #[must_use]
-    pub fn total(self) -> Picoseconds {
-        self.control + self.switching + self.bring_up
-    }
-}
-
-/// Optical loss budget and the losses outside the switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LossBudget {
-    /// Largest loss between transmitter and receiver, in dB.
-    pub budget_db: f64,
-    /// Loss of the connectors and fibre that are common to all paths, in dB.
-    pub path_db: f64,
-    /// Additional loss of individual leaves (for example from a longer run or a patch panel), in dB.
-    pub extra_db: Vec<(LeafId, f64)>,
-}
-
-/// The always-on packet network.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ElectricalCore {
-    /// Uplink rate of one leaf into the core.
-    pub rate_per_leaf: BitsPerSecond,
-    /// Ratio of the uplink rate to the core's capacity per leaf when all leaves send, at least 1.
-    pub oversubscription: f64,
-}
-
-/// A cross-connect between two ports of a switch, with the leaves wired to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CrossConnect {
-    /// The switch.
-    pub ocs: OcsId,
-    /// The port wired to leaf `a`.
-    pub a_port: u32,
-    /// The port wired to leaf `b`.
-    pub b_port: u32,
-    /// The leaf with the smaller id.
-    pub a: LeafId,
-    /// The leaf with the larger id.
-    pub b: LeafId,
-}
-
-/// State of a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CircuitState {
-    /// No cross-connect exists.
-    Dark,
-    /// The switch is moving.
-    Switching,
-    /// The path has light, but the link is not up yet.
-    Training,
-    /// Carries traffic.
-    Up,
-    /// The circuit could carry traffic, but no route uses it.
-    Drained,
-}
-
-/// Unchecked parameters of a reconfigurable fat-tree.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FatTreeSpec {
-    /// Number of leaves (ToRs or rail switches).
-    pub leaves: u32,
-    /// GPUs under one leaf.
-    pub gpus_per_leaf: u32,
-    /// Rate of one GPU's network interface, which limits the traffic of a leaf.
-    pub gpu_rate: BitsPerSecond,
-    /// Rate of one circuit per direction.
-    pub circuit_rate: BitsPerSecond,
-    /// The always-on packet network.
-    pub electrical: ElectricalCore,
-    /// One or two banks of optical switches.
-    pub banks: Vec<OcsBank>,
-    /// Setup time of a circuit.
-    pub timing: SwitchTiming,
-    /// Optical loss budget.
-    pub loss: LossBudget,
-    /// Pairs of leaves that must not be connected by a circuit.
-    pub forbidden: Vec<(LeafId, LeafId)>,
-    /// Circuits of other jobs. They stay up, and plans must not use their ports.
-    pub held: Vec<CrossConnect>,
-    /// Number of power or control domains of the switches, in blocks of consecutive ids.
-    pub failure_domains: u32,
-}
-
-impl FatTreeSpec {
-    fn bank(&self, ocs: OcsId) -> Option<&OcsBank> {
-        let mut first = 0;
-        self.banks.iter().find(|bank| {
-            first += bank.switches;
-            ocs.0 < first
-        })
-    }
-}
+pub use spec::*;
 
 /// A validated reconfigurable fat-tree.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +49,9 @@ impl ReconfigurableFatTree {
         if reaches.join_nothing() {
             return Err(vec![no_path_left(&spec)]);
         }
-        Ok(Self { spec, reaches, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
+        let dark = reach::dark_ports(&spec);
+        let dead = spec.occupied.iter().copied().chain(dark).collect();
+        Ok(Self { spec, reaches, dead, fewer_uplinks: BTreeMap::new() })
     }
 
     /// Returns the fabric without its failed parts. A leaf may then have an odd number of ports on
@@ -197,7 +60,7 @@ impl ReconfigurableFatTree {
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
         for &ocs in &faults.switches {
-            let ports = self.spec.leaves * self.ports_per_leaf(ocs);
+            let ports = self.wired_ports(ocs);
             dead.extend((0..ports).map(|port| OcsPortId { ocs, port }));
         }
         for port in &faults.ocs_ports {
@@ -210,10 +73,17 @@ impl ReconfigurableFatTree {
         Self { dead, fewer_uplinks, ..self.clone() }
     }
 
-    /// Returns whether any port is unusable.
+    /// Returns whether a leaf may have an odd number of usable ports on a switch.
     #[must_use]
-    pub fn has_dead_ports(&self) -> bool {
-        !self.dead.is_empty()
+    pub fn has_odd_ports(&self) -> bool {
+        !self.dead.is_empty() || self.spec.banks.iter().any(|bank| bank.ports_per_leaf % 2 == 1)
+    }
+
+    /// Returns the number of ports of `ocs` that are wired to leaves, which are its first ports.
+    #[must_use]
+    pub fn wired_ports(&self, ocs: OcsId) -> u32 {
+        let bank = self.bank(ocs);
+        bank.count_of(self.spec.leaves) * bank.ports_per_leaf
     }
 
     /// Returns the unusable ports of `ocs`.
@@ -225,9 +95,10 @@ impl ReconfigurableFatTree {
     /// Returns the number of unusable ports that `leaf` has on `ocs`.
     #[must_use]
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
-        let ports = self.ports_per_leaf(ocs);
-        let port = |port| OcsPortId { ocs, port };
-        let own = self.dead.range(port(leaf.0 * ports)..port((leaf.0 + 1) * ports));
+        let bank = self.bank(ocs);
+        let Some(place) = bank.place_of(leaf) else { return 0 };
+        let port = |place: u32| OcsPortId { ocs, port: place * bank.ports_per_leaf };
+        let own = self.dead.range(port(place)..port(place + 1));
         u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
 
@@ -249,7 +120,7 @@ impl ReconfigurableFatTree {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
-    /// Returns the ports per leaf on switch `ocs`, an even number. Panics on an unknown switch.
+    /// Returns the ports per leaf of the bank on switch `ocs`. Panics on an unknown switch.
     #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
@@ -261,10 +132,14 @@ impl ReconfigurableFatTree {
         self.spec.bank(ocs).expect("switch ids are below the number of switches")
     }
 
-    /// Returns the number of optical ports per leaf on all switches together.
+    /// Returns the largest number of optical ports of a leaf on all switches together.
     #[must_use]
     pub fn optical_ports(&self) -> u32 {
-        self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
+        let of = |leaf: LeafId| -> u32 {
+            let own = self.spec.banks.iter().filter(|bank| bank.place_of(leaf).is_some());
+            own.map(|bank| bank.switches * bank.ports_per_leaf).sum()
+        };
+        (0..self.spec.leaves).map(|leaf| of(LeafId(leaf))).max().unwrap_or(0)
     }
 
     /// Returns the number of different sets of leaf pairs that banks can connect.
@@ -314,28 +189,32 @@ impl ReconfigurableFatTree {
         };
         let banks = self.spec.banks.iter().enumerate();
         let all: u32 = banks
-            .filter(|(bank, _)| self.reaches.of_bank(*bank) == reach)
+            .filter(|(bank, of)| {
+                self.reaches.of_bank(*bank) == reach && of.place_of(leaf).is_some()
+            })
             .map(|(_, bank)| bank.switches * bank.ports_per_leaf)
             .sum();
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Returns the uplinks per leaf to the core, each at the rate of a GPU's network card.
+    /// Returns the uplinks of `leaf` to the core, each at the rate of a GPU's network card.
     #[must_use]
-    pub fn uplinks_of_leaf(&self) -> u32 {
-        let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
-        u32::try_from(uplinks).unwrap_or(u32::MAX)
+    pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
+        let rate = self.spec.electrical.rate_of(leaf);
+        u32::try_from(rate.0.div_ceil(self.spec.gpu_rate.0.max(1))).unwrap_or(u32::MAX)
     }
 
     /// Returns the rate of `leaf` through the core over its remaining uplinks, in bit/s.
     #[must_use]
     pub fn electrical_rate_of(&self, leaf: LeafId) -> f64 {
-        let Some(&fewer) = self.fewer_uplinks.get(&leaf) else { return self.electrical_rate() };
-        let uplinks = self.uplinks_of_leaf().max(1);
-        self.electrical_rate() * f64::from(uplinks.saturating_sub(fewer)) / f64::from(uplinks)
+        let electrical = &self.spec.electrical;
+        let whole = electrical.rate_of(leaf).0 as f64 / electrical.oversubscription;
+        let Some(&fewer) = self.fewer_uplinks.get(&leaf) else { return whole };
+        let uplinks = self.uplinks_of(leaf).max(1);
+        whole * f64::from(uplinks.saturating_sub(fewer)) / f64::from(uplinks)
     }
 
-    /// Returns the rate of a leaf through the core over all its uplinks, in bit/s.
+    /// Returns the rate of a leaf with the usual uplinks through the core, in bit/s.
     #[must_use]
     pub fn electrical_rate(&self) -> f64 {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
@@ -350,7 +229,7 @@ impl ReconfigurableFatTree {
     /// Returns whether a circuit in some bank may connect the pair.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
-        self.permits_within(0, pair)
+        (0..self.reaches()).any(|reach| self.permits_within(reach, pair))
     }
 
     /// Returns whether a circuit over switches with this reach may connect the pair.
@@ -362,8 +241,11 @@ impl ReconfigurableFatTree {
     /// Returns the pair's lowest loss over any bank, in dB, or `None` if the pair is forbidden.
     #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
-        let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
-        let common = banks.fold(f64::INFINITY, f64::min) + self.spec.loss.path_db;
+        let is_wired = |bank: &&OcsBank| {
+            [pair.a, pair.b].into_iter().all(|leaf| bank.place_of(leaf).is_some())
+        };
+        let banks = self.spec.banks.iter().filter(is_wired).map(|bank| bank.insertion_loss_db);
+        let common = banks.reduce(f64::min)? + self.spec.loss.path_db;
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
@@ -387,7 +269,9 @@ impl ReconfigurableFatTree {
     #[must_use]
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
         let all = (0..self.leaves()).map(LeafId::from_index);
-        all.filter(|leaf| !self.reaches.joins(0, *leaf)).collect()
+        let has_circuits =
+            |leaf: &LeafId| (0..self.reaches()).any(|reach| self.reaches.joins(reach, *leaf));
+        all.filter(|leaf| !has_circuits(leaf)).collect()
     }
 
     /// Returns the failure domain of a switch.
@@ -410,21 +294,20 @@ impl ReconfigurableFatTree {
             });
             permitted.flat_map(move |(a, b)| {
                 let ports = (0..slots).flat_map(move |i| (0..slots).map(move |j| (i, j)));
-                ports.map(move |(i, j)| CrossConnect {
-                    ocs,
-                    a_port: self.switch_port(ocs, a, i),
-                    b_port: self.switch_port(ocs, b, j),
-                    a,
-                    b,
+                ports.filter_map(move |(i, j)| {
+                    let [a_port, b_port] =
+                        [self.switch_port(ocs, a, i)?, self.switch_port(ocs, b, j)?];
+                    Some(CrossConnect { ocs, a_port, b_port, a, b })
                 })
             })
         })
     }
 
-    /// Returns the switch port wired to slot `slot` of `leaf`.
+    /// Returns the switch port wired to slot `slot` of `leaf`, or `None` if the bank is not wired to the leaf.
     #[must_use]
-    pub fn switch_port(&self, ocs: OcsId, leaf: LeafId, slot: u32) -> u32 {
-        leaf.0 * self.ports_per_leaf(ocs) + slot
+    pub fn switch_port(&self, ocs: OcsId, leaf: LeafId, slot: u32) -> Option<u32> {
+        let bank = self.bank(ocs);
+        bank.place_of(leaf).map(|place| place * bank.ports_per_leaf + slot)
     }
 }
 
@@ -445,6 +328,7 @@ fn no_path_left(spec: &FatTreeSpec) -> FatTreeProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightloom_units::{BitsPerSecond, Picoseconds};
 
     pub(super) fn spec() -> FatTreeSpec {
         FatTreeSpec {
@@ -454,6 +338,7 @@ mod tests {
             circuit_rate: BitsPerSecond::from_gbps(400),
             electrical: ElectricalCore {
                 rate_per_leaf: BitsPerSecond::from_gbps(800),
+                other_rates: BTreeMap::new(),
                 oversubscription: 4.0,
             },
             banks: vec![OcsBank {
@@ -462,15 +347,17 @@ mod tests {
                 ports_per_switch: 64,
                 ports_per_leaf: 2,
                 insertion_loss_db: 1.5,
+                leaves: None,
             }],
             timing: SwitchTiming {
                 control: Picoseconds::from_millis(5),
                 switching: Picoseconds::from_millis(10),
                 bring_up: Picoseconds::ZERO,
             },
-            loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
+            loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
             forbidden: vec![],
             held: vec![],
+            occupied: vec![],
             failure_domains: 2,
         }
     }
@@ -488,7 +375,7 @@ mod tests {
         assert_eq!(fabric.optical_ports(), 8);
         assert_eq!(fabric.failure_domain(OcsId(1)), 0);
         assert_eq!(fabric.failure_domain(OcsId(2)), 1);
-        assert_eq!(fabric.switch_port(OcsId(0), LeafId(3), 1), 7);
+        assert_eq!(fabric.switch_port(OcsId(0), LeafId(3), 1), Some(7));
         assert!((fabric.electrical_rate() - 200e9).abs() < 1.0);
     }
 

@@ -296,7 +296,7 @@ fn ocs_exists(fabric: &Fabric, ocs: OcsId) -> Result<u32, FaultError> {
     let switches =
         network.map_or(0, |network| u32::try_from(network.switches()).unwrap_or(u32::MAX));
     match network.filter(|_| ocs.0 < switches) {
-        Some(network) => Ok(network.spec().leaves * network.ports_per_leaf(ocs)),
+        Some(network) => Ok(network.wired_ports(ocs)),
         None => Err(FaultError::NoOcs { ocs, switches }),
     }
 }

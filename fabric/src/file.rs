@@ -33,7 +33,7 @@ pub use optics::{HopFile, OpticsFile};
 pub use raw::{
     DcnFile, DeploymentFile, Endpoint, FabricFile, FatTreeFile, HbdFile, IslandsFile, JobFile,
     JobSizeFile, KhopFile, KindFile, LeafSpineFile, LinkFile, NodeFile, NodesFile, PartFile,
-    PartsFile, RailsFile, TransceiverFile,
+    PartsFile, RailsFile, StartFile, TransceiverFile,
 };
 pub use step::{
     AllReduceFile, DemandFile, LeavesFile, MappingFile, PhaseFile, PlanningFile, RlFile,

@@ -319,7 +319,7 @@ fn planned(
     }
     let (mut broken, when) = broken(arguments, inputs, timeline)?;
     broken.extend(&arguments.fault);
-    let faults = FaultSet::of(fabric, broken)?;
+    let faults = plan::fault_set(fabric, broken)?;
     let options = Options { seed: Seed(arguments.seed), ..Options::default() };
     let plan = lightloom_planner::plan(fabric, &faults, options).with_context(|| when.clone())?;
     let verdict = plan::prove(fabric, &faults, &plan)?;

@@ -8,7 +8,6 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::provenance::Inputs;
 use lightloom_planner::Options;
@@ -241,7 +240,7 @@ fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow:
             path.display()
         )
     })?;
-    let plan = lightloom_planner::plan(&fabric, &FaultSet::none(), Options::default())?;
+    let plan = lightloom_planner::plan(&fabric, &fabric.start, Options::default())?;
     let metrics = &plan.metrics;
     let pair = metrics.static_step_time_ps.zip(metrics.step_time_ps);
     let longer = pair.map(|(fixed, step)| fixed.0.saturating_sub(step.0) as f64 / 1e12);

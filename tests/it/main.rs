@@ -9,6 +9,7 @@
 )]
 
 mod agent_rig;
+mod buildings;
 mod ci;
 mod ci_files;
 mod command_line;

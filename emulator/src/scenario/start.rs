@@ -193,7 +193,10 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     let wrong = |error| StartError::Trace { what: "fabric", error };
     let in_force = scenario.plan.as_deref();
     let planned_around = in_force.iter().flat_map(|plan| &plan.faults);
-    let mut broken = FaultSet::of(fabric, scenario.broken.iter().chain(planned_around).copied())?;
+    let mut broken = fabric.start.clone();
+    for part in scenario.broken.iter().chain(planned_around) {
+        broken.insert(fabric, *part)?;
+    }
     if let Some(day) = &scenario.broken_by {
         for node in day.nodes_out(fabric, scenario.seed).map_err(wrong)? {
             broken.insert(fabric, PlannedPart::Node(node))?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 use super::{FatTreeSpec, OcsBank};
 
@@ -27,6 +27,9 @@ impl std::fmt::Display for FatTreeProblem {
 /// This limit exceeds any real installation and keeps dense leaf-pair tables small enough for memory.
 const LEAVES_MAX: u32 = 4096;
 
+/// Limits the sets of banks in planning, which are numbers of 64 bits.
+const BANKS_MAX: usize = 64;
+
 /// Maximum number of switches, of GPUs per leaf and of ports per leaf.
 const COUNT_MAX: u32 = 4096;
 
@@ -34,6 +37,7 @@ pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {
     let mut problems = Problems(Vec::new());
     problems.check_sizes(spec);
     problems.check_banks(spec);
+    problems.check_ports(spec);
     problems.check_loss(spec);
     problems.check_forbidden(spec);
     if problems.0.is_empty() {
@@ -103,11 +107,11 @@ impl Problems {
     }
 
     fn check_banks(&mut self, spec: &FatTreeSpec) {
-        if !(1..=2).contains(&spec.banks.len()) {
+        if !(1..=BANKS_MAX).contains(&spec.banks.len()) {
             self.add(
                 "banks",
                 format!("{} banks are not supported", spec.banks.len()),
-                "use one or two banks",
+                format!("use 1 to {BANKS_MAX} banks"),
             );
         }
         for (index, bank) in spec.banks.iter().enumerate() {
@@ -120,33 +124,67 @@ impl Problems {
         if !(1..=COUNT_MAX).contains(&bank.switches) {
             self.out_of_range(&field("switches"), bank.switches);
         }
-        if bank.ports_per_leaf > COUNT_MAX {
+        if !(1..=COUNT_MAX).contains(&bank.ports_per_leaf) {
             self.out_of_range(&field("ports_per_leaf"), bank.ports_per_leaf);
         }
-        if bank.ports_per_leaf == 0 || !bank.ports_per_leaf.is_multiple_of(2) {
-            self.add(
-                field("ports_per_leaf"),
-                format!(
-                    "{} ports per leaf on each switch: with an odd number, some topologies cannot \
-                        be realised although each leaf has enough ports",
-                    bank.ports_per_leaf
-                ),
-                "connect an even number to each switch; half as many switches with twice the \
-                    ports per leaf need the same number of fibres",
-            );
+        let own = bank.leaves.as_deref().unwrap_or_default();
+        for leaf in own.iter().filter(|leaf| leaf.0 >= leaves) {
+            self.unknown_leaf(&field("leaves"), *leaf, leaves);
         }
-        let needed = u64::from(leaves) * u64::from(bank.ports_per_leaf);
+        if let Some(twice) = own.windows(2).find(|pair| pair[0] == pair[1]) {
+            let problem = format!("{} is listed twice", twice[0]);
+            self.add(field("leaves"), problem, "list each leaf of the bank once");
+        }
+        if own.len() == 1 || bank.leaves.as_ref().is_some_and(Vec::is_empty) {
+            let problem = format!("{} leaves cannot have circuits among them", own.len());
+            self.add(field("leaves"), problem, "list at least two leaves, or omit the key for all");
+        }
+        let wired = bank.count_of(leaves);
+        let needed = u64::from(wired) * u64::from(bank.ports_per_leaf);
         if needed > u64::from(bank.ports_per_switch) {
             self.add(
                 field("ports_per_switch"),
                 format!(
-                    "{leaves} leaves with {} ports each need {needed} ports, but a switch has {}",
+                    "{wired} leaves with {} ports each need {needed} ports, but a switch has {}",
                     bank.ports_per_leaf, bank.ports_per_switch
                 ),
                 "use a larger switch, fewer ports per leaf, or fewer leaves",
             );
         }
         self.check_db(field("insertion_loss_db"), bank.insertion_loss_db);
+    }
+
+    fn check_ports(&mut self, spec: &FatTreeSpec) {
+        let with_loss = spec.loss.ports_db.iter().map(|(port, _)| *port).enumerate();
+        let with_loss = with_loss.map(|(at, port)| (format!("loss.ports[{at}]"), port));
+        let occupied = spec.occupied.iter().copied().enumerate();
+        let occupied = occupied.map(|(at, port)| (format!("occupied[{at}]"), port));
+        let mut seen = BTreeSet::new();
+        for (field, port) in with_loss.chain(occupied) {
+            let kind = field.split('[').next().unwrap_or_default().to_owned();
+            let wired =
+                spec.bank(port.ocs).map(|bank| bank.count_of(spec.leaves) * bank.ports_per_leaf);
+            match wired {
+                None => self.unknown_switch(&field, port.ocs, spec),
+                Some(wired) if port.port >= wired => self.add(
+                    &field,
+                    format!("{port} is not wired to a leaf"),
+                    format!("use p0 to p{}; all other ports are free for other uses", wired - 1),
+                ),
+                Some(_) if !seen.insert((kind, port)) => {
+                    self.add(&field, format!("{port} is listed twice"), "list each port once");
+                }
+                Some(_) => {}
+            }
+        }
+        for (index, (_, db)) in spec.loss.ports_db.iter().enumerate() {
+            self.check_db(format!("loss.ports[{index}]"), *db);
+        }
+        for (index, leaf) in spec.electrical.other_rates.keys().enumerate() {
+            if leaf.0 >= spec.leaves {
+                self.unknown_leaf(&format!("electrical.uplinks[{index}]"), *leaf, spec.leaves);
+            }
+        }
     }
 
     fn check_loss(&mut self, spec: &FatTreeSpec) {
@@ -188,16 +226,20 @@ impl Problems {
         for (index, held) in spec.held.iter().enumerate() {
             let field = format!("held[{index}]");
             let Some(bank) = spec.bank(held.ocs) else {
-                let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
-                let fix = format!("use ocs0 to ocs{}", switches - 1);
-                self.add(field, format!("{} does not exist", held.ocs), fix);
+                self.unknown_switch(&field, held.ocs, spec);
                 continue;
             };
             for (leaf, port) in [(held.a, held.a_port), (held.b, held.b_port)] {
                 if leaf.0 >= spec.leaves {
                     self.unknown_leaf(&field, leaf, spec.leaves);
-                } else if port / bank.ports_per_leaf != leaf.0 {
-                    self.not_wired(&field, held.ocs, leaf, port, bank.ports_per_leaf);
+                } else if bank.leaf_at(port) != Some(leaf) {
+                    self.not_wired(&field, held.ocs, (leaf, port), bank);
+                } else if spec.occupied.contains(&OcsPortId { ocs: held.ocs, port }) {
+                    self.add(
+                        &field,
+                        format!("{}/p{port} is occupied", held.ocs),
+                        "remove the circuit, or the port from `occupied`",
+                    );
                 } else if !used.insert((held.ocs, port)) {
                     self.add(
                         &field,
@@ -216,13 +258,21 @@ impl Problems {
         }
     }
 
-    fn not_wired(&mut self, field: &str, ocs: OcsId, leaf: LeafId, port: u32, ports_per_leaf: u32) {
-        let first = leaf.0 * ports_per_leaf;
-        self.add(
-            field,
-            format!("port {port} of {ocs} is not wired to {leaf}"),
-            format!("{leaf} is wired to ports {first} to {}", first + ports_per_leaf - 1),
-        );
+    fn not_wired(&mut self, field: &str, ocs: OcsId, (leaf, port): (LeafId, u32), bank: &OcsBank) {
+        let fix = match bank.place_of(leaf) {
+            Some(place) => {
+                let first = place * bank.ports_per_leaf;
+                format!("{leaf} is wired to ports {first} to {}", first + bank.ports_per_leaf - 1)
+            }
+            None => format!("{leaf} is not wired to bank `{}`: use one of its leaves", bank.name),
+        };
+        self.add(field, format!("port {port} of {ocs} is not wired to {leaf}"), fix);
+    }
+
+    fn unknown_switch(&mut self, field: &str, ocs: OcsId, spec: &FatTreeSpec) {
+        let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
+        let fix = format!("use ocs0 to ocs{}", switches.saturating_sub(1));
+        self.add(field, format!("{ocs} does not exist"), fix);
     }
 
     fn unknown_leaf(&mut self, field: &str, leaf: LeafId, leaves: u32) {
@@ -240,10 +290,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rejects_odd_wiring_with_reason_and_fix() {
-        let text = problems(|spec| spec.banks[0].ports_per_leaf = 3);
-        assert!(text.starts_with("banks[0].ports_per_leaf: 3 ports per leaf"), "{text}");
-        assert!(text.contains("cannot be realised") && text.contains("even"), "{text}");
+    fn banks_name_existing_leaves_and_wired_ports() {
+        let text = problems(|spec| spec.banks[0].leaves = Some(vec![LeafId(2), LeafId(9)]));
+        assert!(text.contains("banks[0].leaves: leaf9 does not exist"), "{text}");
+        let text = problems(|spec| spec.banks[0].leaves = Some(vec![LeafId(2)]));
+        assert!(text.contains("1 leaves cannot have circuits"), "{text}");
+        let port = |port| OcsPortId { ocs: OcsId(0), port };
+        let text = problems(|spec| spec.occupied = vec![port(3), port(16), port(3)]);
+        assert!(
+            text.contains("occupied[1]: ocs0/p16 is not wired to a leaf; use p0 to p15"),
+            "{text}"
+        );
+        assert!(text.contains("occupied[2]: ocs0/p3 is listed twice"), "{text}");
     }
 
     #[test]

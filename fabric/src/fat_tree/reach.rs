@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines the leaf pairs that each bank may connect within the loss budget.
 //!
-//! The loss of a path is the sum of the losses of its bank, its fibre and its two leaves, so a bank with less loss can
-//! connect all pairs that a bank with more loss can. Banks for the same pairs have the same *reach*.
+//! A bank connects pairs of its own leaves. The loss of a path is the sum of the losses of its bank, its fibre and its
+//! two leaves. Banks for the same pairs have the same *reach*; reaches are sorted by decreasing number of pairs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_units::id::LeafId;
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 use super::{FatTreeSpec, LeafPair};
 
@@ -22,6 +22,7 @@ pub(super) struct Reaches {
 struct Reach {
     common_db: f64,
     budget_db: f64,
+    leaves: Option<Vec<LeafId>>,
     joins: Vec<bool>,
 }
 
@@ -34,42 +35,72 @@ impl Reaches {
         }
         let of_bank = vec![None; spec.banks.len()];
         let mut reaches = Self { forbidden, extra_db, reaches: Vec::new(), of_bank };
-        let mut banks: Vec<usize> = (0..spec.banks.len()).collect();
-        banks.sort_by(|a, b| {
-            let db = |bank: usize| spec.banks[bank].insertion_loss_db;
-            db(*a).total_cmp(&db(*b))
-        });
-        for bank in banks {
-            let common_db = spec.banks[bank].insertion_loss_db + spec.loss.path_db;
-            reaches.add(bank, common_db, spec.loss.budget_db);
+        let mut found: Vec<(Reach, Vec<usize>)> = Vec::new();
+        for (bank, of) in spec.banks.iter().enumerate() {
+            let reach = Reach {
+                common_db: of.insertion_loss_db + spec.loss.path_db,
+                budget_db: spec.loss.budget_db,
+                leaves: of.leaves.clone(),
+                joins: Vec::new(),
+            };
+            match found.iter_mut().find(|(known, _)| *known == reach) {
+                Some((_, banks)) => banks.push(bank),
+                None => found.push((reach, vec![bank])),
+            }
+        }
+        if found.len() > 1 {
+            found = reaches.distinct(found);
+        }
+        for (mut reach, banks) in found {
+            reach.joins = reaches.joins_of(&reach);
+            if reach.joins.contains(&true) {
+                banks.iter().for_each(|bank| reaches.of_bank[*bank] = Some(reaches.count()));
+                reaches.reaches.push(reach);
+            }
         }
         reaches
     }
 
-    fn add(&mut self, bank: usize, common_db: f64, budget_db: f64) {
-        let reach = Reach { common_db, budget_db, joins: Vec::new() };
-        let leaves = 0..self.extra_db.len();
-        let is_last = |widest: &Reach| {
-            let narrower = |a: usize, b: usize| {
-                self.admits(widest, pair(a, b)) != self.admits(&reach, pair(a, b))
-            };
-            !leaves.clone().any(|a| (a + 1..leaves.end).any(|b| narrower(a, b)))
+    /// Merges reaches with equal pairs of leaves, and sorts them by decreasing number of pairs.
+    fn distinct(&self, found: Vec<(Reach, Vec<usize>)>) -> Vec<(Reach, Vec<usize>)> {
+        let mut distinct: Vec<(Vec<LeafPair>, Reach, Vec<usize>)> = Vec::new();
+        for (reach, banks) in found {
+            let pairs = self.pairs_of(&reach);
+            match distinct.iter_mut().find(|(known, ..)| *known == pairs) {
+                Some((.., known)) => known.extend(banks),
+                None => distinct.push((pairs, reach, banks)),
+            }
+        }
+        distinct.sort_by_key(|(pairs, ..)| std::cmp::Reverse(pairs.len()));
+        distinct.into_iter().map(|(_, reach, banks)| (reach, banks)).collect()
+    }
+
+    fn joins_of(&self, reach: &Reach) -> Vec<bool> {
+        let leaves = || (0..self.extra_db.len()).map(LeafId::from_index);
+        let joins = |leaf| {
+            leaves()
+                .filter_map(|peer| LeafPair::new(leaf, peer))
+                .any(|pair| self.admits(reach, pair))
         };
-        if self.reaches.last().is_some_and(is_last) {
-            self.of_bank[bank] = Some(self.reaches.len() - 1);
-            return;
-        }
-        let is_joined =
-            |a: usize| leaves.clone().any(|b| a != b && self.admits(&reach, pair(a, b)));
-        let joins: Vec<bool> = leaves.clone().map(is_joined).collect();
-        if joins.contains(&true) {
-            self.of_bank[bank] = Some(self.reaches.len());
-            self.reaches.push(Reach { joins, ..reach });
-        }
+        leaves().map(joins).collect()
+    }
+
+    fn pairs_of(&self, reach: &Reach) -> Vec<LeafPair> {
+        let all = || (0..self.extra_db.len()).map(LeafId::from_index);
+        let leaves: Vec<LeafId> = reach.leaves.clone().unwrap_or_else(|| all().collect());
+        let pairs = leaves
+            .iter()
+            .enumerate()
+            .flat_map(|(at, a)| leaves[at + 1..].iter().filter_map(move |b| LeafPair::new(*a, *b)));
+        pairs.filter(|pair| self.admits(reach, *pair)).collect()
     }
 
     fn admits(&self, reach: &Reach, pair: LeafPair) -> bool {
-        self.extra_db(pair).is_some_and(|extra| reach.common_db + extra <= reach.budget_db)
+        let is_wired = |leaf: &LeafId| {
+            reach.leaves.as_ref().is_none_or(|leaves| leaves.binary_search(leaf).is_ok())
+        };
+        let fits = |extra: f64| reach.common_db + extra <= reach.budget_db;
+        [pair.a, pair.b].iter().all(is_wired) && self.extra_db(pair).is_some_and(fits)
     }
 
     pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {
@@ -102,7 +133,35 @@ impl Reaches {
     }
 }
 
-fn pair(a: usize, b: usize) -> LeafPair {
-    let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
-    LeafPair { a: a.min(b), b: a.max(b) }
+/// Returns the ports that stay dark because of the loss of their fibres. A port is used only if no circuit over it,
+/// to any other usable port of the switch, can exceed the budget.
+pub(super) fn dark_ports(spec: &FatTreeSpec) -> Vec<OcsPortId> {
+    let mut extra_db = vec![0.0; spec.leaves as usize];
+    for &(leaf, db) in &spec.loss.extra_db {
+        extra_db[leaf.index()] += db;
+    }
+    let mut of_switch = BTreeMap::<OcsId, Vec<(f64, OcsPortId)>>::new();
+    for &(port, db) in &spec.loss.ports_db {
+        let Some(bank) = spec.bank(port.ocs) else { continue };
+        let leaf_db = bank.leaf_at(port.port).map_or(0.0, |leaf| extra_db[leaf.index()]);
+        of_switch.entry(port.ocs).or_default().push((db + leaf_db, port));
+    }
+    let mut dark = Vec::new();
+    for (ocs, mut ports) in of_switch {
+        let Some(bank) = spec.bank(ocs) else { continue };
+        let own = (0..spec.leaves).filter(|leaf| bank.place_of(LeafId(*leaf)).is_some());
+        let left_db = spec.loss.budget_db - spec.loss.path_db - bank.insertion_loss_db;
+        // A leaf whose loss alone forbids circuits with others does not count as a partner.
+        let fits = |db: &f64| *db <= left_db;
+        let plain_db = own.map(|leaf| extra_db[leaf as usize]).filter(fits).fold(0.0, f64::max);
+        ports.sort_by(|a, b| a.0.total_cmp(&b.0));
+        while let Some((worst_db, port)) = ports.pop() {
+            let second_db = ports.last().map_or(plain_db, |(db, _)| db.max(plain_db));
+            if worst_db + second_db <= left_db {
+                break;
+            }
+            dark.push(port);
+        }
+    }
+    dark
 }

@@ -25,7 +25,8 @@ impl Sizes {
         let (per_node, nodes, island, design) = match (&raw.hbd, &raw.dcn) {
             (Some(HbdFile::Khop(khop)), _) => {
                 let listed = raw.nodes.as_ref().and_then(|nodes| u32::try_from(nodes.0.len()).ok());
-                (khop.gpus_per_node, khop.nodes.or(listed), None, "khop")
+                let lines = khop.lines.iter().copied().reduce(u32::saturating_add);
+                (khop.gpus_per_node, khop.nodes.or(lines).or(listed), None, "khop")
             }
             (Some(HbdFile::Switch(islands)), _) => {
                 (islands.gpus_per_node, Some(islands.nodes), Some(islands.gpus), "switch")

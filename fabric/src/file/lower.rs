@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Converts a fabric file to a fabric, with all checks that involve more than one key.
 
+use std::collections::BTreeSet;
+
 use super::codes;
 use super::direct::{self, Direct};
 use super::explicit;
@@ -10,14 +12,16 @@ use super::network;
 use super::optics::{self, OpticsFile};
 use super::raw::{
     DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, PartsFile,
-    RailsFile, TransceiverFile,
+    RailsFile, StartFile, TransceiverFile,
 };
 use crate::dcn::{Dcn, FatTree, Order, Rails};
 use crate::document::{self, Check};
 use crate::fabric::{Fabric, HbdLinks, Parts, Transceiver};
 use crate::fat_tree::ReconfigurableFatTree;
+use crate::fault::FaultSet;
 use crate::hbd::{Hbd, Islands};
-use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
+use crate::khop::{Fibre, KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES, Shape};
+use lightloom_units::id::NodeId;
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
 pub(super) fn require_version(raw: &FabricFile, check: &mut Check<'_>) {
@@ -47,7 +51,7 @@ pub(super) fn lower(
     let files = files.map(|name| (name.to_owned(), read(name))).collect();
     let (domain, network) = (domain?, network?);
     let dcn = network.above(&domain.hbd, &sizes, check)?;
-    Some(Fabric {
+    let mut fabric = Fabric {
         name: raw.name,
         sha256,
         hbd: domain.hbd,
@@ -58,9 +62,34 @@ pub(super) fn lower(
         transceiver,
         jobs,
         parts: lower_parts(&raw.parts),
+        start: FaultSet::none(),
         floor: raw.planning.floor,
         files,
-    })
+    };
+    fabric.start = start(&raw.start, &fabric, check);
+    Some(fabric)
+}
+
+fn start(raw: &StartFile, fabric: &Fabric, check: &mut Check<'_>) -> FaultSet {
+    let mut out = FaultSet::none();
+    for (key, parts) in [("failed", &raw.failed), ("drained", &raw.drained)] {
+        for (index, part) in parts.iter().enumerate() {
+            let path = format!("/start/{key}/{index}");
+            match out.insert(fabric, *part) {
+                Err(error) => {
+                    check.error(document::codes::BAD_VALUE, &path, error.to_string());
+                }
+                Ok(false) => {
+                    let message = format!("{part} is listed twice");
+                    check
+                        .error(document::codes::BAD_VALUE, &path, message)
+                        .help("list each part once");
+                }
+                Ok(true) => {}
+            }
+        }
+    }
+    out
 }
 
 struct Domain {
@@ -227,6 +256,48 @@ impl Network {
     }
 }
 
+/// Lines follow each other in the racks, and fibres between them are not installed.
+fn separate_lines(
+    raw: &FabricFile,
+    khop: &KhopFile,
+    check: &mut Check<'_>,
+) -> Option<(KhopRing, Order)> {
+    const LINES: &str = "/hbd/khop/lines";
+    let is_ring = check.is_written("/hbd/khop/shape") && khop.shape == Shape::Ring;
+    let is_mixed =
+        check.is_written("/deployment/order") && raw.deployment.order != Order::Sequential;
+    let others = [
+        (khop.nodes.is_some(), "/hbd/khop/nodes"),
+        (raw.nodes.is_some(), "/nodes"),
+        (raw.links.is_some(), "/links"),
+        (is_mixed, "/deployment/order"),
+        (is_ring, "/hbd/khop/shape"),
+    ];
+    if let Some((_, path)) = others.into_iter().find(|(is_other, _)| *is_other) {
+        check
+            .error(codes::WHICH_FORM, LINES, "separate lines determine all nodes and their order")
+            .help("remove the other key: lines are open at both ends and follow each other")
+            .also(path, "this does not fit");
+        return None;
+    }
+    let total: u64 = khop.lines.iter().map(|nodes| u64::from(*nodes)).sum();
+    let nodes = u32::try_from(total).unwrap_or(u32::MAX);
+    let line = KhopFile { shape: Shape::Line, ..khop.clone() };
+    let mut ring = ring(&line, nodes, || (0..nodes).map(NodeId).collect(), check)?;
+    let ends = khop.lines.iter().scan(0, |end, nodes| {
+        *end += nodes;
+        Some(*end)
+    });
+    let ends: BTreeSet<u32> = ends.collect();
+    let crosses = |fibre: &Fibre| {
+        let first = fibre.from.0;
+        ends.range(first + 1..=first + u32::from(fibre.hops)).next().is_some()
+    };
+    let between: Vec<Fibre> = ring.fibres().filter(crosses).collect();
+    between.into_iter().for_each(|fibre| ring.remove_fibre(fibre));
+    Some((ring, Order::Sequential))
+}
+
 fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(KhopRing, Order)> {
     let nodes_per_tor = match &raw.dcn {
         DcnFile::FatTree(tree) => tree.nodes_per_tor,
@@ -239,6 +310,9 @@ fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(
             (network.gpus_per_leaf / u32::from(khop.gpus_per_node).max(1)).max(1)
         }
     };
+    if !khop.lines.is_empty() {
+        return separate_lines(raw, khop, check);
+    }
     match (khop.nodes, &raw.nodes, &raw.links) {
         (Some(nodes), None, None) => {
             let order = raw.deployment.order;

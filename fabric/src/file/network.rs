@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The section of the fabric file for a reconfigurable fat-tree, and its conversion.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use crate::fat_tree::{
     CrossConnect, ElectricalCore, FatTreeSpec, LeafPair, LossBudget, OcsBank,
     ReconfigurableFatTree, SwitchTiming,
 };
-use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::id::{LeafId, LeafRange, OcsId, OcsPortId};
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 
 /// Leaves, a thin electrical core and banks of optical switches.
@@ -29,7 +31,7 @@ pub struct ReconfigurableFile {
     pub gpu_rate: Option<Text<BitsPerSecond>>,
     /// The always-on packet network.
     pub electrical: ElectricalFile,
-    /// One or two banks of optical switches.
+    /// Banks of optical switches.
     pub banks: Vec<BankFile>,
     /// Setup time of a circuit.
     pub timing: TimingFile,
@@ -42,6 +44,9 @@ pub struct ReconfigurableFile {
     /// Circuits of other jobs. They stay up, and plans do not use their ports.
     #[serde(default)]
     pub held: Vec<HeldFile>,
+    /// Switch ports that something else than a leaf occupies, such as a tap or another network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occupied: Vec<OcsPortId>,
     /// Number of power or control domains of the switches, in blocks of consecutive ids.
     #[serde(default = "one")]
     pub failure_domains: u32,
@@ -53,11 +58,24 @@ pub struct ReconfigurableFile {
 pub struct ElectricalFile {
     /// Uplink rate of one leaf.
     pub rate_per_leaf: Text<BitsPerSecond>,
+    /// Leaves with another uplink rate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uplinks: Vec<UplinkRateFile>,
     /// Ratio of uplink rate to core capacity per leaf when all leaves send; 1 is non-blocking.
     pub oversubscription: f64,
 }
 
-/// A row of identical switches with identical wiring to all leaves.
+/// The uplink rate of one leaf.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UplinkRateFile {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Its rate over all its uplinks.
+    pub rate: Text<BitsPerSecond>,
+}
+
+/// A row of identical switches with identical wiring to the leaves of the bank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BankFile {
@@ -67,8 +85,14 @@ pub struct BankFile {
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Ports of each leaf on each switch. Must be even.
+    /// Ports of each leaf on each switch. With an odd number, some sets of circuits cannot be formed.
     pub ports_per_leaf: u32,
+    /// Model of the switches, as in the price file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Leaves wired to the bank, such as `[leaf0..leaf7, leaf12]`; all leaves by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<Vec<LeafRange>>,
     /// Insertion loss of one pass through a switch, in dB.
     #[serde(default)]
     pub insertion_loss_db: f64,
@@ -98,12 +122,16 @@ pub struct LossFile {
     pub path_db: f64,
     /// Additional loss of individual leaves.
     pub extra_db: Vec<ExtraLossFile>,
+    /// Additional loss of the fibres at individual switch ports. A port over which a circuit could exceed the budget
+    /// stays dark.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortLossFile>,
 }
 
 impl Default for LossFile {
     /// 4 dB as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
     fn default() -> Self {
-        Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new() }
+        Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new(), ports: Vec::new() }
     }
 }
 
@@ -113,6 +141,16 @@ impl Default for LossFile {
 pub struct ExtraLossFile {
     /// The leaf.
     pub leaf: LeafId,
+    /// Additional loss, in dB.
+    pub db: f64,
+}
+
+/// Additional loss of the fibre at one switch port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortLossFile {
+    /// The port.
+    pub port: OcsPortId,
     /// Additional loss, in dB.
     pub db: f64,
 }
@@ -156,6 +194,7 @@ pub(super) fn lower(
         circuit_rate: raw.circuit_rate.0,
         electrical: ElectricalCore {
             rate_per_leaf: raw.electrical.rate_per_leaf.0,
+            other_rates: other_rates(&raw.electrical, check),
             oversubscription: raw.electrical.oversubscription,
         },
         banks: raw.banks.iter().map(bank).collect(),
@@ -168,9 +207,11 @@ pub(super) fn lower(
             budget_db: raw.loss.budget_db,
             path_db: raw.loss.path_db,
             extra_db: raw.loss.extra_db.iter().map(|extra| (extra.leaf, extra.db)).collect(),
+            ports_db: raw.loss.ports.iter().map(|own| (own.port, own.db)).collect(),
         },
         forbidden: raw.forbidden.iter().map(|pair| (pair.a, pair.b)).collect(),
         held: raw.held.iter().map(held).collect(),
+        occupied: raw.occupied.clone(),
         failure_domains: raw.failure_domains,
     };
     let extra = spec.loss.extra_db.clone();
@@ -187,8 +228,41 @@ pub(super) fn lower(
     if let Some(fabric) = &fabric {
         warn_of_dark_banks(fabric, check);
         warn_of_lonely_leaves(fabric, &extra, check);
+        warn_of_dark_ports(raw, fabric, check);
     }
     fabric
+}
+
+fn other_rates(raw: &ElectricalFile, check: &mut Check<'_>) -> BTreeMap<LeafId, BitsPerSecond> {
+    let mut rates = BTreeMap::new();
+    for (index, own) in raw.uplinks.iter().enumerate() {
+        if rates.insert(own.leaf, own.rate.0).is_some() {
+            let place = format!("{FAT_TREE}/electrical/uplinks/{index}");
+            check
+                .error(codes::BAD_VALUE, &place, format!("{} is listed twice", own.leaf))
+                .help("list each leaf once");
+        }
+    }
+    rates
+}
+
+fn warn_of_dark_ports(
+    raw: &ReconfigurableFile,
+    fabric: &ReconfigurableFatTree,
+    check: &mut Check<'_>,
+) {
+    for (index, own) in raw.loss.ports.iter().enumerate() {
+        let is_dark = fabric.dead_ports(own.port.ocs).any(|port| port == own.port.port);
+        if is_dark && !raw.occupied.contains(&own.port) {
+            let message = format!(
+                "{} stays dark: a circuit over it could lose more than {:.1} dB",
+                own.port, raw.loss.budget_db
+            );
+            check
+                .warning(codes::BAD_VALUE, &format!("{FAT_TREE}/loss/ports/{index}"), message)
+                .help("clean or replace the fibre, or use optics with a larger budget");
+        }
+    }
 }
 
 const LARGEST_SWITCH: u32 = 1024;
@@ -266,6 +340,12 @@ fn bank(raw: &BankFile) -> OcsBank {
         ports_per_switch: raw.ports_per_switch,
         ports_per_leaf: raw.ports_per_leaf,
         insertion_loss_db: raw.insertion_loss_db,
+        leaves: raw.leaves.as_ref().map(|ranges| {
+            let all = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
+            let mut leaves: Vec<LeafId> = all.map(LeafId).collect();
+            leaves.sort_unstable();
+            leaves
+        }),
     }
 }
 

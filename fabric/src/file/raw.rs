@@ -17,6 +17,7 @@ use super::step::{PlanningFile, StepFile};
 use crate::dcn::{FatTree, Order};
 use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Parts, Transceiver};
+use crate::fault::Part;
 use crate::khop::{Port, Shape};
 
 /// A cluster with its hardware, its cabling and the jobs that run on it.
@@ -59,9 +60,22 @@ pub struct FabricFile {
     /// Prices and power of the interconnect parts.
     #[serde(default)]
     pub parts: PartsFile,
+    /// Parts that are out of service at the start.
+    #[serde(default)]
+    pub start: StartFile,
     /// Settings for planning circuits.
     #[serde(default)]
     pub planning: PlanningFile,
+}
+
+/// Parts that are out of service at the start. Every plan and run avoids them, in addition to its own faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StartFile {
+    /// Failed parts, such as `[n17, ocs1/p4]`.
+    pub failed: Vec<Part>,
+    /// Parts that work but must not be used, such as nodes under maintenance.
+    pub drained: Vec<Part>,
 }
 
 /// File kind.
@@ -125,6 +139,10 @@ pub struct KhopFile {
     /// Number of nodes in the generator form, 1 to 4,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
+    /// In place of `nodes`: numbers of nodes of separate lines, which no fibre connects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(range(min = 1, max = 4_000_000)))]
+    pub lines: Vec<u32>,
     /// GPUs per node, 2 to 64.
     #[schemars(example = 4)]
     pub gpus_per_node: u8,
@@ -262,7 +280,7 @@ pub enum DcnFile {
     /// An explicit list of leaves and the cables between them.
     Graph(GraphFile),
     /// Leaves connected by a thin packet core and banks of optical switches.
-    ReconfigurableFatTree(ReconfigurableFile),
+    ReconfigurableFatTree(Box<ReconfigurableFile>),
 }
 
 /// Nodes under leaves, each leaf connected to all spines.

@@ -9,7 +9,7 @@ mod routed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Stage, TransitionPlan};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::{LeafId, OcsId};
@@ -86,7 +86,10 @@ fn check_dead_ports(
     for circuit in &phase.circuits {
         let is_dead = |port| network.dead_ports(OcsId(circuit.ocs.0)).any(|dead| dead == port);
         for port in [circuit.a_port, circuit.b_port].into_iter().filter(|port| is_dead(*port)) {
-            findings.push(format!("phase {}: {} port {port} is broken", phase.name, circuit.ocs));
+            findings.push(format!(
+                "phase {}: {} port {port} is broken or occupied",
+                phase.name, circuit.ocs
+            ));
         }
     }
 }
@@ -102,14 +105,16 @@ fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<Stri
             "phase {}: {} ports {} and {}",
             phase.name, circuit.ocs, circuit.a_port, circuit.b_port
         );
-        let Some(ports_per_leaf) = ports_per_leaf(spec, circuit.ocs.0) else {
+        let Some(bank) = bank_of(spec, circuit.ocs.0) else {
             findings.push(format!("{place}: no such switch"));
             continue;
         };
         for (leaf, port) in [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)] {
-            if leaf.0 >= spec.leaves
-                || !(leaf.0 * ports_per_leaf..(leaf.0 + 1) * ports_per_leaf).contains(&port)
-            {
+            let mut wired = (0..spec.leaves).filter(|own| match &bank.leaves {
+                Some(leaves) => leaves.contains(&LeafId(*own)),
+                None => true,
+            });
+            if wired.nth((port / bank.ports_per_leaf) as usize) != Some(leaf.0) {
                 findings.push(format!("{place}: port {port} is not wired to {leaf}"));
             }
             if !owner.insert((circuit.ocs, port)) {
@@ -122,14 +127,12 @@ fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<Stri
     }
 }
 
-fn ports_per_leaf(spec: &FatTreeSpec, mut ocs: u32) -> Option<u32> {
-    for bank in &spec.banks {
-        if ocs < bank.switches {
-            return Some(bank.ports_per_leaf);
-        }
-        ocs -= bank.switches;
-    }
-    None
+fn bank_of(spec: &FatTreeSpec, mut ocs: u32) -> Option<&OcsBank> {
+    spec.banks.iter().find(|bank| {
+        let here = ocs < bank.switches;
+        ocs = ocs.saturating_sub(bank.switches);
+        here
+    })
 }
 
 fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
@@ -140,12 +143,7 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
     if spec.forbidden.contains(&(a, b)) || spec.forbidden.contains(&(b, a)) {
         return Some(format!("a circuit between {a} and {b} is not permitted"));
     }
-    let mut ocs = circuit.ocs.0;
-    let bank = spec.banks.iter().find(|bank| {
-        let here = ocs < bank.switches;
-        ocs = ocs.saturating_sub(bank.switches);
-        here
-    })?;
+    let bank = bank_of(spec, circuit.ocs.0)?;
     let extra: f64 = spec
         .loss
         .extra_db
@@ -153,7 +151,14 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .filter(|(leaf, _)| *leaf == a || *leaf == b)
         .map(|(_, db)| db)
         .sum();
-    let loss = bank.insertion_loss_db + spec.loss.path_db + extra;
+    let ends = [circuit.a_port, circuit.b_port];
+    let fibres = spec
+        .loss
+        .ports_db
+        .iter()
+        .filter(|(port, _)| port.ocs == circuit.ocs && ends.contains(&port.port));
+    let fibres: f64 = fibres.map(|(_, db)| db).sum();
+    let loss = bank.insertion_loss_db + spec.loss.path_db + extra + fibres;
     (loss > spec.loss.budget_db).then(|| {
         format!("has a loss of {loss:.1} dB, but the budget is {:.1} dB", spec.loss.budget_db)
     })

@@ -194,8 +194,8 @@ impl Evaluator {
 }
 
 struct LeafView {
-    /// For each peer, (bits sent, bits received) and the number of reaches allowed to connect it.
-    open: Vec<([f64; 2], usize)>,
+    /// For each peer, (bits sent, bits received) and the set of reaches that may connect it, a bit for each.
+    open: Vec<([f64; 2], u64)>,
     total: [f64; 2],
     ports: Vec<u32>,
     circuit_rate: f64,
@@ -216,7 +216,7 @@ impl LeafView {
             let pair = LeafPair::new(id, LeafId::from_index(peer));
             let permits =
                 |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
-            (0..fabric.reaches()).take_while(permits).count()
+            (0..fabric.reaches()).filter(permits).map(|reach| 1 << reach).sum::<u64>()
         };
         Self {
             open: peers
@@ -249,13 +249,14 @@ impl LeafView {
         })
     }
 
-    /// The greedy choice is optimal, because each further circuit to a peer gains no more than the
-    /// previous one, and each reach serves a subset of the peers of the previous reach.
+    /// The greedy choice is optimal: each further circuit to a peer gains no more than the previous one, and the sets of
+    /// circuits for which there are ports form a matroid.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
         for (bits, reaches) in &self.open {
             let mut rest = bits.map(|bits| lambda * bits);
-            for _ in 0..self.ports.iter().take(*reaches).sum() {
+            let own = self.ports.iter().enumerate().filter(|(reach, _)| reaches >> reach & 1 == 1);
+            for _ in 0..own.map(|(_, ports)| ports).sum() {
                 let carried = rest.map(|rest| rest.min(self.circuit_rate));
                 let gain = weights[0] * carried[0] + weights[1] * carried[1];
                 if gain <= 0.0 {
@@ -266,17 +267,67 @@ impl LeafView {
             }
         }
         gains.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-        let mut left = self.ports.clone();
-        let mut relief = 0.0;
-        for (gain, reaches) in gains {
-            // Use the shortest reach first; longer ones can serve more of the remaining peers.
-            let Some(free) = left[..reaches].iter_mut().rev().find(|free| **free > 0) else {
-                continue;
-            };
-            *free -= 1;
-            relief += gain;
+        let mut assigned = Assigned::to(&self.ports);
+        gains.iter().filter(|(_, reaches)| assigned.add(*reaches)).map(|(gain, _)| gain).sum()
+    }
+}
+
+/// Circuits of a leaf that are assigned to its ports, by the sets of reaches that may form them.
+struct Assigned {
+    free: Vec<u32>,
+    /// For each reach, the circuits on its ports.
+    circuits: Vec<BTreeMap<u64, u32>>,
+    /// Reaches whose ports are all in use and cannot be freed.
+    full: u64,
+}
+
+impl Assigned {
+    fn to(ports: &[u32]) -> Self {
+        Self { free: ports.to_vec(), circuits: vec![BTreeMap::new(); ports.len()], full: 0 }
+    }
+
+    /// Adds a circuit and moves others to other reaches if necessary. Returns whether there is a port.
+    fn add(&mut self, reaches: u64) -> bool {
+        let mut seen = reaches & !self.full;
+        // Each entry is a reach, and the circuit that leaves the previous reach for it.
+        let mut queue: Vec<(usize, u64, Option<usize>)> =
+            self.within(seen).map(|reach| (reach, reaches, None)).collect();
+        let mut next = 0;
+        while let Some(&(reach, _, _)) = queue.get(next) {
+            if self.free[reach] > 0 {
+                self.free[reach] -= 1;
+                self.shift(&queue, next);
+                return true;
+            }
+            for &circuit in self.circuits[reach].keys() {
+                let others = circuit & !seen & !self.full;
+                seen |= others;
+                queue.extend(self.within(others).map(|other| (other, circuit, Some(next))));
+            }
+            next += 1;
         }
-        relief
+        self.full |= seen;
+        false
+    }
+
+    fn within(&self, reaches: u64) -> impl Iterator<Item = usize> + use<> {
+        (0..self.free.len()).filter(move |reach| reaches >> reach & 1 == 1)
+    }
+
+    fn shift(&mut self, queue: &[(usize, u64, Option<usize>)], last: usize) {
+        let mut at = Some(last);
+        while let Some(step) = at {
+            let (reach, circuit, before) = queue[step];
+            *self.circuits[reach].entry(circuit).or_default() += 1;
+            if let Some(from) = before.map(|before| queue[before].0) {
+                let count = self.circuits[from].get_mut(&circuit).expect("it was on this reach");
+                *count -= 1;
+                if *count == 0 {
+                    self.circuits[from].remove(&circuit);
+                }
+            }
+            at = before;
+        }
     }
 }
 

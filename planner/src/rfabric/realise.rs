@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Maps circuits between leaves to cross-connects, keeping existing ones where possible.
 //!
-//! Placement has two steps. Every topology with enough ports can be placed, because each leaf has
-//! an even number of ports per switch:
+//! Placement has two steps. Every topology with enough ports can be placed if each leaf has an even
+//! number of ports per switch:
 //!
 //! 1. *Orient* each circuit so that every leaf is the tail of at most half of its ports and the
 //!    head of at most half (Euler), consistent with existing circuits.
@@ -13,7 +13,7 @@
 //! Exact minimum rewiring is impractical above about 32 leaves on 16 switches. The sequence of matchings is a heuristic
 //! for *which* circuits are kept; it does not affect whether all circuits fit.
 //!
-//! Other jobs' circuits and failed ports can leave an odd number of ports, so that a leaf has one more port on one side
+//! Odd numbers of ports in the file, other jobs' circuits, and ports that are occupied or have failed leave an odd number of ports, so that a leaf has one more port on one side
 //! of a switch. Both choices are tried; [`Realisation::unplaced`] lists the circuits that still do not fit.
 
 mod orient;
@@ -41,7 +41,7 @@ pub struct Realisation {
     pub kept: usize,
     /// Upper bound on the existing circuits that any placement could keep.
     pub kept_upper_bound: usize,
-    /// Circuits that do not fit on any switch. Empty unless other jobs hold circuits or ports have failed.
+    /// Circuits that do not fit on any switch. Empty if all leaves have an even number of free ports on each switch.
     pub unplaced: Vec<LeafPair>,
 }
 
@@ -65,7 +65,7 @@ pub fn realise(
             assert!(layer.degree(leaf) <= ports, "a topology fits the leaves' ports");
         }
     }
-    let odd: &[Odd] = if fabric.has_dead_ports() { &[Odd::Tail, Odd::Head] } else { &[Odd::Tail] };
+    let odd: &[Odd] = if fabric.has_odd_ports() { &[Odd::Tail, Odd::Head] } else { &[Odd::Tail] };
     let tried = odd.iter().flat_map(|odd| {
         let wirings: Vec<Vec<Switch>> =
             (0..layers.len()).map(|reach| wiring(fabric, existing, reach, *odd)).collect();
@@ -227,20 +227,24 @@ impl Sides {
         ocs: OcsId,
         mut gets_tail: impl FnMut(usize) -> bool,
     ) -> Self {
-        let half = fabric.ports_per_leaf(ocs) / 2;
-        let mut sides =
-            Self { tails: vec![half; fabric.leaves()], heads: vec![half; fabric.leaves()] };
+        let ports = fabric.ports_per_leaf(ocs);
+        let wired = |leaf: usize| fabric.bank(ocs).place_of(LeafId::from_index(leaf)).is_some();
+        let half: Vec<u32> = (0..fabric.leaves())
+            .map(|leaf| if wired(leaf) { ports.div_ceil(2) } else { 0 })
+            .collect();
+        let mut sides = Self { tails: half.clone(), heads: half };
         for (&(tail, head), count) in
             &oriented_circuits(fabric.leaves(), &fabric.spec().held, ocs).0
         {
             sides.tails[tail] -= count;
             sides.heads[head] -= count;
         }
-        if fabric.has_dead_ports() {
-            for leaf in 0..fabric.leaves() {
+        if fabric.has_odd_ports() {
+            for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
                 let dead = fabric.dead_ports_of(ocs, LeafId::from_index(leaf));
-                if dead > 0 {
-                    sides.lose(leaf, dead, &mut gets_tail);
+                let lost = dead + ports % 2;
+                if lost > 0 {
+                    sides.lose(leaf, lost, &mut gets_tail);
                 }
             }
         }

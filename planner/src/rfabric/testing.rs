@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fabrics for tests and benches that compare planners.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
@@ -57,6 +59,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
         circuit_rate: BitsPerSecond::from_gbps(400),
         electrical: ElectricalCore {
             rate_per_leaf: BitsPerSecond::from_gbps(40 * u64::from(ports)),
+            other_rates: BTreeMap::new(),
             oversubscription: 1.0,
         },
         banks: vec![OcsBank {
@@ -65,15 +68,17 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
             ports_per_switch: 2 * leaves,
             ports_per_leaf: 2,
             insertion_loss_db: 1.0,
+            leaves: None,
         }],
         timing: SwitchTiming {
             control: Picoseconds::ZERO,
             switching: Picoseconds::from_millis(10),
             bring_up: Picoseconds::ZERO,
         },
-        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
+        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
         forbidden: vec![],
         held: vec![],
+        occupied: vec![],
         failure_domains: 4.min(ports / 2),
     }
 }

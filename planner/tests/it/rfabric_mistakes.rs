@@ -45,17 +45,17 @@ fn accepts_a_valid_file() {
 }
 
 #[test]
-fn rejects_odd_ports_per_leaf() {
-    let text = SOUND.replace("ports_per_leaf: 2", "ports_per_leaf: 3");
+fn rejects_ports_and_leaves_outside_the_bank() {
+    let bank = |own: &str| SOUND.replace("ports_per_leaf: 2", &format!("ports_per_leaf: 3, {own}"));
+    says(
+        &refusal(&bank("leaves: [leaf0..leaf3]"), GOOD),
+        &["error[LL0110]: leaf3 does not exist", "help: use leaf0 to leaf2"],
+    );
+    let text =
+        bank("leaves: [leaf0..leaf1]").replace("    timing", "    occupied: [ocs1/p6]\n    timing");
     says(
         &refusal(&text, GOOD),
-        &[
-            "error[LL0110]: 3 ports per leaf on each switch: with an odd number, some topologies cannot be \
-             realised although each leaf has enough ports",
-            "f.yaml:9:73",
-            "help: connect an even number to each switch; half as many switches with twice the ports per \
-             leaf need the same number of fibres",
-        ],
+        &["error[LL0110]: ocs1/p6 is not wired to a leaf", "f.yaml:10:16", "help: use p0 to p5"],
     );
 }
 

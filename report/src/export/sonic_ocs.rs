@@ -106,7 +106,8 @@ fn config(plan: &FatTreePlan<'_>, ocs: OcsId) -> ConfigDb {
 fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
     let per_leaf = plan.network.ports_per_leaf(ocs);
     let wired = plan.leaves().flat_map(|leaf| {
-        (0..per_leaf).map(move |slot| (plan.network.switch_port(ocs, leaf, slot), leaf, slot))
+        (0..per_leaf)
+            .filter_map(move |slot| Some((plan.network.switch_port(ocs, leaf, slot)?, leaf, slot)))
     });
     wired
         .flat_map(|(port, leaf, slot)| {

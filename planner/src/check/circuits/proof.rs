@@ -77,9 +77,14 @@ impl<'a> Optics<'a> {
             for held in spec.held.iter().filter(|held| (first..last).contains(&held.ocs.0)) {
                 taken.extend([(held.ocs, held.a_port), (held.ocs, held.b_port)]);
             }
-            let mut own = vec![bank.switches * bank.ports_per_leaf; spec.leaves as usize];
+            let all: Vec<LeafId> = (0..spec.leaves).map(LeafId).collect();
+            let leaves = bank.leaves.as_ref().unwrap_or(&all);
+            let mut own = vec![0; spec.leaves as usize];
+            for leaf in leaves {
+                own[leaf.index()] = bank.switches * bank.ports_per_leaf;
+            }
             for (_, port) in taken {
-                own[(port / bank.ports_per_leaf) as usize] -= 1;
+                own[leaves[(port / bank.ports_per_leaf) as usize].index()] -= 1;
             }
             free.push(own);
             first = last;

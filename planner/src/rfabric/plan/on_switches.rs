@@ -156,7 +156,7 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        if unplaced.is_empty() || self.fabric.has_dead_ports() {
+        if unplaced.is_empty() || self.fabric.has_odd_ports() {
             return Ok(cross_connects);
         }
         Err(PlanError::Unplaced { phase: self.phases[at].name.clone(), unplaced })

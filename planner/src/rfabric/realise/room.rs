@@ -112,7 +112,7 @@ impl<'a> PortBook<'a> {
 
     fn lowest_free(&self, leaf: LeafId) -> Option<u32> {
         (0..self.fabric.ports_per_leaf(self.ocs))
-            .map(|slot| self.fabric.switch_port(self.ocs, leaf, slot))
+            .filter_map(|slot| self.fabric.switch_port(self.ocs, leaf, slot))
             .find(|port| !self.taken.contains(port))
     }
 }

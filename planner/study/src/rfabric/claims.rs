@@ -8,6 +8,8 @@
 mod performance_per_cost;
 mod why;
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
@@ -160,6 +162,7 @@ fn mixnet_region() -> ReconfigurableFatTree {
         circuit_rate: rate,
         electrical: ElectricalCore {
             rate_per_leaf: BitsPerSecond::from_gbps(800),
+            other_rates: BTreeMap::new(),
             oversubscription: 1.0,
         },
         banks: vec![OcsBank {
@@ -168,15 +171,17 @@ fn mixnet_region() -> ReconfigurableFatTree {
             ports_per_switch: 16,
             ports_per_leaf: 2,
             insertion_loss_db: 1.0,
+            leaves: None,
         }],
         timing: SwitchTiming {
             control: Picoseconds::ZERO,
             switching: Picoseconds::from_millis(25),
             bring_up: Picoseconds::ZERO,
         },
-        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![] },
+        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
         forbidden: vec![],
         held: vec![],
+        occupied: vec![],
         failure_domains: 1,
     };
     ReconfigurableFatTree::new(spec).expect("MixNet's region is sound")

@@ -6,7 +6,7 @@ use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, v
 use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::testing;
-use lightloom_units::id::LeafId;
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{BitsPerSecond, Bytes};
 use rand::RngExt;
@@ -20,9 +20,10 @@ pub(crate) enum Hops {
 fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     let is = |pair: &(LeafId, LeafId), a, b| pair.0 == LeafId(a) && pair.1 == LeafId(b);
     let own = spec.loss.extra_db.iter().filter(|(leaf, _)| leaf.0 == a || leaf.0 == b);
+    let is_wired = |leaf| bank.leaves.as_ref().is_none_or(|own| own.contains(&LeafId(leaf)));
     let loss = bank.insertion_loss_db + spec.loss.path_db + own.map(|(_, db)| db).sum::<f64>();
     let forbidden = spec.forbidden.iter().any(|pair| is(pair, a, b) || is(pair, b, a));
-    loss <= spec.loss.budget_db && !forbidden
+    loss <= spec.loss.budget_db && !forbidden && is_wired(a) && is_wired(b)
 }
 
 pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops) -> f64 {
@@ -40,8 +41,9 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
         .fold(0.0, f64::max);
     let lambda = variables.add(variable().min(0.0));
     let mut capacity = vec![vec![Expression::default(); leaves]; leaves];
-    for bank in &spec.banks {
-        let ports = bank.switches * bank.ports_per_leaf;
+    let banks = spec.banks.iter().flat_map(|bank| (0..bank.switches).map(move |_| bank));
+    for (ocs, bank) in (0..).map(OcsId).zip(banks) {
+        let ports = bank.ports_per_leaf;
         let mut used = vec![Expression::default(); leaves];
         for a in 0..leaves {
             for b in a + 1..leaves {
@@ -55,17 +57,29 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
                 }
             }
         }
-        for used in used {
-            constraints.push(constraint!(used <= f64::from(ports)));
+        for (leaf, used) in (0..).map(LeafId).zip(used) {
+            let place = bank
+                .leaves
+                .as_ref()
+                .map_or(Some(leaf.index()), |own| own.iter().position(|other| *other == leaf));
+            let is_own =
+                |port: &OcsPortId| port.ocs == ocs && place == Some((port.port / ports) as usize);
+            let taken = spec.occupied.iter().filter(|port| is_own(port)).count();
+            constraints.push(constraint!(used <= f64::from(ports) - taken as f64));
         }
     }
-    let core = network.electrical_rate() / rate;
+    let core = |leaf: usize| {
+        let electrical = &spec.electrical;
+        let rates = &electrical.other_rates;
+        let whole = rates.get(&LeafId::from_index(leaf)).unwrap_or(&electrical.rate_per_leaf);
+        whole.0 as f64 / electrical.oversubscription / rate
+    };
     let mut load = vec![vec![Expression::default(); leaves + 1]; leaves + 1];
     for source in 0..leaves {
         let arcs = (0..=leaves).flat_map(|a| (0..=leaves).map(move |b| (a, b)));
         let is_arc = |&(a, b): &(usize, usize)| {
-            let is_core = a == leaves || b == leaves;
-            a != b && b != source && (!is_core || core > 0.0)
+            let has_rate = if a == leaves || b == leaves { core(a.min(b)) > 0.0 } else { true };
+            a != b && b != source && has_rate
         };
         let mut kept = vec![Expression::default(); leaves + 1];
         for (a, b) in arcs.filter(is_arc) {
@@ -88,7 +102,8 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
         for b in 0..=leaves {
             let most = match (a < leaves, b < leaves) {
                 (true, true) => std::mem::take(&mut capacity[a][b]),
-                _ => core.into(),
+                _ if a == b => 0.0.into(),
+                _ => core(a.min(b)).into(),
             };
             constraints.push(constraint!(load[a][b].clone() <= most));
         }
@@ -128,6 +143,43 @@ pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
             .collect();
         if stream.random_range(0..2) == 0 {
             spec.banks.reverse();
+        }
+        spec.failure_domains = 1;
+        let demand = drawn_demand(leaves, &mut stream);
+        if let Ok(network) = ReconfigurableFatTree::new(spec) {
+            return (network, demand);
+        }
+    }
+}
+
+/// Draws banks with their own leaves and odd ports, occupied ports and unequal uplinks.
+pub(crate) fn drawn_building(seed: u64) -> (ReconfigurableFatTree, Demand) {
+    let mut stream = Seed(seed).stream("test.building", 0);
+    loop {
+        let leaves = stream.random_range(3..=5);
+        let mut spec = testing::spec(leaves, 4);
+        let core = [0, 50, 100, 400][stream.random_range(0..4)];
+        spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(core);
+        let halved = LeafId(stream.random_range(0..leaves));
+        spec.electrical.other_rates.insert(halved, BitsPerSecond::from_gbps(core / 2));
+        let first = spec.banks[0].clone();
+        spec.banks = (0..stream.random_range(1..=3))
+            .map(|_| {
+                let own: Vec<LeafId> =
+                    (0..leaves).filter(|_| stream.random_range(0..3) > 0).map(LeafId).collect();
+                let ports_per_leaf = stream.random_range(1..=3);
+                OcsBank {
+                    switches: stream.random_range(1..=2),
+                    ports_per_leaf,
+                    ports_per_switch: ports_per_leaf * leaves,
+                    leaves: (own.len() > 1 && stream.random_range(0..2) == 0).then_some(own),
+                    ..first.clone()
+                }
+            })
+            .collect();
+        for _ in 0..stream.random_range(0..=2) {
+            let port = stream.random_range(0..spec.banks[0].ports_per_switch);
+            spec.occupied.push(OcsPortId { ocs: OcsId(0), port });
         }
         spec.failure_domains = 1;
         let demand = drawn_demand(leaves, &mut stream);

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The parameters of a reconfigurable fat-tree, as installed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
+use lightloom_units::{BitsPerSecond, Picoseconds};
+
+/// Two different leaves, with the smaller id first. A circuit between them is bidirectional.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LeafPair {
+    /// The leaf with the smaller id.
+    pub a: LeafId,
+    /// The leaf with the larger id.
+    pub b: LeafId,
+}
+
+impl LeafPair {
+    /// Returns the pair of `first` and `second`, or `None` if they are the same leaf.
+    #[must_use]
+    pub fn new(first: LeafId, second: LeafId) -> Option<Self> {
+        (first != second).then(|| Self { a: first.min(second), b: first.max(second) })
+    }
+}
+
+/// A row of identical optical switches with identical wiring to the leaves of the bank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OcsBank {
+    /// Operator's name, for example `aggregation` or `core`.
+    pub name: String,
+    /// Number of switches in the bank.
+    pub switches: u32,
+    /// Ports of one switch.
+    pub ports_per_switch: u32,
+    /// Ports per leaf on each switch in the bank.
+    pub ports_per_leaf: u32,
+    /// Insertion loss of one pass through a switch, in dB.
+    pub insertion_loss_db: f64,
+    /// Leaves that are wired to the bank, in increasing order, or `None` for all leaves.
+    pub leaves: Option<Vec<LeafId>>,
+}
+
+impl OcsBank {
+    /// Returns the position of `leaf` among the leaves of the bank, or `None` if it is not wired to the bank.
+    #[must_use]
+    pub fn place_of(&self, leaf: LeafId) -> Option<u32> {
+        match &self.leaves {
+            None => Some(leaf.0),
+            Some(leaves) => leaves.binary_search(&leaf).ok().and_then(|at| u32::try_from(at).ok()),
+        }
+    }
+
+    /// Returns the leaf that a port of every switch in the bank is wired to.
+    #[must_use]
+    pub fn leaf_at(&self, port: u32) -> Option<LeafId> {
+        let place = port / self.ports_per_leaf;
+        match &self.leaves {
+            None => Some(LeafId(place)),
+            Some(leaves) => leaves.get(place as usize).copied(),
+        }
+    }
+
+    /// Returns the number of leaves that are wired to the bank, of `all` leaves.
+    #[must_use]
+    pub fn count_of(&self, all: u32) -> u32 {
+        self.leaves.as_ref().map_or(all, |own| u32::try_from(own.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// The delays between the controller's decision and the first useful bit on a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchTiming {
+    /// Time from the decision until the switch accepts the command.
+    pub control: Picoseconds,
+    /// Time to move the mirrors, crystals or actuators.
+    pub switching: Picoseconds,
+    /// Time for receiver lock, link training and the driver, until the port carries traffic again.
+    pub bring_up: Picoseconds,
+}
+
+impl SwitchTiming {
+    /// Returns the time from the decision to a circuit that carries traffic.
+    #[must_use]
+    pub fn total(self) -> Picoseconds {
+        self.control + self.switching + self.bring_up
+    }
+}
+
+/// Optical loss budget and the losses outside the switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossBudget {
+    /// Largest loss between transmitter and receiver, in dB.
+    pub budget_db: f64,
+    /// Loss of the connectors and fibre that are common to all paths, in dB.
+    pub path_db: f64,
+    /// Additional loss of individual leaves (for example from a longer run or a patch panel), in dB.
+    pub extra_db: Vec<(LeafId, f64)>,
+    /// Additional loss of the fibre at individual switch ports, in dB.
+    pub ports_db: Vec<(OcsPortId, f64)>,
+}
+
+/// The always-on packet network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ElectricalCore {
+    /// Uplink rate of one leaf into the core.
+    pub rate_per_leaf: BitsPerSecond,
+    /// Uplink rates of leaves with other uplinks.
+    pub other_rates: BTreeMap<LeafId, BitsPerSecond>,
+    /// Ratio of the uplink rate to the core's capacity per leaf when all leaves send, at least 1.
+    pub oversubscription: f64,
+}
+
+impl ElectricalCore {
+    /// Returns the uplink rate of `leaf`.
+    #[must_use]
+    pub fn rate_of(&self, leaf: LeafId) -> BitsPerSecond {
+        self.other_rates.get(&leaf).copied().unwrap_or(self.rate_per_leaf)
+    }
+}
+
+/// A cross-connect between two ports of a switch, with the leaves wired to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CrossConnect {
+    /// The switch.
+    pub ocs: OcsId,
+    /// The port wired to leaf `a`.
+    pub a_port: u32,
+    /// The port wired to leaf `b`.
+    pub b_port: u32,
+    /// The leaf with the smaller id.
+    pub a: LeafId,
+    /// The leaf with the larger id.
+    pub b: LeafId,
+}
+
+/// State of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CircuitState {
+    /// No cross-connect exists.
+    Dark,
+    /// The switch is moving.
+    Switching,
+    /// The path has light, but the link is not up yet.
+    Training,
+    /// Carries traffic.
+    Up,
+    /// The circuit could carry traffic, but no route uses it.
+    Drained,
+}
+
+/// Unchecked parameters of a reconfigurable fat-tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FatTreeSpec {
+    /// Number of leaves (ToRs or rail switches).
+    pub leaves: u32,
+    /// GPUs under one leaf.
+    pub gpus_per_leaf: u32,
+    /// Rate of one GPU's network interface, which limits the traffic of a leaf.
+    pub gpu_rate: BitsPerSecond,
+    /// Rate of one circuit per direction.
+    pub circuit_rate: BitsPerSecond,
+    /// The always-on packet network.
+    pub electrical: ElectricalCore,
+    /// Banks of optical switches.
+    pub banks: Vec<OcsBank>,
+    /// Setup time of a circuit.
+    pub timing: SwitchTiming,
+    /// Optical loss budget.
+    pub loss: LossBudget,
+    /// Pairs of leaves that must not be connected by a circuit.
+    pub forbidden: Vec<(LeafId, LeafId)>,
+    /// Circuits of other jobs. They stay up, and plans must not use their ports.
+    pub held: Vec<CrossConnect>,
+    /// Ports that something else than a leaf occupies. Circuits cannot use them, but they have not failed.
+    pub occupied: Vec<OcsPortId>,
+    /// Number of power or control domains of the switches, in blocks of consecutive ids.
+    pub failure_domains: u32,
+}
+
+impl FatTreeSpec {
+    pub(super) fn bank(&self, ocs: OcsId) -> Option<&OcsBank> {
+        let mut first = 0;
+        self.banks.iter().find(|bank| {
+            first += bank.switches;
+            ocs.0 < first
+        })
+    }
+}
