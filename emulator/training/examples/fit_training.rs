@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fits the shipped calibration constants to tables of published runs, and prints the errors.
+//! Fits the shipped calibration constants again to tables of published runs, and prints the errors.
 //!
 //! `cargo run -p lightloom-training --example fit_training -- FOLDER 2026-11-22
 //! ../shared/data/mfu_measured.csv …` writes `chips.csv` and `frameworks.csv` to FOLDER, normally
 //! `emulator/training/src/calibrated/`.
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a tool of the maintainers
 
-mod start;
-
 use std::path::Path;
 
 use lightloom_training::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
-use lightloom_training::fit::{Constants, all, fit};
+use lightloom_training::fit::{Constants, fit};
 use lightloom_training::runs::{MeasuredRun, Runs};
 use serde::Serialize;
 use serde_json::Value;
@@ -40,18 +38,7 @@ fn main() {
     let part = |tests: bool| -> Vec<&MeasuredRun> {
         runs.runs.iter().zip(&testing).filter(|(_, t)| **t == tests).map(|(run, _)| run).collect()
     };
-    let mut start =
-        Constants { chips: start::CHIPS.to_vec(), frameworks: start::FRAMEWORKS.to_vec() };
-    for (owner, constant) in KEPT {
-        let chip = CHIPS.iter().position(|chip| chip.name == owner);
-        let framework = FRAMEWORKS.iter().position(|framework| framework.name == owner);
-        let (mut known, mut other) = (CHIPS[chip.unwrap_or(0)], FRAMEWORKS[framework.unwrap_or(0)]);
-        let constant = all().find(|known| known.name == constant).expect("a constant");
-        let value = *constant.of(&mut known, &mut other);
-        let chip = start.chips.iter_mut().find(|chip| chip.name == known.name).expect("a chip");
-        let framework = start.frameworks.iter_mut().find(|framework| framework.name == other.name);
-        *constant.of(chip, framework.expect("a framework")) = value;
-    }
+    let start = Constants { chips: CHIPS.to_vec(), frameworks: FRAMEWORKS.to_vec() };
     let (fitting, judging) = (part(false), part(true));
     let fitted = fit(&start, &fitting, &KEPT, &mut |round, mean| {
         println!("round {round}: {:.2} %", 100.0 * mean);
