@@ -343,6 +343,7 @@ mod tests {
             },
             banks: vec![OcsBank {
                 name: "core".into(),
+                model: None,
                 switches: 4,
                 ports_per_switch: 64,
                 ports_per_leaf: 2,

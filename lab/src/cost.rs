@@ -6,10 +6,10 @@ use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
 use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_study::cost::{
-    Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Sensitivity,
-    aggregate, cost, cost_per_usable_gpu, read_prices, sensitivity,
+    Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Purchase,
+    Sensitivity, aggregate, cost, cost_per_usable_gpu, purchase, read_prices, sensitivity,
 };
-use lightloom_study::results::{COST_SCHEMA, CostResult, UsableCost};
+use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, UsableCost};
 use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs, fault_source, require_group};
@@ -17,7 +17,7 @@ use lightloom::files;
 use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::ResultArguments;
 use lightloom::shipped;
-use lightloom::table::TextTable;
+use lightloom::table::{TextTable, separated};
 
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 const SNAPSHOTS: u64 = 200;
@@ -26,12 +26,16 @@ const SNAPSHOTS: u64 = 200;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost
+  lightloom cost topologies/job-2048-circuits.yaml
   lightloom cost --arch khop:2,khop:3,nvl:72 --gpus-per-node 8 --prices mine.yaml
   lightloom cost --arch fat-tree:64,mixnet,rfabric --nic 800G --gpus 8192 --bill
 
 Architectures: as in `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
 docs/cost.md")]
 pub(crate) struct Arguments {
+    /// Fabric file: print the bill of this fabric, part by part, with its total.
+    #[arg(value_name = "FABRIC", conflicts_with_all = ["arch", "gpus", "gpus_per_node", "nic", "tp", "faults", "samples", "seed", "bill"])]
+    fabric: Option<PathBuf>,
     /// Designs, separated by commas.
     #[arg(
         long,
@@ -95,6 +99,9 @@ impl From<Nic> for NicRate {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    if let Some(fabric) = &arguments.fabric {
+        return fabric_bill(fabric, arguments);
+    }
     require_group(&[arguments.tp])?;
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
@@ -148,6 +155,62 @@ pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result
     };
     output::diagnostics(&mistakes);
     list.ok_or(InputRefused.into())
+}
+
+fn fabric_bill(path: &Path, arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let fabric = lightloom::fabric::read(path)?;
+    let mut inputs = Inputs::new();
+    inputs.insert("fabric".to_owned(), lightloom::plan::fabric_input(path, &fabric));
+    let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
+    let bill = purchase(&fabric, &prices)?;
+    let document = FabricCostResult {
+        made: Provenance::of(COST_SCHEMA, inputs),
+        name: fabric.name.clone(),
+        gpus: fabric.hbd.gpus(),
+        bill,
+    };
+    arguments.result.show(&document, "lines", || bill_text(&document))?;
+    Ok(VerbOutcome::Good)
+}
+
+fn bill_text(document: &FabricCostResult) -> String {
+    let Purchase { lines, usd, usd_low, usd_high, watts, .. } = &document.bill;
+    let or_dash = |value: Option<f64>, decimals: usize| {
+        value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
+    };
+    let mut table =
+        TextTable::new(["place", "part", "count", "$ each", "$", "W", "date", "counted as"]);
+    for line in lines {
+        table.row([
+            line.place.clone(),
+            line.part.clone(),
+            format!("{:.0}", line.count),
+            or_dash(line.unit_usd, 2),
+            or_dash(line.usd, 2),
+            or_dash(line.watts, 0),
+            line.date.clone().unwrap_or_else(|| "-".to_owned()),
+            line.formula.clone(),
+        ]);
+    }
+    let mut text = format!(
+        "{}: {} GPUs cost ${} (${} to ${} with low and high prices), ${} per GPU; the network takes {} W\n\n{table}",
+        document.name,
+        document.gpus,
+        separated(&format!("{usd:.2}")),
+        separated(&format!("{usd_low:.0}")),
+        separated(&format!("{usd_high:.0}")),
+        separated(&format!("{:.2}", usd / document.gpus as f64)),
+        separated(&format!("{watts:.0}")),
+    );
+    for (lacks, parts) in [
+        ("no price, so not in the total", &document.bill.parts_without_price),
+        ("no power, so not in the sum of watts", &document.bill.parts_without_watts),
+    ] {
+        if !parts.is_empty() {
+            text += &format!("{lacks}: {}\n", parts.join(", "));
+        }
+    }
+    text
 }
 
 fn usable(

@@ -61,3 +61,48 @@ fn packets_take_the_planned_time_in_every_building() {
         assert!((packets / planned - 1.0).abs() < 0.05, "{name}: {packets} ps, {planned} ps");
     }
 }
+
+/// The counts follow from the file by hand: 64 GPUs, 8 leaves with two uplinks each, three banks.
+#[test]
+fn bill_of_a_building_counts_each_part_once_and_adds_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let bill = |name: &str| -> serde_json::Value {
+        let file = format!("{FOLDER}/{name}.yaml");
+        let run = run(folder.path(), &["cost", &file, "--format", "json"]);
+        serde_json::from_slice(&run.stdout).unwrap()
+    };
+    let pods = bill("pods");
+    let lines = pods["lines"].as_array().unwrap();
+    let counts: Vec<(&str, &str, f64)> = lines
+        .iter()
+        .map(|line| {
+            let [place, part] = ["place", "part"].map(|key| line[key].as_str().unwrap());
+            (place, part, line["count"].as_f64().unwrap())
+        })
+        .collect();
+    let expected = [
+        ("GPUs", "gpu", 64.0),
+        ("GPUs", "nic-400g", 64.0),
+        ("GPU to leaf", "switch-port-400g", 64.0),
+        ("GPU to leaf", "dcn-optical-400g", 128.0),
+        ("leaf to core", "switch-port-400g", 32.0),
+        ("leaf to core", "dcn-optical-400g", 32.0),
+        ("bank pod0", "switch-port-400g", 16.0),
+        ("bank pod0", "dcn-optical-400g", 16.0),
+        ("bank pod0", "ocs-port", 16.0),
+        ("bank pod1", "switch-port-400g", 16.0),
+        ("bank pod1", "dcn-optical-400g", 16.0),
+        ("bank pod1", "ocs-port", 16.0),
+        ("bank between", "switch-port-400g", 32.0),
+        ("bank between", "dcn-optical-400g", 32.0),
+        ("bank between", "ocs-port", 32.0),
+    ];
+    assert_eq!(counts, expected);
+    for (name, _) in buildings() {
+        let bill = bill(&name);
+        let lines = bill["lines"].as_array().unwrap();
+        let sum: f64 = lines.iter().map(|line| line["usd"].as_f64().unwrap()).sum();
+        assert!((sum - bill["usd"].as_f64().unwrap()).abs() < 0.005, "{name}: {bill}");
+        assert_eq!(bill["parts_without_price"].as_array().unwrap().len(), 0, "{name}");
+    }
+}

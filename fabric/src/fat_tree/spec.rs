@@ -30,6 +30,8 @@ impl LeafPair {
 pub struct OcsBank {
     /// Operator's name, for example `aggregation` or `core`.
     pub name: String,
+    /// Model of the switches, as in the price file.
+    pub model: Option<String>,
     /// Number of switches in the bank.
     pub switches: u32,
     /// Ports of one switch.

@@ -336,6 +336,7 @@ fn warn_of_lonely_leaves(
 fn bank(raw: &BankFile) -> OcsBank {
     OcsBank {
         name: raw.name.clone(),
+        model: raw.model.clone(),
         switches: raw.switches,
         ports_per_switch: raw.ports_per_switch,
         ports_per_leaf: raw.ports_per_leaf,

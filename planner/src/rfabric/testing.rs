@@ -64,6 +64,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
         },
         banks: vec![OcsBank {
             name: "core".into(),
+            model: None,
             switches: ports / 2,
             ports_per_switch: 2 * leaves,
             ports_per_leaf: 2,

@@ -13,6 +13,7 @@
 
 mod aggregate;
 mod prices;
+mod purchase;
 mod sensitivity;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use aggregate::{
 pub use prices::{
     Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, read_prices,
 };
+pub use purchase::{Purchase, PurchaseLine, purchase};
 pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

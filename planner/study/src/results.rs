@@ -5,7 +5,7 @@ use lightloom_fabric::provenance::Provenance;
 use serde::Serialize;
 
 use crate::compare::{CrossTorPoint, FabricFigures, NodeFaultRatio, Row};
-use crate::cost::{Aggregate, CostRow, Sensitivity};
+use crate::cost::{Aggregate, CostRow, Purchase, Sensitivity};
 use crate::reproduce::{Claim, Sentence, Why};
 
 pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
@@ -38,6 +38,16 @@ pub struct CrossTorResult {
     /// Maximum share of faulty nodes without crossing hops, ignoring fragmentation.
     pub aligned_limit: f64,
     pub points: Vec<CrossTorPoint>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct FabricCostResult {
+    #[serde(flatten)]
+    pub made: Provenance,
+    pub name: String,
+    pub gpus: u64,
+    #[serde(flatten)]
+    pub bill: Purchase,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -167,6 +167,7 @@ fn mixnet_region() -> ReconfigurableFatTree {
         },
         banks: vec![OcsBank {
             name: "region".into(),
+            model: None,
             switches: 3,
             ports_per_switch: 16,
             ports_per_leaf: 2,
