@@ -48,7 +48,7 @@ pub struct Purchase {
 /// # Errors
 /// Fails if no rule derives the parts of its high-bandwidth domain.
 pub fn purchase(fabric: &Fabric, prices: &PriceList) -> Result<Purchase, NoBill> {
-    let mut counted = Counted(Vec::new());
+    let mut counted = CountedParts(Vec::new());
     let gpus = fabric.hbd.gpus() as f64;
     counted.add("GPUs", "gpu", gpus, "with their share of server, rack and site");
     domain(fabric, &mut counted)?;
@@ -83,9 +83,9 @@ pub fn purchase(fabric: &Fabric, prices: &PriceList) -> Result<Purchase, NoBill>
     })
 }
 
-struct Counted(Vec<PurchaseLine>);
+struct CountedParts(Vec<PurchaseLine>);
 
-impl Counted {
+impl CountedParts {
     fn add(&mut self, place: &str, part: &str, count: f64, formula: impl Into<String>) {
         self.0.push(PurchaseLine {
             place: place.to_owned(),
@@ -108,7 +108,7 @@ impl Counted {
     }
 }
 
-fn domain(fabric: &Fabric, counted: &mut Counted) -> Result<(), NoBill> {
+fn domain(fabric: &Fabric, counted: &mut CountedParts) -> Result<(), NoBill> {
     let hbd = &fabric.hbd;
     let (nodes, r, k) =
         (f64::from(hbd.nodes()), f64::from(hbd.gpus_per_node()), f64::from(hbd.k()));
@@ -147,7 +147,7 @@ fn domain(fabric: &Fabric, counted: &mut Counted) -> Result<(), NoBill> {
     Ok(())
 }
 
-fn network(fabric: &Fabric, prices: &PriceList, counted: &mut Counted) {
+fn network(fabric: &Fabric, prices: &PriceList, counted: &mut CountedParts) {
     let (dcn, gpus) = (&fabric.dcn, fabric.hbd.gpus() as f64);
     let per_node = fabric.hbd.gpus_per_node();
     let interfaces = match dcn {
@@ -177,7 +177,7 @@ fn network(fabric: &Fabric, prices: &PriceList, counted: &mut Counted) {
     }
 }
 
-fn above_domains(tree: &FatTree, leaves: f64, uplinks: f64, counted: &mut Counted) {
+fn above_domains(tree: &FatTree, leaves: f64, uplinks: f64, counted: &mut CountedParts) {
     let domains = (leaves / f64::from(tree.tors_per_domain)).ceil();
     if domains > 1.0 {
         let links = domains * uplinks * f64::from(tree.cores_of_plane());
@@ -187,7 +187,7 @@ fn above_domains(tree: &FatTree, leaves: f64, uplinks: f64, counted: &mut Counte
     }
 }
 
-fn circuits(network: &ReconfigurableFatTree, prices: &PriceList, counted: &mut Counted) {
+fn circuits(network: &ReconfigurableFatTree, prices: &PriceList, counted: &mut CountedParts) {
     let spec = network.spec();
     let gbps = spec.gpu_rate.0 / 1_000_000_000;
     let leaves = || (0..spec.leaves).map(LeafId);
