@@ -33,6 +33,7 @@ pub trait Probe: Clone + Send {
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
     /// Returns whether the probe's counts can be extrapolated without observing each packet, for any order of vertices.
+    /// If so, the probe is not shown arrivals.
     fn may_leap(&self) -> bool {
         false
     }

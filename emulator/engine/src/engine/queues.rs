@@ -82,7 +82,12 @@ impl Queues {
     }
 
     pub(super) fn all_bytes(&self) -> u64 {
-        self.classes.iter().map(|class| class.bytes).sum()
+        let (mut bytes, mut occupied) = (0, self.occupied);
+        while occupied != 0 {
+            bytes += self.classes[occupied.trailing_zeros() as usize].bytes;
+            occupied &= occupied - 1;
+        }
+        bytes
     }
 
     #[inline]

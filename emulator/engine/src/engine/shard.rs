@@ -319,6 +319,9 @@ impl<P: Probe> Shard<P> {
 
     #[inline(always)]
     fn advance_vertex(&mut self, shared: &Shared, vertex: usize, span: SimSpan) {
+        if !self.probe.may_leap() {
+            self.show_arrivals(shared, vertex, span);
+        }
         if self.vertices[vertex].is_host {
             self.advance_host(shared, vertex, span);
         } else if let Some(switch) = self.switches[vertex].take() {
@@ -329,6 +332,18 @@ impl<P: Probe> Shard<P> {
             self.advance_switch::<true>(shared, vertex, span);
         } else {
             self.advance_switch::<false>(shared, vertex, span);
+        }
+    }
+
+    #[cold]
+    fn show_arrivals(&mut self, shared: &Shared, vertex: usize, span: SimSpan) {
+        for LinkWire { queue, link, .. } in &self.wires[self.vertices[vertex].wires()] {
+            let due = queue.iter().map(|packet| (packet, span.start + packet.after(span.start)));
+            for (packet, at) in due.take_while(|(_, at)| *at < span.end) {
+                if !packet.is_pause_frame() {
+                    self.probe.arrived(seen(packet, at, *link, shared.acknowledgement_bytes));
+                }
+            }
         }
     }
 

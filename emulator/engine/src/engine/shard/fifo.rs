@@ -3,7 +3,7 @@
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
-use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, seen, send_through, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, send_through, touch};
 use crate::engine::network::LinkId;
 use crate::engine::packet::Packet;
 use crate::engine::port::SendingPort;
@@ -27,8 +27,6 @@ impl<P: Probe> Shard<P> {
             arrivals.resize(arrivals.len().max(most), Packet::default());
             let (before, arrivals) = (count, &mut arrivals[..most]);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
-                let at = span.start + offset;
-                self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 let place = shared.routes.place(packet.cursor());
                 by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced();

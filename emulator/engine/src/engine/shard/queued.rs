@@ -9,8 +9,7 @@ use lightloom_units::{BitsPerSecond, Bytes};
 use super::agenda::Agenda;
 use super::choosing::{Backlog, step};
 use super::{
-    EndCount, Exit, LinkWire, Outbox, Probe, Scratch, Shard, Shared, SimSpan, seen, send_through,
-    touch,
+    EndCount, Exit, LinkWire, Outbox, Probe, Scratch, Shard, Shared, SimSpan, send_through, touch,
 };
 use crate::engine::network::LinkId;
 use crate::engine::one_port::{CutThrough, OnePort};
@@ -75,8 +74,6 @@ impl<P: Probe> Shard<P> {
                     frame_delivered(&mut self.ends);
                     packet.cursor() - vertex.first_port
                 } else {
-                    let at = span.start + offset;
-                    self.probe.arrived(seen(&packet, at, wire.link, short));
                     match shared.routes.next(packet.cursor()) {
                         NextHop::Port(place) => place,
                         // With choices, all ports are processed together, so the list does not matter.
