@@ -18,13 +18,12 @@
 //!
 //! `docs/engine.md` describes the method and its limits.
 
+mod calendar;
 mod control;
 mod deadlock;
-mod earliest;
 mod flow;
 mod groups;
 mod ideal;
-mod lanes;
 mod layout;
 mod lists;
 pub(crate) mod marking;

@@ -41,29 +41,6 @@ impl Lists {
         &keys[..length]
     }
 
-    #[inline(always)]
-    pub(crate) fn len(&self, list: usize) -> usize {
-        self.lengths[list] as usize
-    }
-
-    #[inline(always)]
-    pub(crate) fn keys(&self, list: usize) -> &[u64] {
-        &self.keys[list * self.stride..][..self.lengths[list] as usize]
-    }
-
-    /// Empties two lists. Returns both sorted and terminated by [`u64::MAX`].
-    #[inline(always)]
-    pub(crate) fn take_two_in_order(&mut self, list: usize) -> [&[u64]; 2] {
-        let lengths = [list, list + 1].map(|list| self.lengths[list] as usize);
-        self.lengths[list..list + 2].fill(0);
-        let keys = &mut self.keys[list * self.stride..][..2 * self.stride];
-        let (one, other) = keys.split_at_mut(self.stride);
-        sort(one, lengths[0]);
-        sort(other, lengths[1]);
-        (one[lengths[0]], other[lengths[1]]) = (u64::MAX, u64::MAX);
-        [&one[..=lengths[0]], &other[..=lengths[1]]]
-    }
-
     pub(crate) fn append_to(&mut self, list: usize, all: &mut Vec<u64>) {
         let length = std::mem::take(&mut self.lengths[list]) as usize;
         let first = list * self.stride;
@@ -194,22 +171,6 @@ mod tests {
                 prop_assert_eq!(lists.take_in_order(list), &wanted[..]);
                 prop_assert!(lists.is_empty(list));
             }
-        }
-
-        #[test]
-        fn taking_two_lists_appends_sentinels(one: Vec<u32>, other: Vec<u32>) {
-            let mut lists = Lists::new(4);
-            let mut adding = lists.with_room(one.len() + other.len());
-            let mut wanted = [one, other].map(|keys| keys.into_iter().map(u64::from).collect::<Vec<_>>());
-            for (list, keys) in (2..).zip(&wanted) {
-                keys.iter().for_each(|key| adding.push(list, *key));
-            }
-            for keys in &mut wanted {
-                keys.push(u64::MAX);
-                keys.sort_unstable();
-            }
-            prop_assert_eq!(lists.take_two_in_order(2).map(<[u64]>::to_vec), wanted);
-            prop_assert_eq!([lists.len(2), lists.len(3)], [0, 0]);
         }
     }
 }

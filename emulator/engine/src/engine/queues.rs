@@ -61,19 +61,10 @@ impl Queues {
         }
     }
 
+    /// Whether a packet that meets no other always fits and is not marked.
     #[inline]
-    pub(super) fn would_mark(&self, bytes: u64) -> bool {
-        bytes >= self.mark_from
-    }
-
-    #[inline]
-    pub(super) fn has_ramp(&self) -> bool {
-        self.ramp.is_some()
-    }
-
-    #[inline]
-    pub(super) fn occupied(&self) -> u16 {
-        self.occupied
+    pub(super) fn admits_single(&self) -> bool {
+        self.ramp.is_none() && self.mark_from > 0 && self.capacity >= u64::from(u16::MAX)
     }
 
     #[inline]
@@ -135,18 +126,6 @@ impl Queues {
             queue.bytes -= size(&packet);
         }
         Some((class, packet))
-    }
-
-    #[inline]
-    pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
-        let queue = &mut self.classes[class];
-        let packet = queue.queue.pop().expect("something waits");
-        self.waiting -= 1;
-        queue.bytes -= size(&packet);
-        if queue.queue.len() == 0 {
-            self.occupied &= !(1 << class);
-        }
-        packet
     }
 
     fn choose_by_weight(

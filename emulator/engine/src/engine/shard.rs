@@ -247,7 +247,7 @@ impl<P: Probe> Shard<P> {
 
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
-        self.scratch.by_port = Lists::new(2 * widest);
+        self.scratch.by_port = Lists::new(widest);
         self.scratch.sent.resize(widest, Vec::new());
         self.due = Agenda::new(self.vertices.len());
         self.hosts.resize_with(self.vertices.len(), HostState::default);

@@ -83,10 +83,28 @@ struct List<'s, const CUTS_THROUGH: bool> {
 
 impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
     #[inline(always)]
-    fn send(&self, mut sending: SendingPort, sink: &mut impl Sink, probe: &mut impl Probe) {
-        for &key in self.keys {
-            let (packet, now) = (self.arrivals[key as u32 as usize], self.start + (key >> 32));
-            queued(probe, self.link, now, &sending);
+    fn send<P: Probe>(&self, mut sending: SendingPort, sink: &mut impl Sink, probe: &mut P) {
+        let mut queued = probe.queue_of(self.link);
+        let timed = self
+            .keys
+            .iter()
+            .map(|key| (self.arrivals[*key as u32 as usize], self.start + (key >> 32)));
+        if !CUTS_THROUGH && sending.is_steady(self.start) {
+            for (packet, now) in timed {
+                let wait = sending.wait(now);
+                if P::SEES_QUEUES {
+                    queued(sending.sent_in(wait));
+                }
+                if let Some(sent) = sending.send_after(wait, now, packet) {
+                    sink.take(sent);
+                }
+            }
+            return sending.close();
+        }
+        for (packet, now) in timed {
+            if P::SEES_QUEUES {
+                queued(sending.backlog(now));
+            }
             let mut head_start = 0;
             if CUTS_THROUGH {
                 let rate = self.wire_rates[packet.ingress() as usize];
@@ -97,12 +115,5 @@ impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
             }
         }
         sending.close();
-    }
-}
-
-#[inline(always)]
-fn queued<P: Probe>(probe: &mut P, link: LinkId, now: u64, sending: &SendingPort) {
-    if P::SEES_QUEUES {
-        probe.queued(link, sending.backlog(now));
     }
 }

@@ -12,10 +12,9 @@ use super::{
     EndCount, Exit, LinkWire, Outbox, Probe, Scratch, Shard, Shared, SimSpan, send_through, touch,
 };
 use crate::engine::network::LinkId;
-use crate::engine::one_port::{CutThrough, OnePort};
+use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
-use crate::engine::queues::FRAMES;
 use crate::engine::routes::NextHop;
 use crate::engine::switch::{Outlet, SwitchQueues};
 use crate::engine::switching::Switching;
@@ -28,17 +27,16 @@ impl<P: Probe> Shard<P> {
         span: SimSpan,
         mut switch: Box<SwitchQueues>,
     ) {
-        let (mut due, classes) = self.sort_out(shared, index, span);
+        let mut due = self.sort_out(shared, index, span);
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
-                let is_listed = self.scratch.has_listed(place);
+                let is_listed = !self.scratch.by_port.is_empty(place as usize);
                 if !is_listed && !switch.waits(place) {
                     continue;
                 }
                 if is_listed || switch.begins_before(place, span.end) {
-                    let at = (place, port, classes);
-                    self.advance_port(shared, at, (span, wires.clone()), &mut switch);
+                    self.advance_port(shared, (place, port), (span, wires.clone()), &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
             }
@@ -50,14 +48,14 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Returns the time of the first arrival after the window, and one bit for each class of packet except control.
-    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
+    /// Returns the time of the first arrival after the window.
+    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
-        let (short, mut count, mut classes) = (shared.acknowledgement_bytes, 0, 0);
+        let (short, mut count) = (shared.acknowledgement_bytes, 0);
         came.resize(vertex.wires().len(), 0);
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             if wire.queue.len() == 0 {
@@ -68,9 +66,7 @@ impl<P: Probe> Shard<P> {
             arrivals.resize(arrivals.len().max(most), Packet::default());
             let (before, mut bytes, arrivals) = (count, 0, &mut arrivals[..most]);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
-                let is_control = packet.is_control();
                 let place = if packet.is_pause_frame() {
-                    classes |= 1 << FRAMES;
                     frame_delivered(&mut self.ends);
                     packet.cursor() - vertex.first_port
                 } else {
@@ -80,11 +76,7 @@ impl<P: Probe> Shard<P> {
                         NextHop::Choice(_) => 0,
                     }
                 };
-                by_port.push(
-                    2 * place as usize + usize::from(is_control),
-                    offset << 32 | count as u64,
-                );
-                classes |= u16::from(!is_control) << packet.data_priority();
+                by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced().came_by(ingress);
                 bytes += u64::from(packet.extra());
                 count += 1;
@@ -94,49 +86,31 @@ impl<P: Probe> Shard<P> {
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
-        (due, classes)
+        due
     }
 
     fn advance_port(
         &mut self,
         shared: &Shared,
-        (place, port, classes): (u32, usize, u16),
+        (place, port): (u32, usize),
         (span, wires): (SimSpan, Range<usize>),
         switch: &mut SwitchQueues,
     ) {
-        let classes = self.scratch.classes_at(place, classes);
         let (link, probe) = (self.port_links[port], &mut self.probe);
-        let Scratch { arrivals, by_port, all, .. } = &mut self.scratch;
-        let list = 2 * place as usize;
-        let counts = [list, list + 1].map(|list| by_port.len(list));
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
-        let most = counts[0] + counts[1] + switch.waiting_at(place);
+        let keys = by_port.take_in_order(place as usize);
+        let most = keys.len() + switch.waiting_at(place);
         let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         let cut_through = cut_through(shared, &self.wire_rates[wires]);
         let how = (shared.header_bytes, cut_through);
         let mut one = switch.one_port(place, how, (port, count));
-        if let Some(plain) = one.is_plain(counts, classes, span.end - span.start) {
-            let keys = by_port.take_two_in_order(list);
-            if P::SEES_QUEUES {
-                one.see_lanes((keys, arrivals), span, |bytes| probe.queued(link, bytes));
-            }
-            send_through!(exit, span.start, most, |sink| {
-                one.advance_lanes(plain, (keys, arrivals), span, sink);
-            });
-        } else {
-            by_port.append_to(list, all);
-            by_port.append_to(list + 1, all);
-            all.sort_unstable();
-            let timed = |key: u64| (span.start + (key >> 32), arrivals[key as u32 as usize]);
-            send_through!(exit, span.start, most, |sink| {
-                let queued = |one: &OnePort, now| {
-                    if P::SEES_QUEUES {
-                        probe.queued(link, one.stands_before(now));
-                    }
-                };
-                one.advance(all.drain(..).map(timed), span.end, sink, queued);
-            });
-        }
+        let arrivals =
+            keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
+        let queued = probe.queue_of(link);
+        send_through!(exit, span.start, most, |sink| {
+            one.advance(arrivals, span.end, sink, queued);
+        });
         one.close();
         switch.note_waiting(place);
     }
@@ -150,8 +124,7 @@ impl<P: Probe> Shard<P> {
     ) {
         let mut keys = std::mem::take(&mut self.scratch.all);
         for place in 0..self.vertices[index].ports().len() {
-            self.scratch.by_port.append_to(2 * place, &mut keys);
-            self.scratch.by_port.append_to(2 * place + 1, &mut keys);
+            self.scratch.by_port.append_to(place, &mut keys);
         }
         keys.sort_unstable();
         let packets = std::mem::take(&mut self.scratch.arrivals);
@@ -159,7 +132,7 @@ impl<P: Probe> Shard<P> {
         let mut outlet = self.outlet(shared, index);
         let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
         let mut next = arrivals.next();
-        switch.begin_together(span.start);
+        switch.begin_together(span);
         loop {
             let arrival = next.map_or(u64::MAX, |(now, _)| now);
             let end = switch.next_end();
@@ -214,7 +187,7 @@ impl<P: Probe> Shard<P> {
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
-        switch.begin_together(now);
+        switch.begin_together(SimSpan { start: now, end: now });
         let lost = switch.cut(place, now, &mut self.outlet(shared, vertex as usize));
         self.counts[port as usize].lost += lost;
         self.keep(vertex, switch, now);
@@ -227,7 +200,7 @@ impl<P: Probe> Shard<P> {
             return self.wake(vertex, now);
         };
         let place = port - self.vertices[vertex as usize].first_port;
-        switch.begin_together(now);
+        switch.begin_together(SimSpan { start: now, end: now });
         switch.send_next(place, now, &mut self.outlet(shared, vertex as usize));
         self.keep(vertex, switch, now);
     }
@@ -244,28 +217,6 @@ impl<P: Probe> Shard<P> {
 #[cold]
 fn frame_delivered(ends: &mut EndCount) {
     ends.delivered += 1;
-}
-
-impl Scratch {
-    #[inline(always)]
-    fn has_listed(&self, place: u32) -> bool {
-        let list = 2 * place as usize;
-        !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
-    }
-
-    /// Excludes control. `classes` are those of all packets.
-    #[inline(always)]
-    fn classes_at(&self, place: u32, classes: u16) -> u16 {
-        let keys = self.by_port.keys(2 * place as usize);
-        if keys.is_empty() || classes.is_power_of_two() {
-            return if keys.is_empty() { 0 } else { classes };
-        }
-        let class = |key: &u64| {
-            let packet = &self.arrivals[*key as u32 as usize];
-            1 << if packet.is_pause_frame() { FRAMES as u8 } else { packet.data_priority() }
-        };
-        keys.iter().map(class).fold(0, |classes, class| classes | class)
-    }
 }
 
 fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThrough<'s>> {
@@ -293,7 +244,7 @@ impl<P: Probe> VertexOutlet<'_, P> {
         if P::SEES_QUEUES && port.up {
             let (waiting, end) = switch.stands_before(place);
             let bytes = Bytes(waiting + port.backlog_until(end, now).get());
-            self.probe.queued(self.links[place as usize], bytes);
+            self.probe.queue_of(self.links[place as usize])(bytes);
         }
     }
 }
