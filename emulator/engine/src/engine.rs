@@ -30,6 +30,7 @@ pub(crate) mod marking;
 mod network;
 mod one_port;
 pub(crate) mod packet;
+mod plain_port;
 mod port;
 mod probe;
 mod queueing;

@@ -34,11 +34,11 @@ impl Lists {
     }
 
     #[inline(always)]
-    pub(crate) fn take_in_order(&mut self, list: usize) -> &[u64] {
+    pub(crate) fn take_in_order(&mut self, list: usize) -> &mut [u64] {
         let length = std::mem::take(&mut self.lengths[list]) as usize;
         let keys = &mut self.keys[list * self.stride..][..self.stride];
         sort(keys, length);
-        &keys[..length]
+        &mut keys[..length]
     }
 
     pub(crate) fn append_to(&mut self, list: usize, all: &mut Vec<u64>) {

@@ -66,7 +66,8 @@ impl OnePort<'_> {
 
     /// Whether packets that find the port idle leave immediately, without any checks. If no priority is paused, no
     /// packet waits for an idle port.
-    fn passes_packets(&self) -> bool {
+    #[inline(always)]
+    pub(super) fn passes_packets(&self) -> bool {
         let plain = matches!(self.schedule, Schedule::Strict) && self.cut_through.is_none();
         plain && self.up && *self.paused == 0 && self.queues.admits_single()
     }
@@ -138,7 +139,13 @@ impl OnePort<'_> {
     }
 
     #[inline(always)]
-    fn send(&mut self, now: u64, packet: Packet, takes_room: bool, sink: &mut impl Sink) {
+    pub(super) fn send(
+        &mut self,
+        now: u64,
+        packet: Packet,
+        takes_room: bool,
+        sink: &mut impl Sink,
+    ) {
         // A lost pause frame would pause the port permanently, so pause frames are never lost.
         if let Some(sent) = self.sending.begin(now, packet, takes_room) {
             sink.take(sent);

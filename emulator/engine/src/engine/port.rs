@@ -452,6 +452,12 @@ impl SendingPort<'_> {
     }
 
     #[inline(always)]
+    pub(crate) fn longest(&self) -> u64 {
+        let [data, acknowledgement] = self.line.usual;
+        u64::from(data.bytes.max(acknowledgement.bytes))
+    }
+
+    #[inline(always)]
     pub(crate) fn mark(&mut self, marked: bool) {
         self.done.marked += u64::from(marked);
     }

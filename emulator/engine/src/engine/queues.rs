@@ -68,6 +68,16 @@ impl Queues {
     }
 
     #[inline]
+    pub(super) fn would_mark(&self, bytes: u64) -> bool {
+        bytes >= self.mark_from
+    }
+
+    #[inline]
+    pub(super) fn occupied(&self) -> u16 {
+        self.occupied
+    }
+
+    #[inline]
     pub(super) fn bytes(&self, class: usize) -> u64 {
         self.classes[class].bytes
     }
@@ -116,8 +126,13 @@ impl Queues {
             }
             _ => may.ilog2() as usize,
         };
+        Some((class, self.pull(class, size)))
+    }
+
+    #[inline]
+    pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
-        let packet = queue.queue.pop()?;
+        let packet = queue.queue.pop().expect("something waits");
         self.waiting -= 1;
         if queue.queue.len() == 0 {
             self.occupied &= !(1 << class);
@@ -125,7 +140,7 @@ impl Queues {
         if class != FRAMES {
             queue.bytes -= size(&packet);
         }
-        Some((class, packet))
+        packet
     }
 
     fn choose_by_weight(

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) switching: Switching,
     pub(crate) gives_credit: bool,
     pub(crate) chooses: bool,
+    /// One bit for each priority of a flow.
+    pub(crate) priorities: u8,
     /// In picoseconds.
     pub(crate) host_delay: u64,
 }

@@ -85,14 +85,13 @@ impl SwitchQueues {
         }
     }
 
-    /// [`u64::MAX`] if there is none. Valid while ports are processed together.
-    pub(crate) fn next_end(&self) -> u64 {
-        self.calendar.time()
-    }
-
-    pub(crate) fn end_next(&mut self, out: &mut impl Outlet) {
-        let place = self.calendar.take();
-        self.end_transmission(place as u32, out);
+    /// Ends the transmissions up to and including `now`. Valid while ports are processed together.
+    #[inline(always)]
+    pub(crate) fn end_until(&mut self, now: u64, out: &mut impl Outlet) {
+        while self.calendar.time() <= now {
+            let place = self.calendar.take();
+            self.end_transmission(place as u32, out);
+        }
     }
 
     /// The next event other than an arrival, or [`u64::MAX`]. Everything before `now` has been processed.
@@ -223,20 +222,21 @@ impl SwitchQueues {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn end_transmission(&mut self, place: u32, out: &mut impl Outlet) {
         let port = &mut self.ports[place as usize];
         let now = std::mem::replace(&mut port.end, IDLE);
         port.freed = now;
         let room = std::mem::take(&mut port.sending);
         self.store.give_back(room);
-        if self.asked > 0 && room.size > 0 {
+        if self.store.asked[room.ingress as usize] & (1 << room.priority) != 0 {
             self.resume_if_low(room, now, out);
         }
-        self.send_next(place, now, out);
+        self.start_next(place, now, out);
     }
 
     /// The packet must have its ingress port in the time field.
+    #[inline(always)]
     pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
         let header_bytes = out.header_bytes();
         let (port, count) = out.port(place);
@@ -270,16 +270,21 @@ impl SwitchQueues {
             return self.send((place, begin), packet, room, out);
         }
         queues.push(class, packet, ingress, size);
-        self.send_next(place, begin, out);
+        self.start_next(place, begin, out);
     }
 
+    #[cold]
     fn ask_to_pause(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
         self.store.asked[room.ingress as usize] |= 1 << room.priority;
         self.asked += 1;
         self.send_frame(room, flag::PAUSE, now, out);
     }
 
+    #[cold]
     fn resume_if_low(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
+        if room.size == 0 {
+            return;
+        }
         let left = self.store.came(room.ingress, room.priority);
         let asked = &mut self.store.asked[room.ingress as usize];
         let bit = 1 << room.priority;
@@ -309,8 +314,12 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    #[inline]
     pub(crate) fn send_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
+        self.start_next(place, now, out);
+    }
+
+    #[inline(always)]
+    fn start_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
         let port: &Port = out.port(place).0;
         let QueuedPort { queues, end, .. } = &mut self.ports[place as usize];
         if *end != IDLE || !port.up {
@@ -322,7 +331,7 @@ impl SwitchQueues {
         self.send((place, now), packet, room, out);
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         (place, now): (u32, u64),

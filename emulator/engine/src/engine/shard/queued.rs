@@ -14,6 +14,7 @@ use super::{
 use crate::engine::network::LinkId;
 use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
+use crate::engine::plain_port::PortArrivals;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::routes::NextHop;
 use crate::engine::switch::{Outlet, SwitchQueues};
@@ -27,7 +28,9 @@ impl<P: Probe> Shard<P> {
         span: SimSpan,
         mut switch: Box<SwitchQueues>,
     ) {
-        let mut due = self.sort_out(shared, index, span);
+        let (mut due, has_frames) = self.sort_out(shared, index, span);
+        // A port with pause frames is not plain.
+        let priorities = if has_frames { 0 } else { shared.priorities };
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
@@ -36,7 +39,8 @@ impl<P: Probe> Shard<P> {
                     continue;
                 }
                 if is_listed || switch.begins_before(place, span.end) {
-                    self.advance_port(shared, (place, port), (span, wires.clone()), &mut switch);
+                    let at = (place, port, priorities);
+                    self.advance_port(shared, at, (span, wires.clone()), &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
             }
@@ -48,14 +52,15 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Returns the time of the first arrival after the window.
-    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
+    /// Returns the time of the first arrival after the window, and whether a pause frame arrives in it.
+    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, bool) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let (short, mut count) = (shared.acknowledgement_bytes, 0);
+        let delivered = self.ends.delivered;
         came.resize(vertex.wires().len(), 0);
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             if wire.queue.len() == 0 {
@@ -86,13 +91,13 @@ impl<P: Probe> Shard<P> {
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
-        due
+        (due, self.ends.delivered > delivered)
     }
 
     fn advance_port(
         &mut self,
         shared: &Shared,
-        (place, port): (u32, usize),
+        (place, port, priorities): (u32, usize, u8),
         (span, wires): (SimSpan, Range<usize>),
         switch: &mut SwitchQueues,
     ) {
@@ -105,12 +110,19 @@ impl<P: Probe> Shard<P> {
         let cut_through = cut_through(shared, &self.wire_rates[wires]);
         let how = (shared.header_bytes, cut_through);
         let mut one = switch.one_port(place, how, (port, count));
-        let arrivals =
-            keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
         let queued = probe.queue_of(link);
-        send_through!(exit, span.start, most, |sink| {
-            one.advance(arrivals, span.end, sink, queued);
-        });
+        if let Some(class) = one.plain_class(priorities, keys.len()) {
+            let arrivals = PortArrivals { keys, packets: arrivals };
+            send_through!(exit, span.start, most, |sink| {
+                one.advance_plainly((class, arrivals), span, sink, queued);
+            });
+        } else {
+            let arrivals =
+                keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
+            send_through!(exit, span.start, most, |sink| {
+                one.advance(arrivals, span.end, sink, queued);
+            });
+        }
         one.close();
         switch.note_waiting(place);
     }
@@ -130,21 +142,11 @@ impl<P: Probe> Shard<P> {
         let packets = std::mem::take(&mut self.scratch.arrivals);
         let first = self.vertices[index].first_port;
         let mut outlet = self.outlet(shared, index);
-        let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
-        let mut next = arrivals.next();
         switch.begin_together(span);
-        loop {
-            let arrival = next.map_or(u64::MAX, |(now, _)| now);
-            let end = switch.next_end();
-            if end.min(arrival) >= span.end {
-                break;
-            }
-            if end <= arrival {
-                switch.end_next(&mut outlet);
-                continue;
-            }
-            let Some((now, at)) = std::mem::replace(&mut next, arrivals.next()) else { break };
-            let packet = packets[at];
+        for key in keys.drain(..) {
+            let now = span.start + (key >> 32);
+            switch.end_until(now, &mut outlet);
+            let packet = packets[key as u32 as usize];
             if packet.is_pause_frame() {
                 let place = packet.cursor() - 1 - first;
                 let (port, count) = outlet.port(place);
@@ -152,17 +154,20 @@ impl<P: Probe> Shard<P> {
                     switch.send_next(place, now, &mut outlet);
                 }
             } else {
-                let packet = packet.led_to(packet.cursor() - 1);
-                let (place, packet) = step(&shared.routes, (now, packet), |place| {
-                    let at = &outlet.ports[place as usize];
-                    Backlog::of(at, || at.time_for(switch.holds(place)))
-                });
+                let (mut place, mut packet) = (shared.routes.place(packet.cursor() - 1), packet);
+                if shared.chooses {
+                    let unmoved = packet.led_to(packet.cursor() - 1);
+                    (place, packet) = step(&shared.routes, (now, unmoved), |place| {
+                        let at = &outlet.ports[place as usize];
+                        Backlog::of(at, || at.time_for(switch.holds(place)))
+                    });
+                }
                 outlet.see(place, now, switch);
                 switch.enqueue(place, now, packet, &mut outlet);
             }
         }
+        switch.end_until(span.end - 1, &mut outlet);
         switch.end_together();
-        keys.clear();
         self.scratch.all = keys;
         self.scratch.arrivals = packets;
     }
