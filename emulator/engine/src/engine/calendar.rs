@@ -14,12 +14,19 @@ pub(crate) struct Calendar {
     day: u32,
     /// One bit for each day with entries.
     filled: u64,
-    /// The first place of each day, and the next place of the same day for each place.
+    /// First place of each day.
     first: [u16; DAYS],
-    next: Box<[u16]>,
-    /// Entries by place: time in the window, and place in the lower 16 bits.
-    entries: Box<[u64]>,
+    entries: Box<[CalendarEntry]>,
+    /// Smallest key, or [`u64::MAX`].
     earliest: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CalendarEntry {
+    /// Time after the start of the window, and the place in the lower 16 bits.
+    key: u64,
+    /// Next place of the same day.
+    next: u16,
 }
 
 impl Calendar {
@@ -29,8 +36,7 @@ impl Calendar {
             day: 0,
             filled: 0,
             first: [NONE; DAYS],
-            next: vec![NONE; places].into_boxed_slice(),
-            entries: vec![0; places].into_boxed_slice(),
+            entries: vec![CalendarEntry::default(); places].into_boxed_slice(),
             earliest: u64::MAX,
         }
     }
@@ -39,63 +45,62 @@ impl Calendar {
         let bits = u64::BITS - (span.end - span.start).leading_zeros();
         self.day = bits.saturating_sub(DAYS.ilog2());
         (self.span, self.filled, self.earliest) = (span, 0, u64::MAX);
+        self.first = [NONE; DAYS];
     }
 
-    /// The place must not be in the calendar, and the time must not be before the earliest entry that was taken.
-    #[inline]
+    /// The place must not be in the calendar, and the time must not be before the window.
+    #[inline(always)]
     pub(crate) fn enter(&mut self, place: usize, time: u64) {
         if time >= self.span.end {
             return;
         }
-        let offset = time - self.span.start;
-        let day = (offset >> self.day) as usize % DAYS;
-        let is_first = self.filled & (1 << day) == 0;
-        self.next[place] = if is_first { NONE } else { self.first[day] };
+        let after = time - self.span.start;
+        let day = (after >> self.day) as usize % DAYS;
+        let key = after << 16 | place as u64;
+        self.entries[place] = CalendarEntry { key, next: self.first[day] };
         self.first[day] = place as u16;
-        self.entries[place] = offset << 16 | place as u64;
         self.filled |= 1 << day;
-        self.earliest = self.earliest.min(self.entries[place]);
+        self.earliest = self.earliest.min(key);
     }
 
-    /// After the window if the calendar is empty.
-    #[inline]
-    pub(crate) fn time(&self) -> u64 {
-        self.span.start + (self.earliest >> 16)
-    }
-
-    /// Removes the earliest entry and returns its place.
-    #[inline]
-    pub(crate) fn take(&mut self) -> usize {
+    /// Removes the earliest entry and returns its place, if its time is at most `after` the start of the window.
+    #[inline(always)]
+    pub(crate) fn take_until(&mut self, after: u64) -> Option<usize> {
+        if self.earliest >> 16 > after {
+            return None;
+        }
         let place = self.earliest as u16;
         let day = self.filled.trailing_zeros() as usize % DAYS;
-        let rest = self.next[usize::from(place)];
+        let rest = self.entries[usize::from(place)].next;
         if self.first[day] == place {
             self.first[day] = rest;
-            if rest == NONE {
-                self.filled &= self.filled - 1;
-            }
+            self.filled &= if rest == NONE { self.filled - 1 } else { u64::MAX };
         } else {
-            let mut before = usize::from(self.first[day]);
-            while self.next[before] != place {
-                before = usize::from(self.next[before]);
-            }
-            self.next[before] = rest;
+            self.unlink(day, place);
         }
         self.find_earliest();
-        usize::from(place)
+        Some(usize::from(place))
     }
 
-    #[inline]
+    fn unlink(&mut self, day: usize, place: u16) {
+        let mut before = usize::from(self.first[day]);
+        while self.entries[before].next != place {
+            before = usize::from(self.entries[before].next);
+        }
+        self.entries[before].next = self.entries[usize::from(place)].next;
+    }
+
+    #[inline(always)]
     fn find_earliest(&mut self) {
-        self.earliest = u64::MAX;
-        if self.filled == 0 {
-            return;
+        let (mut earliest, mut place) = (u64::MAX, NONE);
+        if self.filled != 0 {
+            place = self.first[self.filled.trailing_zeros() as usize % DAYS];
         }
-        let mut place = self.first[self.filled.trailing_zeros() as usize % DAYS];
         while place != NONE {
-            self.earliest = self.earliest.min(self.entries[usize::from(place)]);
-            place = self.next[usize::from(place)];
+            let CalendarEntry { key, next } = self.entries[usize::from(place)];
+            (earliest, place) = (earliest.min(key), next);
         }
+        self.earliest = earliest;
     }
 }
 
@@ -116,11 +121,15 @@ mod tests {
             let mut now = 1_000;
             for (place, later, takes) in steps {
                 let least = times.iter().copied().min().unwrap();
-                prop_assert_eq!(calendar.time().min(3_000), least.min(3_000));
-                if takes && least != u64::MAX {
-                    let first = times.iter().position(|time| *time == least).unwrap();
-                    prop_assert_eq!(calendar.take(), first);
-                    (times[first], now) = (u64::MAX, least);
+                if takes && least < u64::MAX {
+                    let first = times.iter().position(|time| *time == least);
+                    if least > now {
+                        prop_assert_eq!(calendar.take_until(now - 1_000), None);
+                    }
+                    prop_assert_eq!(calendar.take_until(length), first);
+                    (times[first.unwrap()], now) = (u64::MAX, least);
+                } else if takes {
+                    prop_assert_eq!(calendar.take_until(length), None);
                 } else if times[place] == u64::MAX {
                     calendar.enter(place, now + later);
                     if now + later < 1_000 + length {

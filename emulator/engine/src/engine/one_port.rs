@@ -45,15 +45,10 @@ impl OnePort<'_> {
         sink: &mut impl Sink,
         mut queued: impl FnMut(Bytes),
     ) {
-        let mut passes = self.passes_packets();
         for (now, packet) in arrivals {
             self.serve_before(now + 1, sink);
             if packet.is_pause_frame() {
                 self.obey(now, &packet, sink);
-                passes = self.passes_packets();
-            } else if passes && self.sending.free <= now {
-                queued(Bytes::ZERO);
-                self.send(now, packet, true, sink);
             } else if self.up {
                 queued(Bytes(self.sending.backlog(now).get() + self.queues.all_bytes()));
                 self.take(now, packet, sink);
@@ -62,14 +57,6 @@ impl OnePort<'_> {
             }
         }
         self.serve_before(end, sink);
-    }
-
-    /// Whether packets that find the port idle leave immediately, without any checks. If no priority is paused, no
-    /// packet waits for an idle port.
-    #[inline(always)]
-    pub(super) fn passes_packets(&self) -> bool {
-        let plain = matches!(self.schedule, Schedule::Strict) && self.cut_through.is_none();
-        plain && self.up && *self.paused == 0 && self.queues.admits_single()
     }
 
     #[cold]

@@ -33,12 +33,18 @@ pub(crate) struct Port {
     pub(crate) free: u64,
     line: Arc<Line>,
     quirks: Option<Box<Quirks>>,
-    pub(crate) wire: u32,
-    pub(crate) vertex: u32,
+    pub(crate) far: WireEnd,
     pub(crate) back: u32,
-    pub(crate) shard: u16,
     pub(crate) up: bool,
     pub(crate) paused: u8,
+}
+
+/// Where a port's packets arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WireEnd {
+    pub(crate) wire: u32,
+    pub(crate) vertex: u32,
+    pub(crate) shard: u16,
 }
 
 /// Shared by ports with the same rate and wire. Times are in picoseconds.
@@ -183,10 +189,8 @@ impl Port {
             free: 0,
             line,
             quirks: Quirks { ramp, ..Quirks::default() }.boxed(),
-            wire: 0,
-            vertex: 0,
+            far: WireEnd::default(),
             back: 0,
-            shard: 0,
             up: true,
             paused: 0,
         }

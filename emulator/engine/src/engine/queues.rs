@@ -53,12 +53,10 @@ impl Queues {
     pub(super) fn marks(&mut self, class: usize) -> bool {
         let backlog = self.classes[class].bytes;
         let long = (class != usize::from(CONTROL_PRIORITY)) & (backlog >= self.mark_from);
+        let Some(ramp) = &self.ramp else { return long };
         let number = self.seen;
         self.seen += 1;
-        match &self.ramp {
-            Some(ramp) => long && ramp.marks(backlog, number),
-            None => long,
-        }
+        long && ramp.marks(backlog, number)
     }
 
     /// Whether a packet that meets no other always fits and is not marked.
@@ -100,7 +98,7 @@ impl Queues {
         self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
         let queue = &mut self.classes[class];
         queue.queue.push(packet.at(u64::from(ingress)));
@@ -109,7 +107,7 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(
         &mut self,
         schedule: &Schedule,
@@ -129,7 +127,7 @@ impl Queues {
         Some((class, self.pull(class, size)))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
         let packet = queue.queue.pop().expect("something waits");

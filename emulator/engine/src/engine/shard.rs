@@ -37,7 +37,7 @@ use lightloom_units::{BitsPerSecond, SimTime};
 use super::lists::Lists;
 use super::network::LinkId;
 use super::packet::{Packet, flag};
-use super::port::{Port, PortCount};
+use super::port::{Port, PortCount, WireEnd};
 use super::probe::{PacketArrival, Probe, Way};
 use super::ring::PacketFifo;
 use super::routes::Routes;
@@ -403,16 +403,16 @@ use send_through;
 impl<'s> Exit<'s> {
     #[inline(always)]
     fn of(
-        port: &Port,
+        to: WireEnd,
         here: u32,
         wires: &'s mut [LinkWire],
         due: &'s mut Agenda,
         outboxes: &'s mut [Outbox],
     ) -> Self {
-        if u32::from(port.shard) == here {
-            Self::Wire(&mut wires[port.wire as usize].queue, due.of(port.vertex as usize))
+        if u32::from(to.shard) == here {
+            Self::Wire(&mut wires[to.wire as usize].queue, due.of(to.vertex as usize))
         } else {
-            Self::Outbox(&mut outboxes[port.shard as usize], port.wire)
+            Self::Outbox(&mut outboxes[usize::from(to.shard)], to.wire)
         }
     }
 
@@ -438,9 +438,9 @@ impl<'s> Exit<'s> {
 fn touch(wires: &[LinkWire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();
     let mut touched = 0;
-    for wire in wires.iter().filter(|wire| wire.queue.len() > 0) {
-        for line in 0..3 {
-            touched ^= wire.queue.peek(line * PACKETS_PER_LINE);
+    for wire in wires {
+        for place in (0..wire.queue.len().min(3 * PACKETS_PER_LINE)).step_by(PACKETS_PER_LINE) {
+            touched ^= wire.queue.peek(place);
         }
     }
     touched

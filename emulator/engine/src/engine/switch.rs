@@ -22,7 +22,7 @@ use super::marking::{Marking, Ramp};
 use super::network::{LinkId, LinkSpec};
 use super::one_port::{CutThrough, OnePort};
 use super::packet::{Contents, Packet, flag};
-use super::port::{Port, PortCount};
+use super::port::{Port, PortCount, WireEnd};
 use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
 use super::shard::SimSpan;
@@ -55,8 +55,11 @@ struct QueuedPort {
 }
 
 pub(crate) trait Outlet {
+    const SEES_QUEUES: bool;
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
+    fn launch(&mut self, to: WireEnd, packet: Packet, arrival: u64);
+    /// Also returns a function that is called with the backlog which a packet meets, if `SEES_QUEUES`.
+    fn watched_port(&mut self, place: u32) -> (&mut Port, &mut PortCount, impl FnMut(Bytes));
     fn frame_made(&mut self);
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
     fn header_bytes(&self) -> u16;
@@ -85,11 +88,10 @@ impl SwitchQueues {
         }
     }
 
-    /// Ends the transmissions up to and including `now`. Valid while ports are processed together.
+    /// Ends transmissions up to and including a time `after` the start of the window, while ports are processed together.
     #[inline(always)]
-    pub(crate) fn end_until(&mut self, now: u64, out: &mut impl Outlet) {
-        while self.calendar.time() <= now {
-            let place = self.calendar.take();
+    pub(crate) fn end_until(&mut self, after: u64, out: &mut impl Outlet) {
+        while let Some(place) = self.calendar.take_until(after) {
             self.end_transmission(place as u32, out);
         }
     }
@@ -237,16 +239,20 @@ impl SwitchQueues {
 
     /// The packet must have its ingress port in the time field.
     #[inline(always)]
-    pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
+    pub(crate) fn enqueue<O: Outlet>(&mut self, place: u32, now: u64, packet: Packet, out: &mut O) {
         let header_bytes = out.header_bytes();
-        let (port, count) = out.port(place);
+        let (port, count, mut queued) = out.watched_port(place);
         if !port.up {
             count.lost += 1;
             return;
         }
         let ingress = packet.ingress();
         let size = port.size(&packet);
-        let QueuedPort { queues, .. } = &mut self.ports[place as usize];
+        let QueuedPort { queues, end, .. } = &mut self.ports[place as usize];
+        if O::SEES_QUEUES {
+            let until = if *end == IDLE { 0 } else { *end };
+            queued(Bytes(queues.all_bytes()) + port.backlog_until(until, now));
+        }
         let Some((packet, size)) =
             self.store.admit(queues, (packet, ingress, size), header_bytes, count)
         else {
@@ -257,6 +263,7 @@ impl SwitchQueues {
         count.marked += u64::from(marked);
         let packet = packet.marked(marked);
         let paused = port.paused;
+        drop(queued);
         let room = Room { ingress, size: size as u16, priority: class as u8 };
         self.store.take_up(room);
         if self.store.has_to_ask(room) {
@@ -348,8 +355,8 @@ impl SwitchQueues {
         at.sending = room;
         self.calendar.enter(place as usize, until);
         if let Some(packet) = sent {
-            let arrival = port.arrival(until);
-            out.launch(place, packet, arrival);
+            let (to, arrival) = (port.far, port.arrival(until));
+            out.launch(to, packet, arrival);
         }
     }
 

@@ -96,7 +96,7 @@ impl<P: Probe> Shard<P> {
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
         if let Some(packet) = sent {
             let arrival = port.arrival(port.free);
-            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
                 .send(packet, arrival);
         }
     }

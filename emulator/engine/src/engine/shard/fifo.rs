@@ -21,11 +21,14 @@ impl<P: Probe> Shard<P> {
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let mut count = 0;
+        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
+        let mut by_port = by_port.with_room(most);
+        arrivals.resize(arrivals.len().max(most), Packet::default());
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
-            let most = count + wire.queue.len();
-            let mut by_port = by_port.with_room(most);
-            arrivals.resize(arrivals.len().max(most), Packet::default());
-            let (before, arrivals) = (count, &mut arrivals[..most]);
+            if wire.queue.len() == 0 {
+                continue;
+            }
+            let before = count;
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let place = shared.routes.place(packet.cursor());
                 by_port.push(place as usize, offset << 32 | count as u64);
@@ -64,7 +67,8 @@ impl<P: Probe> Shard<P> {
             count.lost += keys.len() as u64;
             return;
         }
-        let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let exit =
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         let sending = port.open(count);
         let (wire_rates, header) = (&self.wire_rates[..], Bytes(shared.header_bytes.into()));
         let list = List::<CUTS_THROUGH> { keys, arrivals, start, link, wire_rates, header };

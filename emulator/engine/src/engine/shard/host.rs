@@ -50,8 +50,13 @@ impl<P: Probe> Shard<P> {
         self.set_host_due(index, span.start);
         for (port, sent) in self.ports[ports].iter().zip(&mut self.scratch.sent) {
             if !sent.is_empty() {
-                let exit =
-                    Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+                let exit = Exit::of(
+                    port.far,
+                    self.index,
+                    &mut self.wires,
+                    &mut self.due,
+                    &mut self.outboxes,
+                );
                 send_through!(exit, span.start, sent.len(), |sink| sent
                     .drain(..)
                     .for_each(|packet| sink.take(packet)));

@@ -14,8 +14,7 @@ use super::{
 use crate::engine::network::LinkId;
 use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
-use crate::engine::plain_port::PortArrivals;
-use crate::engine::port::{Port, PortCount};
+use crate::engine::port::{Port, PortCount, WireEnd};
 use crate::engine::routes::NextHop;
 use crate::engine::switch::{Outlet, SwitchQueues};
 use crate::engine::switching::Switching;
@@ -62,14 +61,14 @@ impl<P: Probe> Shard<P> {
         let (short, mut count) = (shared.acknowledgement_bytes, 0);
         let delivered = self.ends.delivered;
         came.resize(vertex.wires().len(), 0);
+        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
+        let mut by_port = by_port.with_room(most);
+        arrivals.resize(arrivals.len().max(most), Packet::default());
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             if wire.queue.len() == 0 {
                 continue;
             }
-            let most = count + wire.queue.len();
-            let mut by_port = by_port.with_room(most);
-            arrivals.resize(arrivals.len().max(most), Packet::default());
-            let (before, mut bytes, arrivals) = (count, 0, &mut arrivals[..most]);
+            let (before, mut bytes) = (count, 0);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
                 let place = if packet.is_pause_frame() {
                     frame_delivered(&mut self.ends);
@@ -106,15 +105,15 @@ impl<P: Probe> Shard<P> {
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
         let keys = by_port.take_in_order(place as usize);
         let most = keys.len() + switch.waiting_at(place);
-        let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let exit =
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         let cut_through = cut_through(shared, &self.wire_rates[wires]);
         let how = (shared.header_bytes, cut_through);
         let mut one = switch.one_port(place, how, (port, count));
         let queued = probe.queue_of(link);
         if let Some(class) = one.plain_class(priorities, keys.len()) {
-            let arrivals = PortArrivals { keys, packets: arrivals };
             send_through!(exit, span.start, most, |sink| {
-                one.advance_plainly((class, arrivals), span, sink, queued);
+                one.advance_plainly(class, (keys, arrivals), span, sink, queued);
             });
         } else {
             let arrivals =
@@ -135,17 +134,14 @@ impl<P: Probe> Shard<P> {
         switch: &mut SwitchQueues,
     ) {
         let mut keys = std::mem::take(&mut self.scratch.all);
-        for place in 0..self.vertices[index].ports().len() {
-            self.scratch.by_port.append_to(place, &mut keys);
-        }
-        keys.sort_unstable();
+        self.scratch.by_port.take_all_in_order(&mut keys);
         let packets = std::mem::take(&mut self.scratch.arrivals);
         let first = self.vertices[index].first_port;
         let mut outlet = self.outlet(shared, index);
         switch.begin_together(span);
         for key in keys.drain(..) {
             let now = span.start + (key >> 32);
-            switch.end_until(now, &mut outlet);
+            switch.end_until(key >> 32, &mut outlet);
             let packet = packets[key as u32 as usize];
             if packet.is_pause_frame() {
                 let place = packet.cursor() - 1 - first;
@@ -162,11 +158,10 @@ impl<P: Probe> Shard<P> {
                         Backlog::of(at, || at.time_for(switch.holds(place)))
                     });
                 }
-                outlet.see(place, now, switch);
                 switch.enqueue(place, now, packet, &mut outlet);
             }
         }
-        switch.end_until(span.end - 1, &mut outlet);
+        switch.end_until(span.end - span.start - 1, &mut outlet);
         switch.end_together();
         self.scratch.all = keys;
         self.scratch.arrivals = packets;
@@ -243,24 +238,21 @@ struct VertexOutlet<'s, P> {
     cut_through: Option<CutThrough<'s>>,
 }
 
-impl<P: Probe> VertexOutlet<'_, P> {
-    fn see(&mut self, place: u32, now: u64, switch: &SwitchQueues) {
-        let port = &self.ports[place as usize];
-        if P::SEES_QUEUES && port.up {
-            let (waiting, end) = switch.stands_before(place);
-            let bytes = Bytes(waiting + port.backlog_until(end, now).get());
-            self.probe.queue_of(self.links[place as usize])(bytes);
-        }
-    }
-}
-
 impl<P: Probe> Outlet for VertexOutlet<'_, P> {
+    const SEES_QUEUES: bool = P::SEES_QUEUES;
+
+    #[inline(always)]
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
         (&mut self.ports[place as usize], &mut self.counts[place as usize])
     }
-    fn launch(&mut self, place: u32, packet: Packet, arrival: u64) {
-        let port = &self.ports[place as usize];
-        Exit::of(port, self.shard, self.wires, self.due, self.outboxes).send(packet, arrival);
+    #[inline(always)]
+    fn launch(&mut self, to: WireEnd, packet: Packet, arrival: u64) {
+        Exit::of(to, self.shard, self.wires, self.due, self.outboxes).send(packet, arrival);
+    }
+    #[inline(always)]
+    fn watched_port(&mut self, place: u32) -> (&mut Port, &mut PortCount, impl FnMut(Bytes)) {
+        let queued = self.probe.queue_of(self.links[place as usize]);
+        (&mut self.ports[place as usize], &mut self.counts[place as usize], queued)
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;
