@@ -115,9 +115,9 @@ impl Probe for Watch {
         }
     }
 
-    #[inline]
-    fn queued(&mut self, link: LinkId, backlog: Bytes) {
-        self.queues.record(link, backlog);
+    #[inline(always)]
+    fn queue_of(&mut self, link: LinkId) -> impl FnMut(Bytes) {
+        self.queues.recorder(link)
     }
 
     fn may_leap(&self) -> bool {

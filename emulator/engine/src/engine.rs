@@ -18,19 +18,19 @@
 //!
 //! `docs/engine.md` describes the method and its limits.
 
+mod calendar;
 mod control;
 mod deadlock;
-mod earliest;
 mod flow;
 mod groups;
 mod ideal;
-mod lanes;
 mod layout;
 mod lists;
 pub(crate) mod marking;
 mod network;
 mod one_port;
 pub(crate) mod packet;
+mod plain_port;
 mod port;
 mod probe;
 mod queueing;

@@ -16,14 +16,14 @@ const HALF_BITS: u32 = 10;
 #[derive(Clone, Debug, Default)]
 pub struct QueueHistograms {
     classes: Arc<[u8]>,
-    count: usize,
-    packets: Vec<u64>,
+    /// Packets by class and bar.
+    bars: Vec<Vec<u64>>,
 }
 
 impl QueueHistograms {
     pub(crate) fn new(classes: Vec<u8>) -> Self {
         let count = classes.iter().max().map_or(0, |class| usize::from(*class) + 1);
-        Self { classes: classes.into(), count, packets: Vec::new() }
+        Self { classes: classes.into(), bars: vec![Vec::new(); count] }
     }
 
     pub(crate) fn class(&self, link: LinkId) -> u8 {
@@ -32,23 +32,29 @@ impl QueueHistograms {
 
     pub(crate) fn local(&self, links: &[LinkId]) -> Self {
         let classes: Vec<u8> = links.iter().map(|link| self.class(*link)).collect();
-        Self { classes: classes.into(), count: self.count, packets: Vec::new() }
+        Self { classes: classes.into(), bars: vec![Vec::new(); self.bars.len()] }
     }
 
-    #[inline]
-    pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {
-        let Some(class) = self.classes.get(link.index()) else { return };
-        let at = bar_of(backlog) * self.count + usize::from(*class);
-        match self.packets.get_mut(at) {
-            Some(packets) => *packets += 1,
-            None => count_first(&mut self.packets, at),
+    /// Returns a function that records the backlogs which packets meet at one link.
+    #[inline(always)]
+    pub(crate) fn recorder(&mut self, link: LinkId) -> impl FnMut(Bytes) {
+        let class = self.classes.get(link.index());
+        let mut bars = class.and_then(|class| self.bars.get_mut(usize::from(*class)));
+        move |backlog| {
+            let Some(bars) = &mut bars else { return };
+            match bars.get_mut(bar_of(backlog)) {
+                Some(packets) => *packets += 1,
+                None => count_first(bars, backlog),
+            }
         }
     }
 
     pub(crate) fn leap(&mut self, before: &Self, times: u32) {
-        let known = before.packets.iter().copied().chain(std::iter::repeat(0));
-        for (packets, known) in self.packets.iter_mut().zip(known) {
-            *packets += (*packets - known) * u64::from(times);
+        for (bars, before) in self.bars.iter_mut().zip(&before.bars) {
+            let known = before.iter().copied().chain(std::iter::repeat(0));
+            for (packets, known) in bars.iter_mut().zip(known) {
+                *packets += (*packets - known) * u64::from(times);
+            }
         }
     }
 
@@ -56,9 +62,10 @@ impl QueueHistograms {
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut parts = parts.into_iter();
         let mut all = parts.next().cloned().unwrap_or_default();
-        for part in parts {
-            all.packets.resize(all.packets.len().max(part.packets.len()), 0);
-            all.packets.iter_mut().zip(&part.packets).for_each(|(packets, more)| *packets += more);
+        for (bars, more) in parts.flat_map(|part| (0..).zip(&part.bars)) {
+            let bars: &mut Vec<u64> = &mut all.bars[bars];
+            bars.resize(bars.len().max(more.len()), 0);
+            bars.iter_mut().zip(more).for_each(|(packets, more)| *packets += more);
         }
         all
     }
@@ -66,9 +73,9 @@ impl QueueHistograms {
     /// Includes packets that met an empty queue. `None` if no packet arrived.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
-        let of_class = self.packets.iter().skip(class).step_by(self.count.max(1));
-        let mut bars = of_class.enumerate().filter(|(_, packets)| **packets > 0).peekable();
-        bars.peek().filter(|_| class < self.count)?;
+        let bars = self.bars.get(class)?.iter().enumerate();
+        let mut bars = bars.filter(|(_, packets)| **packets > 0).peekable();
+        bars.peek()?;
         let mut all =
             Histogram::new_with_bounds(1, MOST_BYTES, DIGITS).expect("the bounds are sound");
         for (bar, packets) in bars {
@@ -78,9 +85,9 @@ impl QueueHistograms {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn bar_of(backlog: Bytes) -> usize {
-    let bytes = backlog.0.min(MOST_BYTES);
+    let bytes = backlog.0;
     let dropped = u64::BITS - 1 - HALF_BITS - (bytes | ((2 << HALF_BITS) - 1)).leading_zeros();
     ((u64::from(dropped) << HALF_BITS) + (bytes >> dropped)) as usize
 }
@@ -91,9 +98,10 @@ fn least_in(bar: usize) -> u64 {
 }
 
 #[cold]
-fn count_first(packets: &mut Vec<u64>, at: usize) {
-    packets.resize(at, 0);
-    packets.push(1);
+fn count_first(bars: &mut Vec<u64>, backlog: Bytes) {
+    let bar = bar_of(backlog.min(Bytes(MOST_BYTES)));
+    bars.resize(bars.len().max(bar + 1), 0);
+    bars[bar] += 1;
 }
 
 #[cfg(test)]
@@ -105,9 +113,9 @@ mod tests {
         let mut one = QueueHistograms::new(vec![0, 1, 1]);
         let mut other = one.clone();
         for bytes in 0..100 {
-            one.record(LinkId(0), Bytes(0));
-            one.record(LinkId(1), Bytes(bytes));
-            other.record(LinkId(2), Bytes(4_096 * bytes));
+            one.recorder(LinkId(0))(Bytes(0));
+            one.recorder(LinkId(1))(Bytes(bytes));
+            other.recorder(LinkId(2))(Bytes(4_096 * bytes));
         }
         let all = QueueHistograms::merge([&one, &other]);
         assert_eq!(all.of_class(0).unwrap().max(), 0);
@@ -132,11 +140,11 @@ mod tests {
     fn repeated_stretch_counts_each_repetition() {
         let come = |queues: &mut QueueHistograms| {
             for bytes in 0..50 {
-                queues.record(LinkId(0), Bytes(4_096 * (bytes / 2)));
+                queues.recorder(LinkId(0))(Bytes(4_096 * (bytes / 2)));
             }
         };
         let mut before = QueueHistograms::new(vec![0]);
-        before.record(LinkId(0), Bytes(70_000));
+        before.recorder(LinkId(0))(Bytes(70_000));
         let mut leapt = before.clone();
         come(&mut leapt);
         let mut shown = leapt.clone();

@@ -47,6 +47,7 @@ impl<P: Probe> Engine<P> {
 
     fn paused(&self) -> Vec<Paused> {
         let links = (0..self.network().links().len()).map(LinkId::from_index);
+        let links = links.filter(|link| self.port(*link).paused != 0);
         let all = links.flat_map(|link| (0..CONTROL_PRIORITY).map(move |p| (link, p)));
         all.filter(|&(link, priority)| {
             let Some((switch, place)) = self.switch_before(link) else { return false };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::network::{LinkId, LinkSpec, Network, VertexId, VertexRole};
-use super::port::{Line, Port};
+use super::port::{Line, Port, WireEnd};
 use super::probe::Probe;
 use super::settings::EngineSettings;
 use super::shard::{LinkWire, Pods, Shard, Vertex};
@@ -105,9 +105,11 @@ impl Layout {
         for (index, link) in network.links().iter().enumerate() {
             let (port, wire) = (self.ports[index], self.wires[index]);
             let port = &mut shards[port.shard as usize].ports[port.index as usize];
-            port.shard = u16::try_from(wire.shard).expect("there are at most 65,536 shards");
-            port.wire = wire.index;
-            port.vertex = self.vertices[link.to.index()].index;
+            port.far = WireEnd {
+                wire: wire.index,
+                vertex: self.vertices[link.to.index()].index,
+                shard: u16::try_from(wire.shard).expect("there are at most 65,536 shards"),
+            };
             port.back = self.ports[LinkId::from_index(index).reverse().index()].index;
         }
     }

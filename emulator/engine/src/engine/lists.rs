@@ -8,7 +8,8 @@ use std::hint::select_unpredictable;
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     keys: Vec<u64>,
-    lengths: Vec<u32>,
+    /// Where each list ends in `keys`.
+    ends: Vec<u32>,
     stride: usize,
 }
 
@@ -17,7 +18,7 @@ const BETWEEN: usize = 8;
 
 impl Lists {
     pub(crate) fn new(count: usize) -> Self {
-        Self { keys: Vec::new(), lengths: vec![0; count], stride: 0 }
+        Self { keys: Vec::new(), ends: vec![0; count], stride: 0 }
     }
 
     #[inline(always)]
@@ -25,57 +26,40 @@ impl Lists {
         if count + BETWEEN > self.stride {
             self.widen(count.next_power_of_two().max(32) + BETWEEN);
         }
-        Adding { keys: &mut self.keys, lengths: &mut self.lengths, stride: self.stride }
+        Adding { keys: &mut self.keys, ends: &mut self.ends }
     }
 
     #[inline(always)]
     pub(crate) fn is_empty(&self, list: usize) -> bool {
-        self.lengths[list] == 0
+        self.ends[list] as usize == list * self.stride
     }
 
     #[inline(always)]
-    pub(crate) fn take_in_order(&mut self, list: usize) -> &[u64] {
-        let length = std::mem::take(&mut self.lengths[list]) as usize;
-        let keys = &mut self.keys[list * self.stride..][..self.stride];
+    pub(crate) fn take_in_order(&mut self, list: usize) -> &mut [u64] {
+        let begin = list * self.stride;
+        let length = std::mem::replace(&mut self.ends[list], begin as u32) as usize - begin;
+        let keys = &mut self.keys[begin..][..self.stride];
         sort(keys, length);
-        &keys[..length]
+        &mut keys[..length]
     }
 
-    #[inline(always)]
-    pub(crate) fn len(&self, list: usize) -> usize {
-        self.lengths[list] as usize
-    }
-
-    #[inline(always)]
-    pub(crate) fn keys(&self, list: usize) -> &[u64] {
-        &self.keys[list * self.stride..][..self.lengths[list] as usize]
-    }
-
-    /// Empties two lists. Returns both sorted and terminated by [`u64::MAX`].
-    #[inline(always)]
-    pub(crate) fn take_two_in_order(&mut self, list: usize) -> [&[u64]; 2] {
-        let lengths = [list, list + 1].map(|list| self.lengths[list] as usize);
-        self.lengths[list..list + 2].fill(0);
-        let keys = &mut self.keys[list * self.stride..][..2 * self.stride];
-        let (one, other) = keys.split_at_mut(self.stride);
-        sort(one, lengths[0]);
-        sort(other, lengths[1]);
-        (one[lengths[0]], other[lengths[1]]) = (u64::MAX, u64::MAX);
-        [&one[..=lengths[0]], &other[..=lengths[1]]]
-    }
-
-    pub(crate) fn append_to(&mut self, list: usize, all: &mut Vec<u64>) {
-        let length = std::mem::take(&mut self.lengths[list]) as usize;
-        let first = list * self.stride;
-        all.extend_from_slice(&self.keys[first..first + length]);
+    /// Empties all lists into `all`.
+    pub(crate) fn take_all_in_order(&mut self, all: &mut Vec<u64>) {
+        for (list, end) in self.ends.iter_mut().enumerate() {
+            let begin = list * self.stride;
+            let end = std::mem::replace(end, begin as u32) as usize;
+            all.extend_from_slice(&self.keys[begin..end]);
+        }
+        all.sort_unstable();
     }
 
     #[cold]
     fn widen(&mut self, stride: usize) {
-        let mut wider = vec![0; self.lengths.len() * stride];
-        for (list, &length) in self.lengths.iter().enumerate() {
-            let from = &self.keys[list * self.stride..][..length as usize];
+        let mut wider = vec![0; self.ends.len() * stride];
+        for (list, end) in self.ends.iter_mut().enumerate() {
+            let from = &self.keys[list * self.stride..*end as usize];
             wider[list * stride..][..from.len()].copy_from_slice(from);
+            *end = (list * stride + from.len()) as u32;
         }
         self.keys = wider;
         self.stride = stride;
@@ -84,16 +68,15 @@ impl Lists {
 
 pub(crate) struct Adding<'l> {
     keys: &'l mut [u64],
-    lengths: &'l mut [u32],
-    stride: usize,
+    ends: &'l mut [u32],
 }
 
 impl Adding<'_> {
     #[inline(always)]
     pub(crate) fn push(&mut self, list: usize, key: u64) {
-        let length = &mut self.lengths[list];
-        self.keys[list * self.stride + *length as usize] = key;
-        *length += 1;
+        let end = &mut self.ends[list];
+        self.keys[*end as usize] = key;
+        *end += 1;
     }
 }
 
@@ -197,19 +180,15 @@ mod tests {
         }
 
         #[test]
-        fn taking_two_lists_appends_sentinels(one: Vec<u32>, other: Vec<u32>) {
-            let mut lists = Lists::new(4);
-            let mut adding = lists.with_room(one.len() + other.len());
-            let mut wanted = [one, other].map(|keys| keys.into_iter().map(u64::from).collect::<Vec<_>>());
-            for (list, keys) in (2..).zip(&wanted) {
-                keys.iter().for_each(|key| adding.push(list, *key));
-            }
-            for keys in &mut wanted {
-                keys.push(u64::MAX);
-                keys.sort_unstable();
-            }
-            prop_assert_eq!(lists.take_two_in_order(2).map(<[u64]>::to_vec), wanted);
-            prop_assert_eq!([lists.len(2), lists.len(3)], [0, 0]);
+        fn all_lists_are_taken_in_order(keys in prop::collection::vec(any::<u64>(), 0..300)) {
+            let (mut lists, mut all) = (Lists::new(3), Vec::new());
+            let mut adding = lists.with_room(keys.len());
+            keys.iter().for_each(|key| adding.push((key % 3) as usize, *key));
+            lists.take_all_in_order(&mut all);
+            let mut wanted = keys;
+            wanted.sort_unstable();
+            prop_assert_eq!(all, wanted);
+            prop_assert!((0..3).all(|list| lists.is_empty(list)));
         }
     }
 }

@@ -14,8 +14,9 @@ use super::sink::Sink;
 use super::store::{Room, Store};
 
 pub(crate) struct OnePort<'s> {
-    pub(super) room: Room,
-    pub(super) kept_room: &'s mut Room,
+    /// The packet in transmission, unless its space is in `room`.
+    pub(super) last: Option<Packet>,
+    pub(super) room: &'s mut Room,
     pub(super) queues: &'s mut Queues,
     pub(super) store: &'s mut Store,
     pub(super) schedule: &'s Schedule,
@@ -34,31 +35,28 @@ pub(crate) struct CutThrough<'s> {
 }
 
 impl OnePort<'_> {
-    /// `arrivals`, in chronological order, store the ingress port in the time field.
+    /// `arrivals`, in chronological order, store the ingress port in the time field. `queued` is called with the backlog
+    /// that each packet meets.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,
         arrivals: impl Iterator<Item = (u64, Packet)>,
         end: u64,
         sink: &mut impl Sink,
-        mut queued: impl FnMut(&Self, u64),
+        mut queued: impl FnMut(Bytes),
     ) {
         for (now, packet) in arrivals {
             self.serve_before(now + 1, sink);
             if packet.is_pause_frame() {
                 self.obey(now, &packet, sink);
             } else if self.up {
-                queued(self, now);
+                queued(Bytes(self.sending.backlog(now).get() + self.queues.all_bytes()));
                 self.take(now, packet, sink);
             } else {
                 self.sending.lose();
             }
         }
         self.serve_before(end, sink);
-    }
-
-    pub(crate) fn stands_before(&self, now: u64) -> Bytes {
-        Bytes(self.sending.backlog(now).get() + self.queues.all_bytes())
     }
 
     #[cold]
@@ -87,16 +85,15 @@ impl OnePort<'_> {
         let marked = self.queues.marks(usize::from(priority));
         self.sending.mark(marked);
         let packet = packet.marked(marked);
-        let room = Room { ingress, size: size as u16, priority };
         let free = self.sending.free <= now;
         let begin = if free { self.begin_of(now, &packet) } else { now };
         let may_go = *self.paused & (1 << priority) == 0;
         // The port is idle, so all waiting packets are paused and this one can bypass the queues.
         if free & may_go & matches!(self.schedule, Schedule::Strict) {
-            return self.send(begin, packet, room, sink);
+            return self.send(begin, packet, true, sink);
         }
         self.queues.push(usize::from(priority), packet, ingress, size);
-        self.store.take_up(room);
+        self.store.take_up(Room { ingress, size: size as u16, priority });
         if free {
             self.serve_one(begin, sink);
         }
@@ -122,17 +119,36 @@ impl OnePort<'_> {
         let sending = &self.sending;
         let next = self.queues.pop(self.schedule, *self.paused, |packet| sending.size(packet));
         let Some((class, packet)) = next else { return };
-        let room = if class == FRAMES { Room::default() } else { sending.room(&packet) };
-        self.store.give_back(room);
-        self.send(now, packet, room, sink);
+        if class != FRAMES {
+            self.store.give_back(sending.room(&packet));
+        }
+        self.send(now, packet, class != FRAMES, sink);
     }
 
     #[inline(always)]
-    fn send(&mut self, now: u64, packet: Packet, room: Room, sink: &mut impl Sink) {
-        self.room = room;
+    pub(super) fn send(
+        &mut self,
+        now: u64,
+        packet: Packet,
+        takes_room: bool,
+        sink: &mut impl Sink,
+    ) {
         // A lost pause frame would pause the port permanently, so pause frames are never lost.
-        if let Some(sent) = self.sending.begin(now, packet, room.size > 0) {
+        if let Some(sent) = self.sending.begin(now, packet, takes_room) {
             sink.take(sent);
         }
+        if takes_room {
+            self.last = Some(packet);
+        } else {
+            (*self.room, self.last) = (Room::default(), None);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn close(self) {
+        if let Some(packet) = self.last {
+            *self.room = self.sending.room(&packet);
+        }
+        self.sending.close();
     }
 }

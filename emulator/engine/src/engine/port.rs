@@ -33,12 +33,18 @@ pub(crate) struct Port {
     pub(crate) free: u64,
     line: Arc<Line>,
     quirks: Option<Box<Quirks>>,
-    pub(crate) wire: u32,
-    pub(crate) vertex: u32,
+    pub(crate) far: WireEnd,
     pub(crate) back: u32,
-    pub(crate) shard: u16,
     pub(crate) up: bool,
     pub(crate) paused: u8,
+}
+
+/// Where a port's packets arrive.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WireEnd {
+    pub(crate) wire: u32,
+    pub(crate) vertex: u32,
+    pub(crate) shard: u16,
 }
 
 /// Shared by ports with the same rate and wire. Times are in picoseconds.
@@ -183,10 +189,8 @@ impl Port {
             free: 0,
             line,
             quirks: Quirks { ramp, ..Quirks::default() }.boxed(),
-            wire: 0,
-            vertex: 0,
+            far: WireEnd::default(),
             back: 0,
-            shard: 0,
             up: true,
             paused: 0,
         }
@@ -396,6 +400,38 @@ impl SendingPort<'_> {
         Some(packet.sent(self.free + self.line.delay + late, marked))
     }
 
+    /// Whether the port sends all packets that arrive from `start` on at its rate, without losses and jitter.
+    #[inline(always)]
+    pub(crate) fn is_steady(&self, start: u64) -> bool {
+        self.quirks.is_none() && self.line.changed.0 <= start
+    }
+
+    #[inline(always)]
+    pub(crate) fn wait(&self, now: u64) -> u64 {
+        excess(self.free, now)
+    }
+
+    #[inline(always)]
+    pub(crate) fn sent_in(&self, time: u64) -> Bytes {
+        self.line.rate.bytes_in(Picoseconds(time))
+    }
+
+    /// Sends a packet over a steady port after its `wait`. `None` if it is dropped.
+    #[inline(always)]
+    pub(crate) fn send_after(&mut self, wait: u64, now: u64, packet: Packet) -> Option<Packet> {
+        let (size, occupies) = self.line.measure(&packet);
+        if wait + occupies > self.line.capacity {
+            self.kept.dropped += 1;
+            return None;
+        }
+        let marked = !packet.is_acknowledgement() & (wait >= self.line.mark_from);
+        self.free = now + wait + occupies;
+        self.done.packets += 1;
+        self.done.marked += u64::from(marked);
+        self.done.bytes += size;
+        Some(packet.sent(self.free + self.line.delay, marked))
+    }
+
     /// Returns the packet as it will arrive. `None` if it is lost, which requires `may_be_lost`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, now: u64, packet: Packet, may_be_lost: bool) -> Option<Packet> {
@@ -425,16 +461,6 @@ impl SendingPort<'_> {
         u64::from(data.bytes.max(acknowledgement.bytes))
     }
 
-    pub(crate) fn most_sent_in(&self, length: u64) -> u64 {
-        let Usual { time, bytes } = self.line.usual[0];
-        (length / u64::from(time.max(1)) + 2) * u64::from(bytes)
-    }
-
-    #[inline(always)]
-    pub(crate) fn has_quirks(&self) -> bool {
-        self.quirks.is_some()
-    }
-
     #[inline(always)]
     pub(crate) fn mark(&mut self, marked: bool) {
         self.done.marked += u64::from(marked);
@@ -456,15 +482,6 @@ impl SendingPort<'_> {
     #[inline(always)]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
-    }
-
-    #[inline(always)]
-    pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
-        self.line.measure(packet).1
-    }
-
-    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
-        self.line.unusual(bytes)
     }
 
     #[inline(always)]

@@ -29,10 +29,14 @@ pub trait Probe: Clone + Send {
 
     fn arrived(&mut self, arrival: PacketArrival);
 
+    /// Returns a function that is called with the backlog which each packet meets at a link. Requires `SEES_QUEUES`.
     #[inline(always)]
-    fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
+    fn queue_of(&mut self, _link: LinkId) -> impl FnMut(Bytes) {
+        |_| {}
+    }
 
     /// Returns whether the probe's counts can be extrapolated without observing each packet, for any order of vertices.
+    /// If so, the probe is not shown arrivals.
     fn may_leap(&self) -> bool {
         false
     }

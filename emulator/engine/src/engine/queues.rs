@@ -53,22 +53,21 @@ impl Queues {
     pub(super) fn marks(&mut self, class: usize) -> bool {
         let backlog = self.classes[class].bytes;
         let long = (class != usize::from(CONTROL_PRIORITY)) & (backlog >= self.mark_from);
+        let Some(ramp) = &self.ramp else { return long };
         let number = self.seen;
         self.seen += 1;
-        match &self.ramp {
-            Some(ramp) => long && ramp.marks(backlog, number),
-            None => long,
-        }
+        long && ramp.marks(backlog, number)
+    }
+
+    /// Whether a packet that meets no other always fits and is not marked.
+    #[inline]
+    pub(super) fn admits_single(&self) -> bool {
+        self.ramp.is_none() && self.mark_from > 0 && self.capacity >= u64::from(u16::MAX)
     }
 
     #[inline]
     pub(super) fn would_mark(&self, bytes: u64) -> bool {
         bytes >= self.mark_from
-    }
-
-    #[inline]
-    pub(super) fn has_ramp(&self) -> bool {
-        self.ramp.is_some()
     }
 
     #[inline]
@@ -82,7 +81,12 @@ impl Queues {
     }
 
     pub(super) fn all_bytes(&self) -> u64 {
-        self.classes.iter().map(|class| class.bytes).sum()
+        let (mut bytes, mut occupied) = (0, self.occupied);
+        while occupied != 0 {
+            bytes += self.classes[occupied.trailing_zeros() as usize].bytes;
+            occupied &= occupied - 1;
+        }
+        bytes
     }
 
     #[inline]
@@ -94,7 +98,7 @@ impl Queues {
         self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
         let queue = &mut self.classes[class];
         queue.queue.push(packet.at(u64::from(ingress)));
@@ -103,7 +107,7 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(
         &mut self,
         schedule: &Schedule,
@@ -120,26 +124,19 @@ impl Queues {
             }
             _ => may.ilog2() as usize,
         };
+        Some((class, self.pull(class, size)))
+    }
+
+    #[inline(always)]
+    pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
-        let packet = queue.queue.pop()?;
+        let packet = queue.queue.pop().expect("something waits");
         self.waiting -= 1;
         if queue.queue.len() == 0 {
             self.occupied &= !(1 << class);
         }
         if class != FRAMES {
             queue.bytes -= size(&packet);
-        }
-        Some((class, packet))
-    }
-
-    #[inline]
-    pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
-        let queue = &mut self.classes[class];
-        let packet = queue.queue.pop().expect("something waits");
-        self.waiting -= 1;
-        queue.bytes -= size(&packet);
-        if queue.queue.len() == 0 {
-            self.occupied &= !(1 << class);
         }
         packet
     }

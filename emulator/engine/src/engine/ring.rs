@@ -62,17 +62,16 @@ impl PacketFifo {
         (start, length): (u64, u64),
         mut give: impl FnMut(u64, Packet),
     ) -> u64 {
-        let (mut taken, mut next) = (0, u64::MAX);
-        'due: for stretch in self.stretches() {
-            for packet in stretch {
-                let offset = packet.after(start);
-                if offset >= length {
-                    next = start + offset;
-                    break 'due;
-                }
-                give(offset, *packet);
-                taken += 1;
+        let (mask, mut taken, mut next) = (self.slots.len().wrapping_sub(1), 0, u64::MAX);
+        while taken < self.len() {
+            let packet = self.slots[(self.head as usize + taken) & mask];
+            let offset = packet.after(start);
+            if offset >= length {
+                next = start + offset;
+                break;
             }
+            give(offset, packet);
+            taken += 1;
         }
         self.forget(taken);
         next

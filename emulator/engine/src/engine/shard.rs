@@ -37,7 +37,7 @@ use lightloom_units::{BitsPerSecond, SimTime};
 use super::lists::Lists;
 use super::network::LinkId;
 use super::packet::{Packet, flag};
-use super::port::{Port, PortCount};
+use super::port::{Port, PortCount, WireEnd};
 use super::probe::{PacketArrival, Probe, Way};
 use super::ring::PacketFifo;
 use super::routes::Routes;
@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) switching: Switching,
     pub(crate) gives_credit: bool,
     pub(crate) chooses: bool,
+    /// One bit for each priority of a flow.
+    pub(crate) priorities: u8,
     /// In picoseconds.
     pub(crate) host_delay: u64,
 }
@@ -247,7 +249,7 @@ impl<P: Probe> Shard<P> {
 
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
-        self.scratch.by_port = Lists::new(2 * widest);
+        self.scratch.by_port = Lists::new(widest);
         self.scratch.sent.resize(widest, Vec::new());
         self.due = Agenda::new(self.vertices.len());
         self.hosts.resize_with(self.vertices.len(), HostState::default);
@@ -319,6 +321,9 @@ impl<P: Probe> Shard<P> {
 
     #[inline(always)]
     fn advance_vertex(&mut self, shared: &Shared, vertex: usize, span: SimSpan) {
+        if !self.probe.may_leap() {
+            self.show_arrivals(shared, vertex, span);
+        }
         if self.vertices[vertex].is_host {
             self.advance_host(shared, vertex, span);
         } else if let Some(switch) = self.switches[vertex].take() {
@@ -329,6 +334,18 @@ impl<P: Probe> Shard<P> {
             self.advance_switch::<true>(shared, vertex, span);
         } else {
             self.advance_switch::<false>(shared, vertex, span);
+        }
+    }
+
+    #[cold]
+    fn show_arrivals(&mut self, shared: &Shared, vertex: usize, span: SimSpan) {
+        for LinkWire { queue, link, .. } in &self.wires[self.vertices[vertex].wires()] {
+            let due = queue.iter().map(|packet| (packet, span.start + packet.after(span.start)));
+            for (packet, at) in due.take_while(|(_, at)| *at < span.end) {
+                if !packet.is_pause_frame() {
+                    self.probe.arrived(seen(packet, at, *link, shared.acknowledgement_bytes));
+                }
+            }
         }
     }
 
@@ -386,16 +403,16 @@ use send_through;
 impl<'s> Exit<'s> {
     #[inline(always)]
     fn of(
-        port: &Port,
+        to: WireEnd,
         here: u32,
         wires: &'s mut [LinkWire],
         due: &'s mut Agenda,
         outboxes: &'s mut [Outbox],
     ) -> Self {
-        if u32::from(port.shard) == here {
-            Self::Wire(&mut wires[port.wire as usize].queue, due.of(port.vertex as usize))
+        if u32::from(to.shard) == here {
+            Self::Wire(&mut wires[to.wire as usize].queue, due.of(to.vertex as usize))
         } else {
-            Self::Outbox(&mut outboxes[port.shard as usize], port.wire)
+            Self::Outbox(&mut outboxes[usize::from(to.shard)], to.wire)
         }
     }
 
@@ -421,9 +438,9 @@ impl<'s> Exit<'s> {
 fn touch(wires: &[LinkWire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();
     let mut touched = 0;
-    for wire in wires.iter().filter(|wire| wire.queue.len() > 0) {
-        for line in 0..3 {
-            touched ^= wire.queue.peek(line * PACKETS_PER_LINE);
+    for wire in wires {
+        for place in (0..wire.queue.len().min(3 * PACKETS_PER_LINE)).step_by(PACKETS_PER_LINE) {
+            touched ^= wire.queue.peek(place);
         }
     }
     touched

@@ -17,14 +17,15 @@
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
 
-use super::earliest::Earliest;
+use super::calendar::Calendar;
 use super::marking::{Marking, Ramp};
 use super::network::{LinkId, LinkSpec};
 use super::one_port::{CutThrough, OnePort};
 use super::packet::{Contents, Packet, flag};
-use super::port::{Port, PortCount};
+use super::port::{Port, PortCount, WireEnd};
 use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
+use super::shard::SimSpan;
 use super::store::{Room, Store};
 
 /// Marks an idle port while ports are processed together.
@@ -35,21 +36,30 @@ const IDLE: u64 = u64::MAX;
 pub(crate) struct SwitchQueues {
     schedule: Schedule,
     store: Store,
-    ports: Vec<Queues>,
+    ports: Vec<QueuedPort>,
     /// Whether packets wait at each port. A compact copy, because most ports are idle in most windows.
     waiting: Vec<bool>,
     asked: u32,
-    /// End of each port's latest transmission (past or future), and the buffer space that it frees.
-    ends: Vec<u64>,
-    sending: Vec<Room>,
-    /// End of each idle port's last transmission while ports are processed together.
-    freed: Vec<u64>,
-    earliest: Earliest,
+    /// Ends of transmissions while ports are processed together.
+    calendar: Calendar,
+}
+
+#[derive(Clone, Debug)]
+struct QueuedPort {
+    queues: Queues,
+    /// End of the latest transmission (past or future), and the buffer space that it frees.
+    end: u64,
+    sending: Room,
+    /// End of an idle port's last transmission while ports are processed together.
+    freed: u64,
 }
 
 pub(crate) trait Outlet {
+    const SEES_QUEUES: bool;
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
+    fn launch(&mut self, to: WireEnd, packet: Packet, arrival: u64);
+    /// Also returns a function that is called with the backlog which a packet meets, if `SEES_QUEUES`.
+    fn watched_port(&mut self, place: u32) -> (&mut Port, &mut PortCount, impl FnMut(Bytes));
     fn frame_made(&mut self);
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
     fn header_bytes(&self) -> u16;
@@ -64,40 +74,35 @@ impl SwitchQueues {
         let bytes = |size: Option<Bytes>| size.map_or(u64::MAX, |size| size.0);
         let queues = |(id, link): (LinkId, &LinkSpec)| {
             let ramp = Ramp::new(marking, (id, link.mark_from), |size| size.0);
-            Queues::new(bytes(link.queue), bytes(link.mark_from), ramp)
+            let queues = Queues::new(bytes(link.queue), bytes(link.mark_from), ramp);
+            QueuedPort { queues, end: 0, sending: Room::default(), freed: 0 }
         };
-        let ports: Vec<Queues> = links.map(queues).collect();
+        let ports: Vec<QueuedPort> = links.map(queues).collect();
         Self {
             schedule: queueing.schedule,
             store: Store::new(&queueing, ports.len()),
             asked: 0,
-            ends: vec![0; ports.len()],
             waiting: vec![false; ports.len()],
-            sending: vec![Room::default(); ports.len()],
-            freed: vec![0; ports.len()],
-            earliest: Earliest::new(ports.len()),
+            calendar: Calendar::new(ports.len()),
             ports,
         }
     }
 
-    /// [`u64::MAX`] if there is none. Valid while ports are processed together.
-    pub(crate) fn next_end(&self) -> u64 {
-        self.earliest.time()
-    }
-
-    pub(crate) fn end_next(&mut self, out: &mut impl Outlet) {
-        let place = self.earliest.place();
-        self.end_transmission(place as u32, out);
-        self.earliest.set(place, self.ends[place]);
+    /// Ends transmissions up to and including a time `after` the start of the window, while ports are processed together.
+    #[inline(always)]
+    pub(crate) fn end_until(&mut self, after: u64, out: &mut impl Outlet) {
+        while let Some(place) = self.calendar.take_until(after) {
+            self.end_transmission(place as u32, out);
+        }
     }
 
     /// The next event other than an arrival, or [`u64::MAX`]. Everything before `now` has been processed.
     pub(crate) fn next_due(&self, ports: &[Port], now: u64) -> u64 {
-        let ends = self.ends.iter().zip(&self.ports).zip(ports);
-        let matters = ends.filter(|((end, queues), port)| {
-            self.asked > 0 && **end >= now || queues.has_something(port.paused)
+        let ports = self.ports.iter().zip(ports);
+        let matters = ports.filter(|(at, port)| {
+            self.asked > 0 && at.end >= now || at.queues.has_something(port.paused)
         });
-        matters.map(|((end, _), _)| *end).min().unwrap_or(IDLE)
+        matters.map(|(at, _)| at.end).min().unwrap_or(IDLE)
     }
 
     pub(crate) fn dropped(&self) -> &[u64] {
@@ -105,12 +110,12 @@ impl SwitchQueues {
     }
 
     pub(crate) fn waiting(&self) -> u64 {
-        self.ports.iter().map(Queues::packets).sum::<usize>() as u64
+        self.ports.iter().map(|port| port.queues.packets()).sum::<usize>() as u64
     }
 
     pub(crate) fn see_waiting(&self, see: &mut impl FnMut(&Packet)) {
         let classes =
-            self.ports.iter().flat_map(|queues| (0..=FRAMES).map(|at| queues.waiting(at)));
+            self.ports.iter().flat_map(|port| (0..=FRAMES).map(|at| port.queues.waiting(at)));
         classes.flatten().for_each(|(_, packet)| see(packet));
     }
 
@@ -121,12 +126,12 @@ impl SwitchQueues {
 
     #[inline(always)]
     pub(crate) fn note_waiting(&mut self, place: u32) {
-        self.waiting[place as usize] = !self.ports[place as usize].is_empty();
+        self.waiting[place as usize] = !self.ports[place as usize].queues.is_empty();
     }
 
     #[inline(always)]
     pub(crate) fn begins_before(&self, place: u32, end: u64) -> bool {
-        self.ends[place as usize] < end
+        self.ports[place as usize].end < end
     }
 
     /// Whether ports can be processed separately in a window from `start` in which up to `came` bytes arrive at each
@@ -138,8 +143,8 @@ impl SwitchQueues {
         if !self.store.is_bounded() {
             return true;
         }
-        for (room, _) in self.sending.iter().zip(&self.ends).filter(|(_, end)| **end >= start) {
-            came[room.ingress as usize] += u64::from(room.size);
+        for port in self.ports.iter().filter(|port| port.end >= start) {
+            came[port.sending.ingress as usize] += u64::from(port.sending.size);
         }
         self.store.holds(came)
     }
@@ -151,15 +156,17 @@ impl SwitchQueues {
         (header_bytes, cut_through): (u16, Option<CutThrough<'s>>),
         (port, count): (&'s mut Port, &'s mut PortCount),
     ) -> OnePort<'s> {
-        let place = place as usize;
+        let QueuedPort { queues, end, sending: room, .. } = &mut self.ports[place as usize];
         let up = port.up;
-        let (sending, paused) = port.open_queued(&mut self.ends[place], count);
+        let (sending, paused) = port.open_queued(end, count);
+        let (store, schedule) = (&mut self.store, &self.schedule);
+        let last = None;
         OnePort {
-            room: self.sending[place],
-            kept_room: &mut self.sending[place],
-            queues: &mut self.ports[place],
-            store: &mut self.store,
-            schedule: &self.schedule,
+            last,
+            room,
+            queues,
+            store,
+            schedule,
             header_bytes,
             up,
             paused,
@@ -170,76 +177,82 @@ impl SwitchQueues {
 
     /// Includes the packet in transmission. Valid while ports are processed together.
     pub(crate) fn holds(&self, place: u32) -> u64 {
-        let place = place as usize;
-        let sending = if self.ends[place] == IDLE { 0 } else { self.sending[place].size };
-        u64::from(sending) + self.ports[place].all_bytes()
+        let port = &self.ports[place as usize];
+        let sending = if port.end == IDLE { 0 } else { port.sending.size };
+        u64::from(sending) + port.queues.all_bytes()
     }
 
     /// The backlog of a port and the end of its transmission. Valid while ports are processed together.
+    #[inline(always)]
     pub(crate) fn stands_before(&self, place: u32) -> (u64, u64) {
-        let place = place as usize;
-        let end = self.ends[place];
-        (self.ports[place].all_bytes(), if end == IDLE { 0 } else { end })
+        let port = &self.ports[place as usize];
+        (port.queues.all_bytes(), if port.end == IDLE { 0 } else { port.end })
     }
 
     #[inline(always)]
     pub(crate) fn waiting_at(&self, place: u32) -> usize {
-        self.ports[place as usize].packets()
+        self.ports[place as usize].queues.packets()
     }
 
     /// Assumes that no sender is paused. [`u64::MAX`] if only arrivals are left.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
-        let waits = self.ports[place as usize].has_something(paused);
-        if waits { self.ends[place as usize] } else { IDLE }
+        let port = &self.ports[place as usize];
+        if port.queues.has_something(paused) { port.end } else { IDLE }
     }
 
-    pub(crate) fn begin_together(&mut self, now: u64) {
-        for place in 0..self.ends.len() {
-            let room = self.sending[place];
-            if self.ends[place] < now {
-                self.freed[place] = std::mem::replace(&mut self.ends[place], IDLE);
-                self.sending[place] = Room::default();
+    pub(crate) fn begin_together(&mut self, span: SimSpan) {
+        self.calendar.begin(span);
+        for (place, port) in self.ports.iter_mut().enumerate() {
+            if port.end < span.start {
+                port.freed = std::mem::replace(&mut port.end, IDLE);
+                port.sending = Room::default();
             } else {
-                self.store.take_up(room);
+                self.store.take_up(port.sending);
+                self.calendar.enter(place, port.end);
             }
         }
-        self.earliest.take(&self.ends);
     }
 
     pub(crate) fn end_together(&mut self) {
-        for place in 0..self.sending.len() {
-            self.store.give_back(self.sending[place]);
-            if self.ends[place] == IDLE {
-                self.ends[place] = self.freed[place];
+        for (port, waiting) in self.ports.iter_mut().zip(&mut self.waiting) {
+            self.store.give_back(port.sending);
+            if port.end == IDLE {
+                port.end = port.freed;
             }
-            self.note_waiting(place as u32);
+            *waiting = !port.queues.is_empty();
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn end_transmission(&mut self, place: u32, out: &mut impl Outlet) {
-        let now = std::mem::replace(&mut self.ends[place as usize], IDLE);
-        self.freed[place as usize] = now;
-        let room = std::mem::take(&mut self.sending[place as usize]);
+        let port = &mut self.ports[place as usize];
+        let now = std::mem::replace(&mut port.end, IDLE);
+        port.freed = now;
+        let room = std::mem::take(&mut port.sending);
         self.store.give_back(room);
-        if self.asked > 0 && room.size > 0 {
+        if self.store.asked[room.ingress as usize] & (1 << room.priority) != 0 {
             self.resume_if_low(room, now, out);
         }
-        self.send_next(place, now, out);
+        self.start_next(place, now, out);
     }
 
     /// The packet must have its ingress port in the time field.
-    pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
+    #[inline(always)]
+    pub(crate) fn enqueue<O: Outlet>(&mut self, place: u32, now: u64, packet: Packet, out: &mut O) {
         let header_bytes = out.header_bytes();
-        let (port, count) = out.port(place);
+        let (port, count, mut queued) = out.watched_port(place);
         if !port.up {
             count.lost += 1;
             return;
         }
         let ingress = packet.ingress();
         let size = port.size(&packet);
-        let queues = &mut self.ports[place as usize];
+        let QueuedPort { queues, end, .. } = &mut self.ports[place as usize];
+        if O::SEES_QUEUES {
+            let until = if *end == IDLE { 0 } else { *end };
+            queued(Bytes(queues.all_bytes()) + port.backlog_until(until, now));
+        }
         let Some((packet, size)) =
             self.store.admit(queues, (packet, ingress, size), header_bytes, count)
         else {
@@ -249,24 +262,36 @@ impl SwitchQueues {
         let marked = queues.marks(class);
         count.marked += u64::from(marked);
         let packet = packet.marked(marked);
-        queues.push(class, packet, ingress, size);
+        let paused = port.paused;
+        drop(queued);
         let room = Room { ingress, size: size as u16, priority: class as u8 };
         self.store.take_up(room);
         if self.store.has_to_ask(room) {
             self.ask_to_pause(room, now, out);
         }
         let begin = now.saturating_sub(out.head_start(place, &packet));
-        let begin = begin.max(self.freed[place as usize]);
-        self.send_next(place, begin, out);
+        let QueuedPort { queues, end, freed, .. } = &mut self.ports[place as usize];
+        let begin = begin.max(*freed);
+        let is_free = *end == IDLE && queues.is_empty() && paused & (1 << class) == 0;
+        if is_free && matches!(self.schedule, Schedule::Strict) {
+            return self.send((place, begin), packet, room, out);
+        }
+        queues.push(class, packet, ingress, size);
+        self.start_next(place, begin, out);
     }
 
+    #[cold]
     fn ask_to_pause(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
         self.store.asked[room.ingress as usize] |= 1 << room.priority;
         self.asked += 1;
         self.send_frame(room, flag::PAUSE, now, out);
     }
 
+    #[cold]
     fn resume_if_low(&mut self, room: Room, now: u64, out: &mut impl Outlet) {
+        if room.size == 0 {
+            return;
+        }
         let left = self.store.came(room.ingress, room.priority);
         let asked = &mut self.store.asked[room.ingress as usize];
         let bit = 1 << room.priority;
@@ -292,24 +317,28 @@ impl SwitchQueues {
             extra: PAUSE_FRAME.0 as u16,
             flags: kind,
         });
-        self.ports[place as usize].push(FRAMES, frame, 0, 0);
+        self.ports[place as usize].queues.push(FRAMES, frame, 0, 0);
         self.send_next(place, now, out);
     }
 
-    #[inline]
     pub(crate) fn send_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
+        self.start_next(place, now, out);
+    }
+
+    #[inline(always)]
+    fn start_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
         let port: &Port = out.port(place).0;
-        if self.ends[place as usize] != IDLE || !port.up {
+        let QueuedPort { queues, end, .. } = &mut self.ports[place as usize];
+        if *end != IDLE || !port.up {
             return;
         }
-        let queues = &mut self.ports[place as usize];
         let next = queues.pop(&self.schedule, port.paused, |packet| port.size(packet));
         let Some((class, packet)) = next else { return };
         let room = Room::of(class, &packet, port);
         self.send((place, now), packet, room, out);
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(
         &mut self,
         (place, now): (u32, u64),
@@ -318,15 +347,16 @@ impl SwitchQueues {
         out: &mut impl Outlet,
     ) {
         let (port, count) = out.port(place);
-        let (mut sending, _) = port.open_queued(&mut self.ends[place as usize], count);
+        let at = &mut self.ports[place as usize];
+        let (mut sending, _) = port.open_queued(&mut at.end, count);
         let sent = sending.begin(now, packet, room.size > 0);
         sending.close();
-        let until = self.ends[place as usize];
-        self.sending[place as usize] = room;
-        self.earliest.set(place as usize, until);
+        let until = at.end;
+        at.sending = room;
+        self.calendar.enter(place as usize, until);
         if let Some(packet) = sent {
-            let arrival = port.arrival(until);
-            out.launch(place, packet, arrival);
+            let (to, arrival) = (port.far, port.arrival(until));
+            out.launch(to, packet, arrival);
         }
     }
 
@@ -334,13 +364,12 @@ impl SwitchQueues {
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();
-        self.ends[place as usize] = IDLE;
-        self.earliest.set(place as usize, IDLE);
-        self.freed[place as usize] = now;
-        let mut rooms = vec![std::mem::take(&mut self.sending[place as usize])];
+        let at = &mut self.ports[place as usize];
+        (at.end, at.freed) = (IDLE, now);
+        let mut rooms = vec![std::mem::take(&mut at.sending)];
         let port = out.port(place).0.clone();
         let mut lost = 0;
-        self.ports[place as usize].cut(|class, ingress, packet| {
+        at.queues.cut(|class, ingress, packet| {
             lost += 1;
             if class != FRAMES {
                 let size = port.size(&packet) as u16;
@@ -354,7 +383,7 @@ impl SwitchQueues {
     }
 
     pub(crate) fn held(&self, place: u32, priority: u8, ingress: u32, port: &Port) -> u64 {
-        let waiting = self.ports[place as usize].waiting(usize::from(priority));
+        let waiting = self.ports[place as usize].queues.waiting(usize::from(priority));
         waiting.filter(|(by, _)| *by == ingress).map(|(_, packet)| port.size(packet)).sum()
     }
 
@@ -363,6 +392,6 @@ impl SwitchQueues {
     }
 
     pub(crate) fn has_waiting(&self, place: u32, priority: u8) -> bool {
-        self.ports[place as usize].waiting(usize::from(priority)).next().is_some()
+        self.ports[place as usize].queues.waiting(usize::from(priority)).next().is_some()
     }
 }

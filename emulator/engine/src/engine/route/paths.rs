@@ -55,7 +55,12 @@ impl Paths {
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[LinkId]> + Clone {
-        (0..self.len()).map(|place| &self[place])
+        let each = if self.ends.is_empty() { self.each() as usize } else { 0 };
+        let begins = (0..self.len()).map(move |place| place * each);
+        begins.enumerate().map(move |(place, begin)| match each {
+            0 => &self[place],
+            each => &self.links[begin..][..each],
+        })
     }
 
     #[must_use]

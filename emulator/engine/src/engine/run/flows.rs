@@ -258,6 +258,7 @@ impl<P: Probe> Engine<P> {
             tail_probe.filter(|_| recovery != LossRecovery::GoBackN).map(Picoseconds::get),
         );
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
+        self.shared.priorities |= 1 << sender.priority;
         sender.backs_off = self.settings.transport.backs_off();
         sender.switches_choose = balance == Balance::Adaptive;
         let packets = load.messages * load.per_message;

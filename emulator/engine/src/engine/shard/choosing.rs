@@ -6,7 +6,7 @@
 use lightloom_units::Bytes;
 
 use super::interfaces::put;
-use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, seen, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, touch};
 use crate::engine::marking::mix;
 use crate::engine::packet::Packet;
 use crate::engine::port::Port;
@@ -68,7 +68,7 @@ pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: SimSpan) {
-        let due = self.collect_all(shared, index, span);
+        let due = self.collect_all(index, span);
         self.due.set(index, due);
         let mut keys = std::mem::take(&mut self.scratch.all);
         keys.sort_unstable();
@@ -96,13 +96,13 @@ impl<P: Probe> Shard<P> {
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
         if let Some(packet) = sent {
             let arrival = port.arrival(port.free);
-            Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
                 .send(packet, arrival);
         }
     }
 
     /// Arrivals store their wires in the time field. Returns when the first packet after the window arrives.
-    fn collect_all(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
+    fn collect_all(&mut self, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, all: keys, .. } = &mut self.scratch;
@@ -110,8 +110,6 @@ impl<P: Probe> Shard<P> {
         let (mut due, length) = (u64::MAX, span.end - span.start);
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
-                let at = span.start + offset;
-                self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 keys.push(offset << 32 | arrivals.len() as u64);
                 arrivals.push(packet.came_by(number));
             });

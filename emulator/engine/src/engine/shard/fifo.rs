@@ -3,7 +3,7 @@
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
-use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, seen, send_through, touch};
+use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, send_through, touch};
 use crate::engine::network::LinkId;
 use crate::engine::packet::Packet;
 use crate::engine::port::SendingPort;
@@ -21,14 +21,15 @@ impl<P: Probe> Shard<P> {
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let mut count = 0;
+        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
+        let mut by_port = by_port.with_room(most);
+        arrivals.resize(arrivals.len().max(most), Packet::default());
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
-            let most = count + wire.queue.len();
-            let mut by_port = by_port.with_room(most);
-            arrivals.resize(arrivals.len().max(most), Packet::default());
-            let (before, arrivals) = (count, &mut arrivals[..most]);
+            if wire.queue.len() == 0 {
+                continue;
+            }
+            let before = count;
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
-                let at = span.start + offset;
-                self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
                 let place = shared.routes.place(packet.cursor());
                 by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced();
@@ -66,7 +67,8 @@ impl<P: Probe> Shard<P> {
             count.lost += keys.len() as u64;
             return;
         }
-        let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let exit =
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         let sending = port.open(count);
         let (wire_rates, header) = (&self.wire_rates[..], Bytes(shared.header_bytes.into()));
         let list = List::<CUTS_THROUGH> { keys, arrivals, start, link, wire_rates, header };
@@ -85,10 +87,28 @@ struct List<'s, const CUTS_THROUGH: bool> {
 
 impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
     #[inline(always)]
-    fn send(&self, mut sending: SendingPort, sink: &mut impl Sink, probe: &mut impl Probe) {
-        for &key in self.keys {
-            let (packet, now) = (self.arrivals[key as u32 as usize], self.start + (key >> 32));
-            queued(probe, self.link, now, &sending);
+    fn send<P: Probe>(&self, mut sending: SendingPort, sink: &mut impl Sink, probe: &mut P) {
+        let mut queued = probe.queue_of(self.link);
+        let timed = self
+            .keys
+            .iter()
+            .map(|key| (self.arrivals[*key as u32 as usize], self.start + (key >> 32)));
+        if !CUTS_THROUGH && sending.is_steady(self.start) {
+            for (packet, now) in timed {
+                let wait = sending.wait(now);
+                if P::SEES_QUEUES {
+                    queued(sending.sent_in(wait));
+                }
+                if let Some(sent) = sending.send_after(wait, now, packet) {
+                    sink.take(sent);
+                }
+            }
+            return sending.close();
+        }
+        for (packet, now) in timed {
+            if P::SEES_QUEUES {
+                queued(sending.backlog(now));
+            }
             let mut head_start = 0;
             if CUTS_THROUGH {
                 let rate = self.wire_rates[packet.ingress() as usize];
@@ -99,12 +119,5 @@ impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
             }
         }
         sending.close();
-    }
-}
-
-#[inline(always)]
-fn queued<P: Probe>(probe: &mut P, link: LinkId, now: u64, sending: &SendingPort) {
-    if P::SEES_QUEUES {
-        probe.queued(link, sending.backlog(now));
     }
 }

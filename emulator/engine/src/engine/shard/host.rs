@@ -5,16 +5,14 @@ use std::cmp::Reverse;
 
 use super::interfaces::Many;
 use super::stack::Stack;
-use super::{
-    Exit, LinkWire, Probe, Scratch, Shard, Shared, SimSpan, Sink, seen, send_through, touch,
-};
+use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, send_through, touch};
 use crate::engine::packet::Packet;
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_host(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let vertex = self.vertices[index];
         let ports = vertex.ports();
-        let straight = self.comes_straight(shared, index, span);
+        let straight = self.comes_straight(shared, index);
         if straight.is_none() {
             self.collect_in_order(shared, index, span);
         }
@@ -52,8 +50,13 @@ impl<P: Probe> Shard<P> {
         self.set_host_due(index, span.start);
         for (port, sent) in self.ports[ports].iter().zip(&mut self.scratch.sent) {
             if !sent.is_empty() {
-                let exit =
-                    Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+                let exit = Exit::of(
+                    port.far,
+                    self.index,
+                    &mut self.wires,
+                    &mut self.due,
+                    &mut self.outboxes,
+                );
                 send_through!(exit, span.start, sent.len(), |sink| sent
                     .drain(..)
                     .for_each(|packet| sink.take(packet)));
@@ -62,19 +65,12 @@ impl<P: Probe> Shard<P> {
     }
 
     /// Returns the host's only wire if its packets can be processed directly, without host delay.
-    fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
+    fn comes_straight(&mut self, shared: &Shared, index: usize) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
             return None;
         }
         self.scratch.touched ^= touch(&self.wires[wires.clone()]);
-        let LinkWire { queue, link, .. } = &self.wires[wires.start];
-        let due = queue.iter().map(|packet| (packet, span.start + packet.after(span.start)));
-        for (packet, at) in due.take_while(|(_, at)| *at < span.end) {
-            if !packet.is_pause_frame() {
-                self.probe.arrived(seen(packet, at, *link, shared.acknowledgement_bytes));
-            }
-        }
         Some(wires.start)
     }
 
@@ -87,13 +83,7 @@ impl<P: Probe> Shard<P> {
         let mut sources = 0;
         for wire in &mut self.wires[vertex.wires()] {
             let before = arrivals.len();
-            wire.queue.take_due((span.start, length), |offset, packet| {
-                if !packet.is_pause_frame() {
-                    let at = span.start + offset;
-                    self.probe.arrived(seen(&packet, at, wire.link, shared.acknowledgement_bytes));
-                }
-                arrivals.push(packet);
-            });
+            wire.queue.take_due((span.start, length), |_, packet| arrivals.push(packet));
             sources += usize::from(arrivals.len() > before);
         }
         if sources > 1 {

@@ -39,7 +39,7 @@ pub(super) fn put<P: Probe>(
         return None;
     }
     if P::SEES_QUEUES {
-        probe.queued(link, port.backlog(now));
+        probe.queue_of(link)(port.backlog(now));
     }
     let mut sending = port.open(count);
     let sent = sending.send((now, head_start), packet);

@@ -9,14 +9,12 @@ use lightloom_units::{BitsPerSecond, Bytes};
 use super::agenda::Agenda;
 use super::choosing::{Backlog, step};
 use super::{
-    EndCount, Exit, LinkWire, Outbox, Probe, Scratch, Shard, Shared, SimSpan, seen, send_through,
-    touch,
+    EndCount, Exit, LinkWire, Outbox, Probe, Scratch, Shard, Shared, SimSpan, send_through, touch,
 };
 use crate::engine::network::LinkId;
-use crate::engine::one_port::{CutThrough, OnePort};
+use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
-use crate::engine::port::{Port, PortCount};
-use crate::engine::queues::FRAMES;
+use crate::engine::port::{Port, PortCount, WireEnd};
 use crate::engine::routes::NextHop;
 use crate::engine::switch::{Outlet, SwitchQueues};
 use crate::engine::switching::Switching;
@@ -29,16 +27,18 @@ impl<P: Probe> Shard<P> {
         span: SimSpan,
         mut switch: Box<SwitchQueues>,
     ) {
-        let (mut due, classes) = self.sort_out(shared, index, span);
+        let (mut due, has_frames) = self.sort_out(shared, index, span);
+        // A port with pause frames is not plain.
+        let priorities = if has_frames { 0 } else { shared.priorities };
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
-                let is_listed = self.scratch.has_listed(place);
+                let is_listed = !self.scratch.by_port.is_empty(place as usize);
                 if !is_listed && !switch.waits(place) {
                     continue;
                 }
                 if is_listed || switch.begins_before(place, span.end) {
-                    let at = (place, port, classes);
+                    let at = (place, port, priorities);
                     self.advance_port(shared, at, (span, wires.clone()), &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
@@ -51,43 +51,36 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Returns the time of the first arrival after the window, and one bit for each class of packet except control.
-    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
+    /// Returns the time of the first arrival after the window, and whether a pause frame arrives in it.
+    fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, bool) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
-        let (short, mut count, mut classes) = (shared.acknowledgement_bytes, 0, 0);
+        let (short, mut count) = (shared.acknowledgement_bytes, 0);
+        let delivered = self.ends.delivered;
         came.resize(vertex.wires().len(), 0);
+        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
+        let mut by_port = by_port.with_room(most);
+        arrivals.resize(arrivals.len().max(most), Packet::default());
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             if wire.queue.len() == 0 {
                 continue;
             }
-            let most = count + wire.queue.len();
-            let mut by_port = by_port.with_room(most);
-            arrivals.resize(arrivals.len().max(most), Packet::default());
-            let (before, mut bytes, arrivals) = (count, 0, &mut arrivals[..most]);
+            let (before, mut bytes) = (count, 0);
             let next = wire.queue.take_due((span.start, length), |offset, packet| {
-                let is_control = packet.is_control();
                 let place = if packet.is_pause_frame() {
-                    classes |= 1 << FRAMES;
                     frame_delivered(&mut self.ends);
                     packet.cursor() - vertex.first_port
                 } else {
-                    let at = span.start + offset;
-                    self.probe.arrived(seen(&packet, at, wire.link, short));
                     match shared.routes.next(packet.cursor()) {
                         NextHop::Port(place) => place,
                         // With choices, all ports are processed together, so the list does not matter.
                         NextHop::Choice(_) => 0,
                     }
                 };
-                by_port.push(
-                    2 * place as usize + usize::from(is_control),
-                    offset << 32 | count as u64,
-                );
-                classes |= u16::from(!is_control) << packet.data_priority();
+                by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced().came_by(ingress);
                 bytes += u64::from(packet.extra());
                 count += 1;
@@ -97,47 +90,36 @@ impl<P: Probe> Shard<P> {
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
-        (due, classes)
+        (due, self.ends.delivered > delivered)
     }
 
     fn advance_port(
         &mut self,
         shared: &Shared,
-        (place, port, classes): (u32, usize, u16),
+        (place, port, priorities): (u32, usize, u8),
         (span, wires): (SimSpan, Range<usize>),
         switch: &mut SwitchQueues,
     ) {
-        let classes = self.scratch.classes_at(place, classes);
         let (link, probe) = (self.port_links[port], &mut self.probe);
-        let Scratch { arrivals, by_port, all, .. } = &mut self.scratch;
-        let list = 2 * place as usize;
-        let counts = [list, list + 1].map(|list| by_port.len(list));
+        let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
-        let most = counts[0] + counts[1] + switch.waiting_at(place);
-        let exit = Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
+        let keys = by_port.take_in_order(place as usize);
+        let most = keys.len() + switch.waiting_at(place);
+        let exit =
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
         let cut_through = cut_through(shared, &self.wire_rates[wires]);
         let how = (shared.header_bytes, cut_through);
         let mut one = switch.one_port(place, how, (port, count));
-        if let Some(plain) = one.is_plain(counts, classes, span.end - span.start) {
-            let keys = by_port.take_two_in_order(list);
-            if P::SEES_QUEUES {
-                one.see_lanes((keys, arrivals), span, |bytes| probe.queued(link, bytes));
-            }
+        let queued = probe.queue_of(link);
+        if let Some(class) = one.plain_class(priorities, keys.len()) {
             send_through!(exit, span.start, most, |sink| {
-                one.advance_lanes(plain, (keys, arrivals), span, sink);
+                one.advance_plainly(class, (keys, arrivals), span, sink, queued);
             });
         } else {
-            by_port.append_to(list, all);
-            by_port.append_to(list + 1, all);
-            all.sort_unstable();
-            let timed = |key: u64| (span.start + (key >> 32), arrivals[key as u32 as usize]);
+            let arrivals =
+                keys.iter().map(|key| (span.start + (key >> 32), arrivals[*key as u32 as usize]));
             send_through!(exit, span.start, most, |sink| {
-                let queued = |one: &OnePort, now| {
-                    if P::SEES_QUEUES {
-                        probe.queued(link, one.stands_before(now));
-                    }
-                };
-                one.advance(all.drain(..).map(timed), span.end, sink, queued);
+                one.advance(arrivals, span.end, sink, queued);
             });
         }
         one.close();
@@ -152,29 +134,15 @@ impl<P: Probe> Shard<P> {
         switch: &mut SwitchQueues,
     ) {
         let mut keys = std::mem::take(&mut self.scratch.all);
-        for place in 0..self.vertices[index].ports().len() {
-            self.scratch.by_port.append_to(2 * place, &mut keys);
-            self.scratch.by_port.append_to(2 * place + 1, &mut keys);
-        }
-        keys.sort_unstable();
+        self.scratch.by_port.take_all_in_order(&mut keys);
         let packets = std::mem::take(&mut self.scratch.arrivals);
         let first = self.vertices[index].first_port;
         let mut outlet = self.outlet(shared, index);
-        let mut arrivals = keys.iter().map(|key| (span.start + (key >> 32), *key as u32 as usize));
-        let mut next = arrivals.next();
-        switch.begin_together(span.start);
-        loop {
-            let arrival = next.map_or(u64::MAX, |(now, _)| now);
-            let end = switch.next_end();
-            if end.min(arrival) >= span.end {
-                break;
-            }
-            if end <= arrival {
-                switch.end_next(&mut outlet);
-                continue;
-            }
-            let Some((now, at)) = std::mem::replace(&mut next, arrivals.next()) else { break };
-            let packet = packets[at];
+        switch.begin_together(span);
+        for key in keys.drain(..) {
+            let now = span.start + (key >> 32);
+            switch.end_until(key >> 32, &mut outlet);
+            let packet = packets[key as u32 as usize];
             if packet.is_pause_frame() {
                 let place = packet.cursor() - 1 - first;
                 let (port, count) = outlet.port(place);
@@ -182,17 +150,19 @@ impl<P: Probe> Shard<P> {
                     switch.send_next(place, now, &mut outlet);
                 }
             } else {
-                let packet = packet.led_to(packet.cursor() - 1);
-                let (place, packet) = step(&shared.routes, (now, packet), |place| {
-                    let at = &outlet.ports[place as usize];
-                    Backlog::of(at, || at.time_for(switch.holds(place)))
-                });
-                outlet.see(place, now, switch);
+                let (mut place, mut packet) = (shared.routes.place(packet.cursor() - 1), packet);
+                if shared.chooses {
+                    let unmoved = packet.led_to(packet.cursor() - 1);
+                    (place, packet) = step(&shared.routes, (now, unmoved), |place| {
+                        let at = &outlet.ports[place as usize];
+                        Backlog::of(at, || at.time_for(switch.holds(place)))
+                    });
+                }
                 switch.enqueue(place, now, packet, &mut outlet);
             }
         }
+        switch.end_until(span.end - span.start - 1, &mut outlet);
         switch.end_together();
-        keys.clear();
         self.scratch.all = keys;
         self.scratch.arrivals = packets;
     }
@@ -217,7 +187,7 @@ impl<P: Probe> Shard<P> {
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
-        switch.begin_together(now);
+        switch.begin_together(SimSpan { start: now, end: now });
         let lost = switch.cut(place, now, &mut self.outlet(shared, vertex as usize));
         self.counts[port as usize].lost += lost;
         self.keep(vertex, switch, now);
@@ -230,7 +200,7 @@ impl<P: Probe> Shard<P> {
             return self.wake(vertex, now);
         };
         let place = port - self.vertices[vertex as usize].first_port;
-        switch.begin_together(now);
+        switch.begin_together(SimSpan { start: now, end: now });
         switch.send_next(place, now, &mut self.outlet(shared, vertex as usize));
         self.keep(vertex, switch, now);
     }
@@ -247,28 +217,6 @@ impl<P: Probe> Shard<P> {
 #[cold]
 fn frame_delivered(ends: &mut EndCount) {
     ends.delivered += 1;
-}
-
-impl Scratch {
-    #[inline(always)]
-    fn has_listed(&self, place: u32) -> bool {
-        let list = 2 * place as usize;
-        !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
-    }
-
-    /// Excludes control. `classes` are those of all packets.
-    #[inline(always)]
-    fn classes_at(&self, place: u32, classes: u16) -> u16 {
-        let keys = self.by_port.keys(2 * place as usize);
-        if keys.is_empty() || classes.is_power_of_two() {
-            return if keys.is_empty() { 0 } else { classes };
-        }
-        let class = |key: &u64| {
-            let packet = &self.arrivals[*key as u32 as usize];
-            1 << if packet.is_pause_frame() { FRAMES as u8 } else { packet.data_priority() }
-        };
-        keys.iter().map(class).fold(0, |classes, class| classes | class)
-    }
 }
 
 fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThrough<'s>> {
@@ -290,24 +238,21 @@ struct VertexOutlet<'s, P> {
     cut_through: Option<CutThrough<'s>>,
 }
 
-impl<P: Probe> VertexOutlet<'_, P> {
-    fn see(&mut self, place: u32, now: u64, switch: &SwitchQueues) {
-        let port = &self.ports[place as usize];
-        if P::SEES_QUEUES && port.up {
-            let (waiting, end) = switch.stands_before(place);
-            let bytes = Bytes(waiting + port.backlog_until(end, now).get());
-            self.probe.queued(self.links[place as usize], bytes);
-        }
-    }
-}
-
 impl<P: Probe> Outlet for VertexOutlet<'_, P> {
+    const SEES_QUEUES: bool = P::SEES_QUEUES;
+
+    #[inline(always)]
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
         (&mut self.ports[place as usize], &mut self.counts[place as usize])
     }
-    fn launch(&mut self, place: u32, packet: Packet, arrival: u64) {
-        let port = &self.ports[place as usize];
-        Exit::of(port, self.shard, self.wires, self.due, self.outboxes).send(packet, arrival);
+    #[inline(always)]
+    fn launch(&mut self, to: WireEnd, packet: Packet, arrival: u64) {
+        Exit::of(to, self.shard, self.wires, self.due, self.outboxes).send(packet, arrival);
+    }
+    #[inline(always)]
+    fn watched_port(&mut self, place: u32) -> (&mut Port, &mut PortCount, impl FnMut(Bytes)) {
+        let queued = self.probe.queue_of(self.links[place as usize]);
+        (&mut self.ports[place as usize], &mut self.counts[place as usize], queued)
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;
