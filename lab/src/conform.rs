@@ -16,7 +16,7 @@ pub mod tl1;
 
 use std::time::Duration;
 
-use case::{SuiteResults, SuiteScope};
+use case::SuiteResults;
 use link::{ExchangeError, Link};
 use report::SuiteReport;
 use target::{Options, Protocol};
@@ -29,12 +29,11 @@ pub fn run(
 ) -> Result<SuiteReport, ExchangeError> {
     let mut results = SuiteResults::new(options.seed);
     link.open()?;
-    let plan = SuiteScope { ports: &options.may_move, rounds: options.rounds, options };
     let identity = match protocol {
-        Protocol::Gnmi => gnmi::run(link, &plan, &mut results)?,
-        Protocol::Scpi => scpi::run(link, &plan, &mut results)?,
-        Protocol::Tl1 => tl1::run(link, &plan, &mut results)?,
-        Protocol::Serial | Protocol::Eeprom => module::run(link, &plan, &mut results)?,
+        Protocol::Gnmi => gnmi::run(link, options, &mut results)?,
+        Protocol::Scpi => scpi::run(link, options, &mut results)?,
+        Protocol::Tl1 => tl1::run(link, options, &mut results)?,
+        Protocol::Serial | Protocol::Eeprom => module::run(link, options, &mut results)?,
     };
     Ok(SuiteReport::of(protocol, identity, options, results))
 }
@@ -44,9 +43,16 @@ pub fn run_profile(
     options: &Options,
 ) -> Result<SuiteReport, ExchangeError> {
     let mut results = SuiteResults::new(options.seed);
-    let plan = SuiteScope { ports: &options.may_move, rounds: options.rounds, options };
-    let identity = profile::run(link, &plan, &mut results)?;
+    let identity = profile::run(link, options, &mut results)?;
     Ok(SuiteReport::of(Protocol::Eeprom, identity, options, results))
+}
+
+/// Describes the bytes that arrived instead of a reply.
+pub(crate) fn received(bytes: &[u8]) -> String {
+    match String::from_utf8_lossy(&bytes[..bytes.len().min(160)]) {
+        text if text.is_empty() => "; it sent nothing".to_owned(),
+        text => format!("; it sent `{}`", text.escape_debug()),
+    }
 }
 
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);

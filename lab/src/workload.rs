@@ -30,7 +30,7 @@ use lightloom::table::TextTable;
 
 /// Run training steps that other tools described or recorded.
 ///
-/// Described: Chakra, SimAI, GOAL. Recorded: Kineto and other Chrome traces.
+/// Described: Chakra, SimAI, GOAL, csg-htsim. Recorded: Kineto and other Chrome traces.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload run topologies/workloads/simai-layer.txt --arch dgx
@@ -53,13 +53,13 @@ enum Verb {
     Collective(collective::CollectiveArguments),
 }
 
-/// Run a described step packet by packet: Chakra execution traces (one file per rank), one SimAI
-/// text, or one GOAL text.
+/// Run a described step packet by packet: Chakra execution traces (one file per rank), or one SimAI
+/// text, GOAL text or connection matrix of csg-htsim.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
 struct RunArguments {
-    /// Chakra traces in rank order, one SimAI text (`.txt`), or one GOAL file (`.goal` or binary).
+    /// Chakra traces in rank order, or one SimAI text (`.txt`), GOAL file or connection matrix (`.cm`).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]

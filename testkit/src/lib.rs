@@ -2,6 +2,8 @@
 //! Test helpers for several crates. Depends on no other crate of the workspace, so that tests compile
 //! quickly.
 
+pub mod terminal;
+
 /// Returns `suite`, or `night` if `LIGHTLOOM_NIGHT=1` (set by `ci/nightly`). Nightly cases start
 /// with the cases of the suite.
 #[must_use]

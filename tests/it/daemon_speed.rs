@@ -16,7 +16,8 @@ use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::mover::Limits;
 use lightloom_control::state::{Move, Neighbours, Op, Position, Positions, Slot, SwitchState, Txn};
 use lightloom_daemon::runtime::Call;
-use lightloom_drivers::preview;
+use lightloom_drivers::Session;
+use lightloom_drivers::conversation::Conversation;
 use lightloom_drivers::scpi::Scpi;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
@@ -119,7 +120,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
         for _ in 0..Limits::default().power_samples {
             ops.push(Op::Observe { power: power.clone(), neighbours: Neighbours::Usual });
         }
-        let lines = preview(&Scpi::new(true), &ops).unwrap();
+        let lines = Session::new(Scpi::new(true)).preview(&ops).unwrap();
         let started = Instant::now();
         for line in lines {
             (&stream).write_all(&line).unwrap();
@@ -134,7 +135,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     let moves = circuits_of(rounds, circuits);
     let moves =
         moves.iter().map(|(&slot, &from)| Move { slot, from, to: Position::DARK }).collect();
-    let end = preview(&Scpi::new(true), &[Op::Switch { txn: Txn(0), moves }]).unwrap();
+    let end = Session::new(Scpi::new(true)).preview(&[Op::Switch { txn: Txn(0), moves }]).unwrap();
     (&stream).write_all(&end[0]).unwrap();
     reader.read_line(&mut answer).unwrap();
     times

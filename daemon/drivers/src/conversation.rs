@@ -5,8 +5,8 @@ use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
 
+use crate::Reached;
 use crate::module::{self, Module};
-use crate::{Dialect, Reached, Session};
 
 pub trait Conversation: Send {
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
@@ -39,48 +39,5 @@ pub trait Conversation: Send {
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
     fn noise(&self) -> u64 {
         0
-    }
-}
-
-impl<D: Dialect + Clone> Conversation for Session<D> {
-    fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached> {
-        self.connected(out);
-        None
-    }
-    fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
-        self.start(op, out)
-    }
-    fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
-        self.ask_again(op, out)
-    }
-    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
-        self.look(out)
-    }
-    fn module(&self) -> Option<Module> {
-        self.dialect().module()
-    }
-    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
-        self.received(bytes, out)
-    }
-    fn closed(&mut self) {
-        self.closed();
-    }
-    fn heard(&self) -> String {
-        self.heard()
-    }
-    fn promise(&self) -> Option<Promise> {
-        self.dialect().promise()
-    }
-    fn foreign(&mut self) -> Vec<Foreign> {
-        self.foreign()
-    }
-    fn signals(&mut self) -> Vec<Signal> {
-        self.signals()
-    }
-    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
-        crate::preview(self.dialect(), ops)
-    }
-    fn noise(&self) -> u64 {
-        self.noise()
     }
 }

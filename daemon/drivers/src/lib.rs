@@ -21,6 +21,7 @@ pub mod tl1;
 
 use std::collections::VecDeque;
 
+use conversation::Conversation;
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
@@ -137,7 +138,7 @@ pub enum Reached {
     Lost(String),
 }
 
-impl<D: Dialect> Session<D> {
+impl<D: Dialect + Clone> Session<D> {
     pub fn new(dialect: D) -> Self {
         let (input, waiting) = (Input::default(), VecDeque::new());
         let (foreign, signals) = (Vec::new(), Vec::new());
@@ -152,68 +153,6 @@ impl<D: Dialect> Session<D> {
             was_asked_again: false,
             heard: Vec::new(),
         }
-    }
-
-    pub fn connected(&mut self, out: &mut Vec<u8>) {
-        self.input.bytes.clear();
-        self.heard.clear();
-        self.waiting = self.dialect.hello().into();
-        (self.doing, self.greeted, self.was_asked_again) = (Doing::Hello, false, false);
-        self.send(out);
-    }
-
-    pub fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
-        if self.doing != Doing::Idle {
-            return Some(Outcome::Unknown("not connected".into()));
-        }
-        match self.dialect.requests(op) {
-            Err(why) => Some(Outcome::Refused(why)),
-            Ok(requests) if requests.is_empty() => Some(self.dialect.finish(op)),
-            Ok(requests) => {
-                self.waiting = requests.into();
-                self.doing = Doing::Op(op.clone());
-                self.send(out);
-                None
-            }
-        }
-    }
-
-    pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
-        let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
-        if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
-            return Some(Outcome::Unknown("the reply to an earlier request is outstanding".into()));
-        }
-        (self.doing, self.was_asked_again) = (Doing::Idle, true);
-        self.start(op, out)
-    }
-
-    pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
-        if self.doing != Doing::Idle {
-            return Err(Outcome::Unknown("not connected".into()).into());
-        }
-        let Some(requests) = self.dialect.look() else {
-            return Err(Outcome::Refused(module::NO_MODULE.into()).into());
-        };
-        self.waiting = requests.into();
-        self.doing = Doing::Look;
-        self.send(out);
-        Ok(())
-    }
-
-    pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
-        let noise = self.input.noise;
-        let reached = self.take_in(bytes, out);
-        if self.input.noise > noise && self.was_asked_again {
-            self.was_asked_again = false;
-            self.signals.push(Signal::Alive);
-        }
-        let reached = match (reached, self.dialect.broken()) {
-            (None, Some(why)) => Some(self.lost(why)),
-            (reached, _) => reached,
-        };
-        self.dialect.acknowledge(out);
-        self.collect();
-        reached
     }
 
     fn take_in(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
@@ -248,41 +187,9 @@ impl<D: Dialect> Session<D> {
         None
     }
 
-    pub fn closed(&mut self) {
-        self.doing = Doing::Closed;
-        self.waiting.clear();
-        self.input.bytes.clear();
-    }
-
-    pub fn noise(&self) -> u64 {
-        self.input.noise
-    }
-
-    pub fn heard(&self) -> String {
-        if self.heard.is_empty() {
-            return "it sent nothing".to_owned();
-        }
-        let shown = self.dialect.hide(&String::from_utf8_lossy(&self.heard));
-        format!("it sent `{}`", shown.escape_debug())
-    }
-
-    pub fn foreign(&mut self) -> Vec<Foreign> {
-        self.collect();
-        std::mem::take(&mut self.foreign)
-    }
-
-    pub fn signals(&mut self) -> Vec<Signal> {
-        self.collect();
-        std::mem::take(&mut self.signals)
-    }
-
     fn collect(&mut self) {
         self.foreign.extend(self.dialect.foreign());
         self.signals.extend(self.dialect.signals());
-    }
-
-    pub fn dialect(&self) -> &D {
-        &self.dialect
     }
 
     fn all_answered(&mut self) -> Reached {
@@ -321,13 +228,114 @@ impl<D: Dialect> Session<D> {
     }
 }
 
-pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
-    let mut dialect = dialect.clone();
-    let mut bytes = Vec::new();
-    for op in ops {
-        bytes.extend(dialect.requests(op)?.into_iter().map(|request| request.bytes));
+impl<D: Dialect + Clone> Conversation for Session<D> {
+    fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached> {
+        self.input.bytes.clear();
+        self.heard.clear();
+        self.waiting = self.dialect.hello().into();
+        (self.doing, self.greeted, self.was_asked_again) = (Doing::Hello, false, false);
+        self.send(out);
+        None
     }
-    Ok(bytes)
+
+    fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+        if self.doing != Doing::Idle {
+            return Some(Outcome::Unknown("not connected".into()));
+        }
+        match self.dialect.requests(op) {
+            Err(why) => Some(Outcome::Refused(why)),
+            Ok(requests) if requests.is_empty() => Some(self.dialect.finish(op)),
+            Ok(requests) => {
+                self.waiting = requests.into();
+                self.doing = Doing::Op(op.clone());
+                self.send(out);
+                None
+            }
+        }
+    }
+
+    fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
+        let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
+        if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
+            return Some(Outcome::Unknown("the reply to an earlier request is outstanding".into()));
+        }
+        (self.doing, self.was_asked_again) = (Doing::Idle, true);
+        self.start(op, out)
+    }
+
+    fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
+        if self.doing != Doing::Idle {
+            return Err(Outcome::Unknown("not connected".into()).into());
+        }
+        let Some(requests) = self.dialect.look() else {
+            return Err(Outcome::Refused(module::NO_MODULE.into()).into());
+        };
+        self.waiting = requests.into();
+        self.doing = Doing::Look;
+        self.send(out);
+        Ok(())
+    }
+
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
+        let noise = self.input.noise;
+        let reached = self.take_in(bytes, out);
+        if self.input.noise > noise && self.was_asked_again {
+            self.was_asked_again = false;
+            self.signals.push(Signal::Alive);
+        }
+        let reached = match (reached, self.dialect.broken()) {
+            (None, Some(why)) => Some(self.lost(why)),
+            (reached, _) => reached,
+        };
+        self.dialect.acknowledge(out);
+        self.collect();
+        reached
+    }
+
+    fn closed(&mut self) {
+        self.doing = Doing::Closed;
+        self.waiting.clear();
+        self.input.bytes.clear();
+    }
+
+    fn noise(&self) -> u64 {
+        self.input.noise
+    }
+
+    fn heard(&self) -> String {
+        if self.heard.is_empty() {
+            return "it sent nothing".to_owned();
+        }
+        let shown = self.dialect.hide(&String::from_utf8_lossy(&self.heard));
+        format!("it sent `{}`", shown.escape_debug())
+    }
+
+    fn foreign(&mut self) -> Vec<Foreign> {
+        self.collect();
+        std::mem::take(&mut self.foreign)
+    }
+
+    fn signals(&mut self) -> Vec<Signal> {
+        self.collect();
+        std::mem::take(&mut self.signals)
+    }
+
+    fn module(&self) -> Option<Module> {
+        self.dialect.module()
+    }
+
+    fn promise(&self) -> Option<Promise> {
+        self.dialect.promise()
+    }
+
+    fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
+        let mut dialect = self.dialect.clone();
+        let mut bytes = Vec::new();
+        for op in ops {
+            bytes.extend(dialect.requests(op)?.into_iter().map(|request| request.bytes));
+        }
+        Ok(bytes)
+    }
 }
 
 /// Removes Telnet negotiation, but keeps an incomplete command at the end.
@@ -348,7 +356,8 @@ pub(crate) fn without_telnet(input: &mut Vec<u8>) {
     }
 }
 
-pub(crate) fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
+/// Removes the next line that is not empty, without its end.
+pub fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
         let end = input.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
         let mut line: Vec<u8> = input.drain(..=end).collect();

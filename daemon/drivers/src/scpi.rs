@@ -214,8 +214,10 @@ fn error(line: &str, awaits: Awaits) -> Option<(i32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::Conversation;
     use crate::{Reached, Session};
     use lightloom_control::state::{Move, Neighbours, Position, Slot, Txn};
+    use lightloom_testkit::terminal::Terminal;
 
     fn switch(from: u32, to: u32) -> (Scpi, Request) {
         let mut scpi = Scpi::new(true);
@@ -245,19 +247,13 @@ mod tests {
     /// Regression test: a greeting or an echo used to shift all replies by one.
     #[test]
     fn greeting_and_echo_do_not_shift_replies() {
-        for (greeting, echoes) in
-            [("", false), ("Polatis switch, SCPI ready\r\n\r\na,b\r\n", false), ("hi\n", true)]
-        {
+        for terminal in Terminal::scpi() {
             let mut session = Session::new(Scpi::new(false));
-            let (mut out, mut said) = (Vec::new(), greeting.as_bytes().to_vec());
+            let (mut out, mut said) = (Vec::new(), terminal.greeting.as_bytes().to_vec());
             session.connected(&mut out);
             let mut reached = Vec::new();
             for answer in ["Polatis,N-OST-8x8,1101,6.6.1.7\r\n", "8,8\r\n", "(@1),(@9)\r\n"] {
-                if echoes {
-                    said.extend(b"SCPI> ");
-                    said.append(&mut out);
-                }
-                out.clear();
+                said.extend(terminal.before(&std::mem::take(&mut out)));
                 said.extend(answer.bytes());
                 for byte in said.drain(..) {
                     reached.extend(session.received(&[byte], &mut out));

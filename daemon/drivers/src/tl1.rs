@@ -227,13 +227,7 @@ struct Block {
 
 impl Block {
     fn take(bytes: &mut Vec<u8>) -> Option<Self> {
-        let mut line_start = true;
-        let end = bytes.iter().position(|&byte| {
-            let ends = line_start && matches!(byte, b';' | b'>' | b'<');
-            line_start = matches!(byte, b'\n' | b'\r') || (line_start && byte == b' ');
-            ends
-        })?;
-        let lines: Vec<u8> = bytes.drain(..=end).collect();
+        let lines = take_block(bytes)?;
         let (terminator, lines) = lines.split_last()?;
         let mut block = Self::parse(&String::from_utf8_lossy(lines));
         block.more = *terminator == b'>';
@@ -248,9 +242,7 @@ impl Block {
         let mut block = Self::default();
         let lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
         let lines: Vec<&str> = lines.collect();
-        let behind = lines.windows(2).position(|two| is_header(two[0]) && begins(two[1]));
-        let second = behind.map(|at| at + 1).or_else(|| lines.iter().position(|line| begins(line)));
-        let Some(second) = second else { return block };
+        let Some(second) = second_line(&lines) else { return block };
         // An autonomous message has an alarm code (`A`, `*`, `**` or `*C`) instead of `M`.
         if let Some(rest) = lines[second].strip_prefix("M ") {
             let mut words = rest.split_whitespace();
@@ -273,6 +265,25 @@ impl Block {
         }
         block
     }
+}
+
+/// Removes the bytes up to the end of a block: `;`, `>` before another block of the same reply, or `<` after an
+/// acknowledgement, each at the start of a line. In quotes, prompts and echoes, these characters are elsewhere.
+pub fn take_block(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let mut line_start = true;
+    let end = bytes.iter().position(|&byte| {
+        let ends = line_start && matches!(byte, b';' | b'>' | b'<');
+        line_start = matches!(byte, b'\n' | b'\r') || (line_start && byte == b' ');
+        ends
+    })?;
+    Some(bytes.drain(..=end).collect())
+}
+
+/// Returns the index of the line with the ctag, or of an autonomous message's code. Text before the header is ignored.
+#[must_use]
+pub fn second_line(lines: &[&str]) -> Option<usize> {
+    let behind = lines.windows(2).position(|two| is_header(two[0]) && begins(two[1]));
+    behind.map(|at| at + 1).or_else(|| lines.iter().position(|line| begins(line)))
 }
 
 /// Returns whether a line is the first of a reply: `   OCS1 26-11-28 10:00:00`.
@@ -298,74 +309,53 @@ fn and(ports: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use lightloom_control::state::Neighbours;
+    use lightloom_testkit::terminal::Terminal;
 
     use super::*;
+    use crate::conversation::Conversation;
     use crate::{Reached, Session};
 
-    struct Switch {
-        greeting: &'static str,
-        echoes: bool,
-        prompt: &'static str,
-        alarm: &'static str,
+    fn answer(request: &str) -> String {
+        let ctag = request.split(':').nth(3).unwrap();
+        let body = match request.split(':').next().unwrap() {
+            "RTRV-NETYPE" => "   \"Polatis;N-OST-8x8\"\r\n",
+            "RTRV-EQPT" => "   \"SYSTEM:SIZE=8x8\"\r\n",
+            "RTRV-PATCH" => "   \"1,9\"\r\n",
+            _ => "",
+        };
+        format!("\r\n\n   OCS \"1\" 26-11-28 10:00:00\r\nM  {ctag} COMPLD\r\n{body};")
     }
 
-    impl Switch {
-        fn answer(&self, request: &str) -> String {
-            let ctag = request.split(':').nth(3).unwrap();
-            let body = match request.split(':').next().unwrap() {
-                "RTRV-NETYPE" => "   \"Polatis,N-OST-8x8\"\r\n",
-                "RTRV-EQPT" => "   \"SYSTEM:SIZE=8x8\"\r\n",
-                "RTRV-PATCH" => "   \"1,9\"\r\n",
-                _ => "",
-            };
-            let echo = if self.echoes { format!("{}\r\n", request.trim()) } else { String::new() };
-            let (alarm, prompt) = (self.alarm, self.prompt);
-            format!(
-                "{echo}{alarm}\r\n\n   OCS \"1\" 26-11-28 10:00:00\r\nM  {ctag} COMPLD\r\n{body};{prompt}"
-            )
-        }
-
-        fn talk(&self) -> u64 {
-            let mut session = Session::new(Tl1::new("op", "secret", false));
-            let mut out = Vec::new();
-            session.connected(&mut out);
-            let mut said = self.greeting.as_bytes().to_vec();
-            let mut reached = Vec::new();
-            for _ in 0..4 {
-                said.extend(
-                    self.answer(&String::from_utf8(std::mem::take(&mut out)).unwrap()).bytes(),
-                );
-                for byte in said.drain(..) {
-                    reached.extend(session.received(&[byte], &mut out));
-                }
-                if let Some(Reached::Ready(_)) = reached.last() {
-                    let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
-                    assert_eq!(session.start(&read, &mut out), None);
-                }
+    /// Returns the noise of a login and a read, whose bytes arrive one at a time.
+    fn talk(terminal: &Terminal) -> u64 {
+        let mut session = Session::new(Tl1::new("op", "secret", false));
+        let mut out = Vec::new();
+        session.connected(&mut out);
+        let mut said = terminal.greeting.as_bytes().to_vec();
+        let mut reached = Vec::new();
+        for _ in 0..4 {
+            let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
+            said.extend(terminal.before(request.as_bytes()));
+            said.extend(terminal.after(answer(&request).into_bytes()));
+            for byte in said.drain(..) {
+                reached.extend(session.received(&[byte], &mut out));
             }
-            assert!(
-                matches!(&reached[..], [Reached::Ready(_), Reached::Ended(Outcome::Done(_))]),
-                "{reached:?}"
-            );
-            session.noise()
+            if let Some(Reached::Ready(_)) = reached.last() {
+                let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
+                assert_eq!(session.start(&read, &mut out), None);
+            }
         }
+        let is_read = matches!(&reached[..], [Reached::Ready(_), Reached::Ended(Outcome::Done(_))]);
+        assert!(is_read, "{terminal:?}: {reached:?}");
+        session.noise()
     }
-
-    const PLAIN: Switch = Switch { greeting: "", echoes: false, prompt: "", alarm: "" };
 
     /// Regression test: text that began with `*` or `A` used to hide the reply after it.
     #[test]
     fn finds_the_reply_after_banner_echo_prompt_and_alarm() {
-        let alarm =
-            "\r\n\n   OCS1 26-11-28 10:00:00\r\n*C 17 REPT ALM ENV\r\n   \"FAN:CR,TEMP,SA\"\r\n;";
-        assert_eq!(PLAIN.talk(), 0);
-        for greeting in [
-            "\r\n*** Authorised users only ***\r\nA TL1 session; type HELP.\r\n",
-            "\r\nM 1 switch of 26-11-28\r\nLast login: 26-11-27 09:00:00\r\n",
-            "\u{2}TL1> ",
-        ] {
-            Switch { greeting, ..PLAIN }.talk();
-            Switch { greeting, echoes: true, prompt: "\r\nTL1>> ", alarm }.talk();
+        assert_eq!(talk(&Terminal::default()), 0);
+        for terminal in Terminal::tl1() {
+            talk(&terminal);
         }
     }
 

@@ -6,6 +6,7 @@
 use lightloom_control::record::Record;
 use lightloom_control::state::{Neighbours, Observation, Op, Outcome, Position, Slot};
 use lightloom_daemon::journal::read_all;
+use lightloom_drivers::conversation::Conversation;
 use lightloom_drivers::ocstrx::OcsTrx;
 use lightloom_drivers::scpi::Scpi;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
@@ -15,7 +16,12 @@ use lightloom_firmware_api::path::DataPathPolicy;
 use proptest::prelude::*;
 
 /// Advances a session with `replies` until it expects the positions.
-fn observed<D: Dialect>(dialect: D, replies: &[&[u8]], last: &[u8], cut: usize) -> Option<Reached> {
+fn observed<D: Dialect + Clone>(
+    dialect: D,
+    replies: &[&[u8]],
+    last: &[u8],
+    cut: usize,
+) -> Option<Reached> {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();
     session.connected(&mut out);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a step described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome) by another tool.
+//! Reads a step described (Chakra, SimAI, GOAL, csg-htsim) or recorded (Kineto, Chrome) by another tool.
 
 use super::graph::{Task, TaskGraph, TaskWork};
-use super::recorded::{self, Recorded, RecordedError};
-use super::{chakra, goal, kineto, simai};
+use super::recorded::{self, Recorded};
+use super::{chakra, connection_matrix, goal, kineto, simai};
 
 #[derive(Clone, Copy, Debug)]
 pub struct StepGraphFile<'a> {
@@ -45,13 +45,7 @@ pub enum DescribedError {
     #[error("{file} is not text: {error}")]
     NoText { file: String, error: std::str::Utf8Error },
     #[error("{file}: {error}")]
-    Simai { file: String, error: simai::SimaiError },
-    #[error("{file}: {error}")]
-    Goal { file: String, error: goal::GoalError },
-    #[error("{file}: {error}")]
-    Chakra { file: String, error: chakra::ChakraError },
-    #[error("{file}: {error}")]
-    Recorded { file: String, error: RecordedError },
+    Wrong { file: String, error: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
     Kineto(#[from] kineto::KinetoError),
 }
@@ -87,33 +81,41 @@ pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Describe
     }
 }
 
-/// Accepts Chakra traces in rank order, one SimAI text (`.txt`) or one GOAL file (`.goal`).
+/// Accepts Chakra traces in rank order, or one file that describes all ranks: a SimAI text (`.txt`), a GOAL file
+/// (`.goal` or binary) or a connection matrix of csg-htsim (`Nodes N` in the first line).
 pub fn read_described(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
 ) -> Result<Described, DescribedError> {
     let first = unpacked(files)?;
     let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
-    let name = || first.name.to_owned();
+    let is_binary = goal::binary::is_binary(first.bytes);
+    if first.bytes.starts_with(b"Nodes ") {
+        alone(files, "a connection matrix describes all nodes: omit the other files")?;
+        let step = connection_matrix::read(text(first)?).map_err(|error| wrong(first, error))?;
+        let note = (step.failures > 0).then(|| {
+            format!("{}: {} failures of switches and links are omitted", first.name, step.failures)
+        });
+        let tensor = tensor.unwrap_or(1);
+        return Ok(Described { graph: step.graph, ranks: step.nodes, tensor, note });
+    }
     if is("txt") {
         alone(files, "a SimAI text describes all ranks: omit the other files")?;
-        let workload = simai::read(text(first)?)
-            .map_err(|error| DescribedError::Simai { file: name(), error })?;
+        let workload = simai::read(text(first)?).map_err(|error| wrong(first, error))?;
         let simai::SimaiWorkload { tensor: own, ranks, graph } = workload;
         if tensor.is_some_and(|tensor| tensor != own) {
             return Err(DescribedError::OtherTensor { own });
         }
         return Ok(Described { graph, ranks, tensor: own, note: None });
     }
-    if is("goal") || goal::binary::is_binary(first.bytes) {
+    if is("goal") || is_binary {
         alone(files, "a GOAL file describes all ranks: omit the other files")?;
-        let wrong = |error| DescribedError::Goal { file: name(), error };
-        let step = match goal::binary::is_binary(first.bytes) {
-            true => goal::read(&goal::binary::text_of(first.bytes).map_err(wrong)?),
+        let step = match is_binary {
+            true => goal::binary::text_of(first.bytes).and_then(|text| goal::read(&text)),
             false => goal::read(text(first)?),
-        }
-        .map_err(wrong)?;
-        let goal::GoalStep { graph, ranks, interfaces } = step;
+        };
+        let goal::GoalStep { graph, ranks, interfaces } =
+            step.map_err(|error| wrong(first, error))?;
         let tensor = tensor.unwrap_or(TENSOR).min(ranks.max(1));
         let note = (interfaces > 1).then(|| {
             format!(
@@ -128,12 +130,19 @@ pub fn read_described(
     let tensor = tensor.unwrap_or(TENSOR).min(ranks);
     let graph = chakra::import(&streams, &rings(ranks, tensor)).map_err(|error| {
         let file = match files.len() {
-            1 => name(),
+            1 => first.name.to_owned(),
             count => format!("{} and {} more", first.name, count - 1),
         };
-        DescribedError::Chakra { file, error }
+        DescribedError::Wrong { file, error: error.into() }
     })?;
     Ok(Described { graph, ranks, tensor, note: None })
+}
+
+fn wrong(
+    file: &StepGraphFile<'_>,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> DescribedError {
+    DescribedError::Wrong { file: file.name.to_owned(), error: error.into() }
 }
 
 /// Accepts one PyTorch profile (Kineto) per rank, or one Chrome trace with ids and bytes.
@@ -145,8 +154,7 @@ pub fn read_recorded(
     if !kineto::is_kineto(first.bytes) {
         alone(files, &format!("{} is not a PyTorch profile: omit the other files", first.name))?;
         let tensor = tensor.unwrap_or(TENSOR);
-        let recorded = recorded::read(first.bytes, tensor)
-            .map_err(|error| DescribedError::Recorded { file: first.name.to_owned(), error })?;
+        let recorded = recorded::read(first.bytes, tensor).map_err(|error| wrong(first, error))?;
         return Ok(Taken { recorded, tensor, missing: Vec::new(), unknown: 0 });
     }
     let profiles: Vec<kineto::RankProfile<'_>> = files

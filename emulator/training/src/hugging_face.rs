@@ -12,8 +12,10 @@ pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
     let config = Config(whole.get("text_config").unwrap_or(&whole));
     let hidden = config.number(&["hidden_size", "n_embd"])?;
     let layers = config.number(&["num_hidden_layers", "n_layer"]);
-    let width = config.number(&["intermediate_size", "ffn_hidden_size", "n_inner"]);
-    let width = width.or(config.number(&["n_embd"]).map(|hidden| 4 * hidden));
+    let widths = ["intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner"];
+    let width = config.number(&widths).or(config.number(&["n_embd"]).map(|hidden| 4 * hidden));
+    // Without dense layers, the file may lack their width.
+    let width = width.or(config.number(&["moe_intermediate_size"]));
     let kind = config.0["model_type"].as_str().unwrap_or("model");
     let mut file = json!({
         "name": kind,
@@ -25,7 +27,7 @@ pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
         "feed_forward": {
             "activation": config.activation(kind),
             "width": width,
-            "experts": config.experts(layers.unwrap_or(0), width),
+            "experts": config.experts(kind, layers.unwrap_or(0), width),
         },
         "prediction_depths": config.number(&["num_nextn_predict_layers"]).unwrap_or(0),
     });
@@ -73,18 +75,30 @@ impl Config<'_> {
         }
     }
 
-    fn experts(&self, layers: u64, width: Option<u64>) -> Option<Value> {
+    fn experts(&self, kind: &str, layers: u64, width: Option<u64>) -> Option<Value> {
         let names = ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"];
         let count = self.number(&names).filter(|count| *count > 1)?;
-        let own = self.number(&["moe_intermediate_size", "expert_ffn_hidden_size"]).or(width)?;
-        let shared = self.number(&["shared_expert_intermediate_size"]);
+        let plain = self.number(&["intermediate_size"]);
+        let own = self.number(&["moe_intermediate_size", "expert_ffn_hidden_size"]);
+        let own = own.or(plain).or(width)?;
+        let shared = self.number(&["shared_expert_intermediate_size", "shared_intermediate_size"]);
         let shared = shared.or(self.number(&["n_shared_experts"]).map(|experts| experts * own));
+        // These have one shared expert or a dense part in each layer, without a key.
+        let is_mixed = ["llama4", "gemma4"].iter().any(|mixed| kind.starts_with(mixed));
+        let shared = shared.or(plain.filter(|_| is_mixed));
         // Every n-th layer has experts, except the first and the listed ones.
-        let every = self.number(&["decoder_sparse_step", "moe_layer_freq"]).unwrap_or(1).max(1);
+        let periods = ["decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step"];
+        let every = self.number(&periods).unwrap_or(1).max(1);
         let listed = self.0["mlp_only_layers"].as_array().map_or(0, Vec::len) as u64;
         let first = self.number(&["first_k_dense_replace"]).unwrap_or(0);
-        let top_k =
-            self.number(&["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"]);
+        let top_k = [
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "moe_topk",
+            "moe_top_k",
+            "top_k_experts",
+        ];
+        let top_k = self.number(&top_k);
         Some(json!({
             "count": count,
             "top_k": top_k.unwrap_or(1),

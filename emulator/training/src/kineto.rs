@@ -20,7 +20,7 @@ use lightloom_units::Picoseconds;
 use serde::Deserialize;
 
 use communication::{Communication, Described, by_external_id, bytes_of, is_exchange};
-use document::{Category, Document, Event, Events, MarkedSteps};
+use document::{Category, ConfiguredGroup, Document, Event, Events, MarkedSteps};
 use order::{ProfiledOperation, RankWork, walk};
 
 use super::exchange::{Operation, Share, pairs};
@@ -130,13 +130,47 @@ pub fn is_kineto(text: &[u8]) -> bool {
     })
 }
 
+/// Properties of a job in its profiles, which are known even if they contain no operations.
+#[derive(Clone, Debug, Default)]
+pub struct ProfiledJob {
+    pub world: Option<u32>,
+    /// Number of accelerators visible on the host, and the name of the first.
+    pub devices: u32,
+    pub product: Option<String>,
+    /// Sizes of process groups by description or name.
+    pub groups: BTreeMap<String, u32>,
+    /// Largest number of marked steps in a file, and the longest of the files' median steps.
+    pub steps: usize,
+    pub step_seconds: Option<f64>,
+}
+
+impl ProfiledJob {
+    fn note(&mut self, document: &Document) {
+        let marks = document.events.kept.iter().filter(|event| event.category == Category::Step);
+        let mut seconds: Vec<f64> = marks.map(|mark| mark.dur / 1e6).collect();
+        seconds.sort_by(f64::total_cmp);
+        let median = seconds.get(seconds.len() / 2).copied();
+        self.step_seconds = self.step_seconds.into_iter().chain(median).reduce(f64::max);
+        self.steps = self.steps.max(seconds.len());
+        self.devices = self.devices.max(document.devices.len() as u32);
+        let product = || document.devices.first().map(|device| device.name.clone());
+        self.product = self.product.take().or_else(product);
+        let Some(info) = &document.info else { return };
+        self.world = self.world.or(info.world_size);
+        for ConfiguredGroup { name, description, size, .. } in &info.groups {
+            let is_described = !description.is_empty() && description != "undefined";
+            let name = if is_described { description } else { name };
+            self.groups.insert(name.clone(), *size);
+        }
+    }
+}
+
 /// Fails if a file is not a profile or lacks its rank, or ranks recorded different sizes
 /// of a collective; the error states file and event.
 pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     let mut profiles = Profiles::default();
     for file in files {
-        let json = serde_json::Deserializer::from_slice(file.text);
-        profiles.add(file.name, json, files.len())?;
+        profiles.read_text(*file, files.len())?;
     }
     profiles.finish()
 }
@@ -144,11 +178,16 @@ pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
 /// Reads profiles one at a time and keeps only the data needed for a replay.
 #[derive(Default)]
 pub struct Profiles {
+    pub job: ProfiledJob,
     joined: Joined,
     first: Option<String>,
 }
 
 impl Profiles {
+    pub fn read_text(&mut self, file: RankProfile<'_>, files: usize) -> Result<(), KinetoError> {
+        self.add(file.name, serde_json::Deserializer::from_slice(file.text), files)
+    }
+
     pub fn read(&mut self, name: &str, text: impl Read, files: usize) -> Result<(), KinetoError> {
         self.add(name, serde_json::Deserializer::from_reader(text), files)
     }
@@ -165,6 +204,7 @@ impl Profiles {
             let error = RecordedError::Json { line, column, reason };
             KinetoError::File { file: name.to_owned(), error }
         })?;
+        self.job.note(&document);
         let rank = document.info.as_ref().and_then(|info| info.rank);
         let rank = match (rank, files) {
             (Some(rank), _) => rank,

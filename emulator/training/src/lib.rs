@@ -20,6 +20,7 @@ pub mod chakra;
 pub mod chrome;
 pub mod claims;
 pub mod collectives;
+pub mod connection_matrix;
 pub mod described;
 pub mod exchange;
 pub mod explain;

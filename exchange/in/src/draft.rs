@@ -5,6 +5,7 @@
 mod buy;
 mod cluster;
 mod fabric;
+mod hostnames;
 mod scenario;
 mod step;
 mod trace;
@@ -114,6 +115,7 @@ pub fn draft(logs: &Logs, path: &dyn Fn(&str) -> String) -> Draft {
     let cluster = ClusterDraft::of(logs);
     let mut draft = Draft::default();
     fabric::write(&cluster, &mut draft);
+    hostnames::write(logs, &mut draft);
     let days = trace::write(logs, &cluster, &mut draft);
     scenario::write(logs, &cluster, days, &mut draft);
     step::write(logs, &cluster, path, &mut draft);

@@ -4,7 +4,7 @@
 const MOST_HOSTS: u64 = 1_000_000;
 
 /// Expands a list in its order. The error describes the syntax error.
-pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
+pub fn expand_hosts(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for item in items(list) {
         expand_item("", item.trim(), &mut hosts)?;
@@ -47,18 +47,18 @@ fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use super::expand_hosts;
 
     /// Expected values are from `scontrol show hostnames` of Slurm 22.05.
     #[test]
     fn host_lists_expand_like_slurm() {
-        let hosts = |list: &str| expand(list).unwrap().join(" ");
+        let hosts = |list: &str| expand_hosts(list).unwrap().join(" ");
         assert_eq!(hosts("gpu[001-003,9],login"), "gpu001 gpu002 gpu003 gpu9 login");
         assert_eq!(hosts("r[1-2]n[1-2]-ib"), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");
         assert_eq!(hosts("a,b"), "a b");
         assert_eq!(hosts(""), "");
-        assert!(expand("gpu[1-").is_err());
-        assert!(expand("gpu[9-1]").is_err());
-        assert!(expand("gpu[x]").is_err());
+        assert!(expand_hosts("gpu[1-").is_err());
+        assert!(expand_hosts("gpu[9-1]").is_err());
+        assert!(expand_hosts("gpu[x]").is_err());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads JSON records with line numbers from an array, an object with a list, or consecutive objects.
+//! Reads JSON or YAML documents, and JSON records with line numbers from an array, an object with a list, or consecutive objects.
 
 use std::borrow::Cow;
 
@@ -101,6 +101,33 @@ impl<'f> LineCounter<'f> {
         self.line += between.iter().filter(|byte| **byte == b'\n').count();
         self.at = self.at.max(offset);
         self.line
+    }
+}
+
+/// Reads a file that is one JSON or YAML document.
+pub(crate) fn document<T: for<'de> Deserialize<'de>>(
+    file: &LogFile<'_>,
+    logs: &mut Logs,
+) -> Option<T> {
+    let text = file.text();
+    let read = match text.trim_start().starts_with('{') {
+        true => serde_json::from_str(&text).map_err(|error| error.to_string()),
+        false => serde_saphyr::from_str_with_options(&text, yaml_options())
+            .map_err(|error| error.to_string()),
+    };
+    read.map_err(|error| logs.problem(file.whole(), LogTrouble::Unreadable(error))).ok()
+}
+
+/// The default limits are lower than the node list of a cluster. The limits of aliases remain.
+pub(crate) fn yaml_options() -> serde_saphyr::Options {
+    const MANY: usize = u32::MAX as usize;
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: MANY,
+            max_nodes: MANY,
+            max_documents: MANY,
+            max_total_scalar_bytes: MANY,
+        },
     }
 }
 

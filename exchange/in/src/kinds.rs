@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All log kinds, which are detected by content. Each has one file and one line in [`KINDS`].
 
-mod acme;
 mod flight_recorder;
 mod infragraph;
 mod inspector;
 mod kineto;
 mod kubernetes_events;
 mod kubernetes_nodes;
+mod mlperf;
 mod nccl_topology;
 mod nvsentinel;
 mod sacct;
@@ -39,12 +39,13 @@ pub const KINDS: &[LogKind] = &[
     nccl_topology::KIND,
     kubernetes_nodes::KIND,
     sacct::KIND,
-    acme::KIND,
+    sacct::ACME,
     kubernetes_events::KIND,
     nvsentinel::KIND,
     kineto::KIND,
     flight_recorder::KIND,
     inspector::KIND,
+    mlperf::KIND,
 ];
 
 /// Most kinds are identified by the first bytes, and others by the whole text.

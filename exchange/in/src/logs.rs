@@ -60,7 +60,6 @@ pub struct LoggedJob {
     pub start: i64,
     /// `None` if the job was still running.
     pub end: Option<i64>,
-    pub failed: bool,
     pub place: LogPlace,
 }
 
@@ -75,16 +74,23 @@ pub struct HostOutage {
     pub place: LogPlace,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingProfile {
     pub place: LogPlace,
     pub files: Vec<String>,
     pub world: Option<u32>,
     pub ranks_per_host: Option<u32>,
-    /// Number and product name of the accelerators visible on the host.
-    pub accelerators: Option<(u32, String)>,
+    /// Number of accelerators visible on the host.
+    pub accelerators: Option<u32>,
+    pub product: Option<String>,
     /// Median step in seconds; `None` without marked steps.
     pub step_seconds: Option<f64>,
+    /// How the step was derived; `None` if the log contains its duration.
+    pub step_rule: Option<&'static str>,
+    /// Samples per step.
+    pub batch: Option<u64>,
+    /// Tokens per sample.
+    pub sequence: Option<u64>,
     pub groups: BTreeMap<String, u32>,
     /// Bytes in a rank's buffers by group size, per step or, without marked steps, per file.
     pub exchanged: BTreeMap<u32, u64>,
@@ -94,17 +100,7 @@ pub struct TrainingProfile {
 
 impl TrainingProfile {
     pub(crate) fn new(place: LogPlace) -> Self {
-        Self {
-            place,
-            files: Vec::new(),
-            world: None,
-            ranks_per_host: None,
-            accelerators: None,
-            step_seconds: None,
-            groups: BTreeMap::new(),
-            exchanged: BTreeMap::new(),
-            bandwidth: BTreeMap::new(),
-        }
+        Self { place, ..Self::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LogPlace {
     pub file: String,
     /// Line number from 1; `None` for the whole file.

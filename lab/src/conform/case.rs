@@ -36,13 +36,6 @@ pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
     Ok(if is_so { CaseVerdict::Passed } else { CaseVerdict::Misbehaves(what()) })
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct SuiteScope<'a> {
-    pub ports: &'a [String],
-    pub rounds: u32,
-    pub options: &'a Options,
-}
-
 #[derive(Clone, Debug)]
 pub struct SuiteResults {
     pub cases: Vec<(Case, CaseVerdict)>,
@@ -107,20 +100,20 @@ pub type Pairs = Vec<(u32, u32)>;
 /// Returns the movable inputs and outputs in random order, or why ports cannot be moved. Outputs
 /// are numbered after inputs. `unread` states why `before` is missing.
 pub fn free_ports(
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     [inputs, outputs]: [u32; 2],
     before: Option<&Pairs>,
     unread: &str,
     results: &mut SuiteResults,
 ) -> Result<(Vec<u32>, Vec<u32>), String> {
     let before = before.ok_or(unread)?;
-    if plan.ports.is_empty() {
+    if plan.may_move.is_empty() {
         return Err(
             "read-only; to permit changes, use --may-move with two inputs and two outputs".into()
         );
     }
     let (mut from, mut to) = (Vec::new(), Vec::new());
-    for text in plan.ports {
+    for text in &plan.may_move {
         let Ok(port) = text.parse::<u32>() else {
             return Err(format!("--may-move: `{text}` is not a port number"));
         };

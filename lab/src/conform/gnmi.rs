@@ -21,10 +21,9 @@ use lightloom_gnmi::path::parse;
 use lightloom_gnmi::{Code, Status};
 use serde_json::json;
 
-use super::case::{
-    Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, case, found, run_all,
-};
+use super::case::{Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteSession, case, found, run_all};
 use super::link::{ExchangeError, Link};
+use super::target::Options;
 use super::{ANSWER_WITHIN, REST_WITHIN};
 use tree::{ShownSwitch, flatten};
 
@@ -62,12 +61,12 @@ const UNTESTABLE: [(&str, &str); 5] = [
 
 pub fn run(
     link: Box<dyn Link>,
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
-    let target = plan.options.target.trim_start_matches("gnmi:").trim_start_matches('/');
+    let target = plan.target.trim_start_matches("gnmi:").trim_start_matches('/');
     let authority = if target.is_empty() { "device" } else { target }.to_owned();
-    let login = plan.options.login.clone().map(|(user, password)| GnmiLogin { user, password });
+    let login = plan.login.clone().map(|(user, password)| GnmiLogin { user, password });
     let client =
         GnmiClient::for_account(&authority, login.as_ref()).map_err(ExchangeError::Lost)?;
     let mut session = GnmiSuite {
@@ -84,7 +83,7 @@ pub fn run(
         set_ups: Vec::new(),
         authority,
         login,
-        next_election: u128::from(plan.options.started).max(1),
+        next_election: u128::from(plan.started).max(1),
         elected: None,
     };
     let said = session.capabilities()?;
@@ -370,24 +369,19 @@ impl GnmiSuite {
         }
     }
 
-    fn choose(
-        &mut self,
-        plan: &SuiteScope<'_>,
-        before: Option<&ShownSwitch>,
-        results: &mut SuiteResults,
-    ) {
+    fn choose(&mut self, plan: &Options, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         let Some(switch) = before else {
             self.stays_still = Some("the ports could not be read".into());
             return;
         };
-        if plan.ports.is_empty() {
+        if plan.may_move.is_empty() {
             self.stays_still = Some(
                 "read-only; to permit changes, use --may-move with two inputs and two outputs"
                     .into(),
             );
             return;
         }
-        for name in plan.ports {
+        for name in &plan.may_move {
             let Some(port) = switch.ports.get(name) else {
                 self.stays_still = Some(format!("--may-move: unknown port `{name}`"));
                 return;

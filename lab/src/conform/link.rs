@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use lightloom_drivers::INPUT_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{OptionalActions, QueueSelector, tcflush, tcgetattr, tcsetattr};
@@ -44,6 +45,24 @@ pub trait Link {
 
     /// Ignores later interruptions, so that the suite can undo its changes.
     fn shield(&mut self);
+}
+
+/// Receives until `take` finds a message in the bytes. `None` if none arrives in time.
+pub(super) fn receive_until<T>(
+    link: &mut dyn Link,
+    received: &mut Vec<u8>,
+    within: Duration,
+    take: impl Fn(&mut Vec<u8>) -> Option<T>,
+) -> Result<Option<T>, ExchangeError> {
+    let deadline = link.now() + within;
+    loop {
+        let found = take(received);
+        let left = deadline.saturating_sub(link.now());
+        if found.is_some() || left.is_zero() || received.len() > INPUT_BYTES_MAX {
+            return Ok(found);
+        }
+        received.extend(link.receive(left)?);
+    }
 }
 
 pub struct RealDevice {

@@ -12,10 +12,11 @@ use lightloom_firmware_api::message::command;
 
 use super::ANSWER_WITHIN;
 use super::case::{
-    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteScope, SuiteSession, Tested, case,
-    found, holds, run_all,
+    Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteSession, Tested, case, found,
+    holds, run_all,
 };
 use super::link::{ExchangeError, Link};
+use super::target::Options;
 
 const SILENCE: Duration = Duration::from_millis(50);
 /// Time limit for replies other than those to a fire, excluding transmission.
@@ -94,7 +95,7 @@ struct StatusFields {
 
 pub fn run(
     link: Box<dyn Link>,
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
     run_but(&[], link, plan, results)
@@ -103,7 +104,7 @@ pub fn run(
 pub(super) fn run_but(
     left_out: &[(&str, &str)],
     link: Box<dyn Link>,
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
     let mut module = ModuleSuite {
@@ -351,8 +352,8 @@ impl ModuleSuite {
         })
     }
 
-    fn choose(&mut self, plan: &SuiteScope<'_>) -> Option<String> {
-        let [port] = plan.ports else {
+    fn choose(&mut self, plan: &Options) -> Option<String> {
+        let [port] = &plan.may_move[..] else {
             return Some(
                 "read-only; to permit changes, use --may-move with one of the module's groups, such as 0".into(),
             );

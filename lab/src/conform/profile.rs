@@ -17,9 +17,10 @@ use lightloom_firmware_api::cmis::{RegisterAddress, cdb};
 use lightloom_firmware_api::frame::{FrameKind, Reassembler, VERSION};
 use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
 
-use super::case::{Case, SuiteResults, SuiteScope, holds};
+use super::case::{Case, SuiteResults, holds};
 use super::link::{ExchangeError, Link};
 use super::module;
+use super::target::Options;
 
 /// Cases that apply only to lightloom's firmware, with the reason to skip them.
 pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
@@ -152,7 +153,7 @@ impl Link for ProfileLink {
 
 pub fn run(
     link: ProfileLink,
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
     let written = Arc::clone(&link.written);

@@ -5,13 +5,17 @@ mod cases;
 
 use std::time::Duration;
 
-use super::case::{
-    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteScope, SuiteSession, Tested, case,
-    found, free_ports, holds, run_all,
-};
-use super::link::{ExchangeError, Link};
-use super::{ANSWER_WITHIN, REST_WITHIN};
+use lightloom_drivers::take_line;
 
+use super::case::{
+    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, case, found,
+    free_ports, holds, run_all,
+};
+use super::link::{ExchangeError, Link, receive_until};
+use super::target::Options;
+use super::{ANSWER_WITHIN, REST_WITHIN, received};
+
+const ECHOES_MAX: usize = 16;
 const SILENCE: Duration = Duration::from_millis(200);
 /// Highest power that a dark port may report.
 const DARK_DBM: f64 = -40.0;
@@ -30,6 +34,8 @@ const UNTESTABLE: [(&str, &str); 4] = [
 pub struct ScpiSuite {
     link: Box<dyn Link>,
     received: Vec<u8>,
+    /// The last commands, which a terminal may echo.
+    sent: Vec<String>,
     is_waiting: bool,
     inputs: u32,
     outputs: u32,
@@ -41,12 +47,13 @@ pub struct ScpiSuite {
 
 pub fn run(
     link: Box<dyn Link>,
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
     let mut session = ScpiSuite {
         link,
         received: Vec::new(),
+        sent: Vec::new(),
         is_waiting: false,
         inputs: 0,
         outputs: 0,
@@ -55,8 +62,7 @@ pub fn run(
         rounds: plan.rounds,
         set_ups: Vec::new(),
     };
-    session.send("*CLS")?;
-    let identity = session.ask("*IDN?")?;
+    let identity = session.hello()?;
     results.untestable.extend(UNTESTABLE);
     let before = session.pairs();
     run_all(&mut session, cases::STILL, results);
@@ -87,29 +93,35 @@ fn error(text: &str) -> Option<i32> {
 }
 
 impl ScpiSuite {
+    /// Returns the identity after any greeting. It has four fields (IEEE 488.2).
+    fn hello(&mut self) -> Result<String, ExchangeError> {
+        self.send("*CLS")?;
+        let mut identity = self.ask("*IDN?")?;
+        while identity.matches(',').count() != 3 {
+            let Some(line) = self.line(ANSWER_WITHIN)? else { break };
+            identity = line;
+        }
+        Ok(identity)
+    }
+
     fn send(&mut self, line: &str) -> Result<(), ExchangeError> {
+        self.sent.push(line.to_owned());
+        self.sent.drain(..self.sent.len().saturating_sub(ECHOES_MAX));
         self.link.send(format!("{line}\n").as_bytes())
     }
 
+    /// Returns the next line that is not an echo.
     fn line(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
-        let deadline = self.link.now() + within;
-        loop {
-            let end = self.received.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            if let Some(end) = end {
-                let line: Vec<u8> = self.received.drain(..=end).collect();
+        let sent = &self.sent;
+        receive_until(&mut *self.link, &mut self.received, within, |bytes| {
+            loop {
+                let line = take_line(bytes)?;
                 let line = String::from_utf8_lossy(&line).trim().to_owned();
-                if !line.is_empty() {
-                    return Ok(Some(line));
+                if !line.is_empty() && !sent.iter().any(|sent| line.ends_with(&**sent)) {
+                    return Some(line);
                 }
-                continue;
             }
-            let left = deadline.saturating_sub(self.link.now());
-            if left.is_zero() || self.received.len() > 1 << 20 {
-                return Ok(None);
-            }
-            let arrived = self.link.receive(left)?;
-            self.received.extend(arrived);
-        }
+        })
     }
 
     fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
@@ -119,7 +131,9 @@ impl ScpiSuite {
         self.is_waiting = true;
         let answer = self.line(ANSWER_WITHIN + REST_WITHIN)?;
         self.is_waiting = false;
-        answer.ok_or_else(|| ExchangeError::Silent(format!("no answer to `{line}`")))
+        answer.ok_or_else(|| {
+            ExchangeError::Silent(format!("no answer to `{line}`{}", received(&self.received)))
+        })
     }
 
     fn error(&mut self) -> Result<i32, ExchangeError> {
@@ -206,8 +220,7 @@ impl SuiteSession for ScpiSuite {
     fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.received.clear();
         self.link.open()?;
-        self.send("*CLS")?;
-        self.ask("*IDN?").map(drop)
+        self.hello().map(drop)
     }
 
     fn clear(&mut self) -> Result<(), ExchangeError> {

@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lightloom_daemon::protocol::tl1::check_parameter;
+use lightloom_drivers::tl1::{second_line, take_block};
 
 use super::case::{
-    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteScope, SuiteSession, Tested, case,
-    found, free_ports, holds, run_all,
+    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, case, found,
+    free_ports, holds, run_all,
 };
-use super::link::{ExchangeError, Link};
-use super::{ANSWER_WITHIN, REST_WITHIN};
+use super::link::{ExchangeError, Link, receive_until};
+use super::target::Options;
+use super::{ANSWER_WITHIN, REST_WITHIN, received};
 
 /// Highest power that a dark port may report.
 const DARK_DBM: f64 = -40.0;
@@ -27,7 +29,7 @@ const UNTESTABLE: [(&str, &str); 4] = [
 
 pub struct Tl1Suite {
     link: Box<dyn Link>,
-    received: String,
+    received: Vec<u8>,
     next_tag: u32,
     /// Commands without a reply, so that a late reply is not matched to another command.
     unanswered: BTreeSet<String>,
@@ -51,20 +53,17 @@ struct Reply {
 }
 
 impl Reply {
-    fn of(message: &str) -> Option<Self> {
-        let lines: Vec<&str> = message
-            .trim_end_matches(';')
-            .lines()
-            .map(str::trim)
-            .filter(|l| !l.is_empty())
-            .collect();
-        let at = lines.iter().position(|line| line.starts_with("M "))?;
-        let mut words = lines[at].split_whitespace().skip(1);
+    fn of(block: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(block);
+        let text = text.trim_end_matches([';', '>']);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let at = second_line(&lines)?;
+        let mut words = lines[at].strip_prefix("M ")?.split_whitespace();
         Some(Self {
-            header: lines.get(at.checked_sub(1)?)?.to_string(),
+            header: lines.get(at.checked_sub(1)?)?.trim().to_owned(),
             tag: words.next()?.to_owned(),
             word: words.next()?.to_owned(),
-            body: lines[at + 1..].iter().map(ToString::to_string).collect(),
+            body: lines[at + 1..].iter().map(|line| line.trim().to_owned()).collect(),
         })
     }
 
@@ -83,10 +82,10 @@ impl Reply {
 
 pub fn run(
     link: Box<dyn Link>,
-    plan: &SuiteScope<'_>,
+    plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
-    let login = plan.options.login.clone().ok_or_else(|| {
+    let login = plan.login.clone().ok_or_else(|| {
         ExchangeError::Lost("a TL1 switch requires a login: use --user and --password-file".into())
     })?;
     for (what, text) in [("user", &login.0), ("password", &login.1)] {
@@ -94,7 +93,7 @@ pub fn run(
     }
     let mut session = Tl1Suite {
         link,
-        received: String::new(),
+        received: Vec::new(),
         next_tag: 100,
         unanswered: BTreeSet::new(),
         login,
@@ -145,38 +144,31 @@ fn pair(text: &str) -> Option<(u32, u32)> {
 }
 
 impl Tl1Suite {
-    fn message(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
-        let deadline = self.link.now() + within;
-        loop {
-            if let Some(end) = self.received.find(';') {
-                let message: String = self.received.drain(..=end).collect();
-                return Ok(Some(message));
-            }
-            let left = deadline.saturating_sub(self.link.now());
-            if left.is_zero() || self.received.len() > 1 << 20 {
-                return Ok(None);
-            }
-            let arrived = self.link.receive(left)?;
-            self.received.push_str(&String::from_utf8_lossy(&arrived));
-        }
-    }
-
     /// Skips replies to earlier commands; a separate case checks the tag.
     fn raw(&mut self, command: &str) -> Result<Reply, ExchangeError> {
         let own = command.split(':').nth(3).unwrap_or("").to_owned();
         self.unanswered.insert(own.clone());
         self.link.send(format!("{command}\n").as_bytes())?;
         let deadline = self.link.now() + ANSWER_WITHIN + REST_WITHIN;
+        let mut body = Vec::new();
         loop {
             let left = deadline.saturating_sub(self.link.now());
-            let Some(message) = self.message(left)? else {
-                return Err(ExchangeError::Silent(format!("no reply to `{command}`")));
+            let block = receive_until(&mut *self.link, &mut self.received, left, take_block)?;
+            let Some(block) = block else {
+                let verb = command.split(':').next().unwrap_or_default();
+                let heard = received(&self.received).replace(&self.login.1, "…");
+                return Err(ExchangeError::Silent(format!("no reply to `{verb}`{heard}")));
             };
-            let Some(reply) = Reply::of(&message) else { continue };
-            if reply.tag == own || !self.unanswered.remove(&reply.tag) {
+            let Some(mut reply) = Reply::of(&block) else { continue };
+            if reply.tag == own || !self.unanswered.contains(&reply.tag) {
+                body.append(&mut reply.body);
+                if block.ends_with(b">") {
+                    continue;
+                }
                 self.unanswered.remove(&own);
-                return Ok(reply);
+                return Ok(Reply { body, ..reply });
             }
+            self.unanswered.remove(&reply.tag);
         }
     }
 

@@ -16,6 +16,7 @@ use lightloom_lab::conform::link::{ExchangeError, Link};
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol};
 use lightloom_testkit::cases;
+use lightloom_testkit::terminal::Terminal;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -25,6 +26,7 @@ struct Emulated<D> {
     now: SimTime,
     line: Line,
     inbox: Vec<u8>,
+    terminal: Terminal,
     is_open: bool,
     interrupt_at: Option<Duration>,
     is_shielded: bool,
@@ -34,7 +36,9 @@ impl<D: EmulatedDevice + FaultyLight> Emulated<D> {
     fn take(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Bytes(line, bytes) if line == self.line => self.inbox.extend(bytes),
+                Output::Bytes(line, bytes) if line == self.line => {
+                    self.inbox.extend(self.terminal.after(bytes));
+                }
                 Output::Close(line) if line == self.line => self.is_open = false,
                 _ => {}
             }
@@ -47,7 +51,7 @@ impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
         let mut out = Vec::new();
         self.device.borrow_mut().close(self.now, self.line);
         self.line = Line(self.line.0 + 1);
-        (self.is_open, self.inbox) = (true, Vec::new());
+        (self.is_open, self.inbox) = (true, self.terminal.greeting.into());
         self.device.borrow_mut().open(self.now, self.line, self.port, &mut out);
         self.take(out);
         if self.is_open { Ok(()) } else { Err(ExchangeError::Lost("refused".into())) }
@@ -55,6 +59,7 @@ impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         let mut out = Vec::new();
+        self.inbox.extend(self.terminal.before(bytes));
         self.device.borrow_mut().on_bytes(self.now, self.line, bytes, &mut out);
         self.take(out);
         Ok(())
@@ -67,7 +72,8 @@ impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
                 return Err(ExchangeError::Interrupted);
             }
             if !self.inbox.is_empty() {
-                return Ok(std::mem::take(&mut self.inbox));
+                let count = if self.terminal.echoes { 1 } else { self.inbox.len() };
+                return Ok(self.inbox.drain(..count).collect());
             }
             if !self.is_open {
                 return Err(ExchangeError::Lost("the device closed the connection".into()));
@@ -123,20 +129,25 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     for fault in faults {
         device.apply(SimTime::START, fault.parse().expect(fault), &mut Vec::new());
     }
-    let device = Rc::new(RefCell::new(device));
-    let link = Emulated {
-        device: Rc::clone(&device),
+    let link = emulated(device, port, interrupt_at);
+    let device = Rc::clone(&link.device);
+    let report = conform::run(protocol, Box::new(link), options).expect("it answers");
+    (report, device)
+}
+
+fn emulated<D>(device: Faulty<D>, port: Port, interrupt_at: Option<Duration>) -> Emulated<D> {
+    Emulated {
+        device: Rc::new(RefCell::new(device)),
         port,
         // The light of the operator's circuits has settled by then.
         now: SimTime::START + Picoseconds::from_millis(1_000),
         line: Line(0),
         inbox: Vec::new(),
+        terminal: Terminal::default(),
         is_open: false,
         interrupt_at,
         is_shielded: false,
-    };
-    let report = conform::run(protocol, Box::new(link), options).expect("it answers");
-    (report, device)
+    }
 }
 
 const GNMI_PORTS: &[&str] = &["in-2", "in-3", "out-2", "out-4"];
@@ -189,6 +200,54 @@ fn healthy_device_of_each_family_passes_every_case() {
         let moved = report.cases.iter().any(|line| line.id.ends_with("/put-back"));
         assert!(moved && idle.len() <= 3, "{}: not tested: {idle:?}", family.word());
     }
+}
+
+/// Regression test: the suite took a greeting or an echo for a reply.
+#[test]
+fn healthy_switch_passes_every_case_behind_every_terminal() {
+    let tl1 = Terminal::tl1().into_iter().map(|one| (Port::Tl1, Protocol::Tl1, one));
+    let scpi = Terminal::scpi().into_iter().map(|one| (Port::Scpi, Protocol::Scpi, one));
+    for (port, protocol, terminal) in tl1.chain(scpi) {
+        let mut link = emulated(Faulty::new(switch(), Seed(3), 0), port, None);
+        link.terminal = terminal;
+        let report = conform::run(protocol, Box::new(link), &options(NUMBERS)).expect("it answers");
+        assert!(report.is_good(), "{terminal:?}: {}", report.text());
+        assert!(report.identity.starts_with("Polatis"), "{terminal:?}: {}", report.identity);
+    }
+}
+
+/// Greets, then does not reply.
+struct Greeter {
+    greeting: &'static [u8],
+    now: Duration,
+}
+
+impl Link for Greeter {
+    fn open(&mut self) -> Result<(), ExchangeError> {
+        Ok(())
+    }
+
+    fn send(&mut self, _: &[u8]) -> Result<(), ExchangeError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
+        self.now += within;
+        Ok(std::mem::take(&mut self.greeting).into())
+    }
+
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn shield(&mut self) {}
+}
+
+#[test]
+fn failed_hello_reports_the_bytes_that_arrived() {
+    let link = Box::new(Greeter { greeting: b"login: ", now: Duration::ZERO });
+    let error = conform::run(Protocol::Scpi, link, &options(NUMBERS)).unwrap_err();
+    assert_eq!(error.to_string(), "no answer to `*IDN?`; it sent `login: `");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use lightloom_daemon::hooks::Hooks;
 use lightloom_daemon::journal::{Journal, read_all};
 use lightloom_daemon::metrics::Metrics;
 use lightloom_daemon::serve::{Client, connection};
+use lightloom_drivers::conversation::Conversation;
 use lightloom_drivers::scpi::Scpi;
 use lightloom_drivers::tl1::Tl1;
 use lightloom_drivers::{Dialect, Reached, Session};
@@ -64,7 +65,7 @@ pub(crate) fn tl1_reply(bytes: &[u8]) {
     heard(Tl1::new("user", "secret", true), bytes);
 }
 
-fn heard(dialect: impl Dialect, bytes: &[u8]) {
+fn heard(dialect: impl Dialect + Clone, bytes: &[u8]) {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();
     session.connected(&mut out);

@@ -15,6 +15,8 @@ use super::super::recorded::{is_time, no_time};
 pub(super) struct Document {
     #[serde(default, rename = "distributedInfo")]
     pub(super) info: Option<Info>,
+    #[serde(default, rename = "deviceProperties")]
+    pub(super) devices: Vec<ProfiledDevice>,
     #[serde(rename = "traceEvents")]
     pub(super) events: Events,
 }
@@ -28,9 +30,19 @@ pub(super) struct Info {
 }
 
 #[derive(Deserialize)]
+pub(super) struct ProfiledDevice {
+    #[serde(default)]
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
 pub(super) struct ConfiguredGroup {
     #[serde(default, rename = "pg_name")]
     pub(super) name: String,
+    #[serde(default, rename = "pg_desc")]
+    pub(super) description: String,
+    #[serde(default, rename = "pg_size")]
+    pub(super) size: u32,
     #[serde(default, deserialize_with = "words")]
     pub(super) ranks: Option<String>,
 }

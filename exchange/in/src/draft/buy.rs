@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cluster::ClusterDraft;
-use super::{Draft, DraftFile, DraftPage, Guess, Sourced, trace};
+use super::{Draft, DraftFile, DraftPage, Guess, GuessConfidence, Sourced, trace};
 use crate::logs::{LoggedJob, Logs};
 use crate::mentions::Fact;
 
@@ -161,17 +161,22 @@ pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft)
     let ranks = profile.world.unwrap_or(cluster.job_gpus.value);
     let text = format!(
         "id,accelerator,num_accel,model,precision,seq,gbs_seqs,software,tp,step_time_s\n\
-         own,{},{ranks},,bf16,,,,{},{seconds:.6}\n",
-        cluster.accelerator.value, cluster.tp.value
+         own,{},{ranks},,bf16,{},{},,{},{seconds:.6}\n",
+        cluster.accelerator.value,
+        profile.sequence.map_or(String::new(), |tokens| tokens.to_string()),
+        profile.batch.map_or(String::new(), |samples| samples.to_string()),
+        cluster.tp.value
     );
     draft.files.push(DraftFile { name: "runs.csv", text });
-    let known = Sourced::stated(
-        format!("{seconds:.6}"),
-        format!(
-            "the middle step of {}; fill in model, seq, gbs_seqs and software, then: lightloom mfu --runs runs.csv",
-            profile.place
-        ),
+    let why = format!(
+        "{} of {}; fill in the empty columns, then: lightloom mfu --runs runs.csv",
+        profile.step_rule.unwrap_or("the median step"),
+        profile.place
     );
-    let Sourced { value, confidence, why } = known;
+    let confidence = match profile.step_rule {
+        Some(_) => GuessConfidence::Derived,
+        None => GuessConfidence::Stated,
+    };
+    let value = format!("{seconds:.6}");
     draft.guesses.push(Guess { file: "runs.csv", key: "step_time_s", value, confidence, why });
 }

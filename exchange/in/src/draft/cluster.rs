@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{GuessConfidence, Sourced};
-use crate::logs::{LoggedJob, Logs, TrainingProfile, most_common};
+use crate::logs::{HostRecord, LoggedJob, Logs, TrainingProfile, most_common};
 use crate::mentions::Fact;
 
 #[derive(Debug)]
@@ -71,6 +71,12 @@ fn share(count: usize, all: usize, what: &str) -> String {
     format!("{what}: {count} of {all}")
 }
 
+/// Returns the place of the first host with a property.
+fn seen(logs: &Logs, has: impl Fn(&HostRecord) -> bool) -> String {
+    let place = logs.hosts.values().filter(|host| has(host)).find_map(|host| host.place.as_ref());
+    place.map_or(String::new(), |place| format!(", from {place}"))
+}
+
 fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     let placed = logs.hosts.values().filter(|host| host.place.is_some()).count() as u32;
     if placed > 0 {
@@ -109,15 +115,15 @@ fn most_at_once(jobs: &[LoggedJob]) -> u32 {
 
 fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     if let Some((gpus, count, all)) = usual(logs.hosts.values().filter_map(|host| host.gpus)) {
-        return Sourced::stated(gpus, share(count, all, "hosts"));
+        let place = seen(logs, |host| host.gpus == Some(gpus));
+        return Sourced::stated(gpus, share(count, all, "hosts") + &place);
     }
     if let Some(shape) = logs.shapes.first() {
         return Sourced::stated(shape.gpus, format!("GPUs of the host in {}", shape.place));
     }
-    let shown =
-        logs.profiles.iter().filter_map(|profile| Some((profile, profile.accelerators.as_ref()?)));
-    if let Some((profile, (gpus, _))) = shown.max_by_key(|(_, (gpus, _))| *gpus) {
-        return Sourced::stated(*gpus, format!("`deviceProperties` of {}", profile.place));
+    let shown = logs.profiles.iter().filter_map(|profile| Some((profile, profile.accelerators?)));
+    if let Some((profile, gpus)) = shown.max_by_key(|(_, gpus)| *gpus) {
+        return Sourced::stated(gpus, format!("`deviceProperties` of {}", profile.place));
     }
     let of_profiles = logs.profiles.iter().filter_map(|profile| profile.ranks_per_host).max();
     if let Some(gpus) = of_profiles {
@@ -141,8 +147,9 @@ fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
     }
     match usual(sizes.values().copied()) {
         Some((hosts, count, all)) => {
-            let why =
-                format!("{hosts} hosts in a domain or block, {}", share(count, all, "of them"));
+            let share = share(count, all, "of them");
+            let place = seen(logs, |host| host.domain.is_some());
+            let why = format!("{hosts} hosts in a domain or block, {share}{place}");
             (Sourced::stated(hosts * gpus_per_node, why), hosts)
         }
         None => (Sourced::assumed(gpus_per_node, "only GPUs in the same host share a switch"), 1),
@@ -155,7 +162,10 @@ fn nodes_per_tor(logs: &Logs) -> Sourced<u32> {
         *below.entry(switch).or_default() += 1;
     }
     match usual(below.values().copied()) {
-        Some((hosts, count, all)) => Sourced::stated(hosts, share(count, all, "leaf switches")),
+        Some((hosts, count, all)) => {
+            let place = seen(logs, |host| !host.switches.is_empty());
+            Sourced::stated(hosts, share(count, all, "leaf switches") + &place)
+        }
         None => {
             let why = logs.lacks(Fact::Switches, "no log describes switches");
             Sourced::assumed(USUAL_NODES_PER_TOR, why)
@@ -174,7 +184,8 @@ fn tors_per_domain(logs: &Logs) -> Option<Sourced<u32>> {
         *below.entry(above).or_default() += 1;
     }
     let (tors, count, all) = usual(below.values().copied())?;
-    Some(Sourced::stated(tors, share(count, all, "switches above leaves")))
+    let place = seen(logs, |host| host.switches.len() > 1);
+    Some(Sourced::stated(tors, share(count, all, "switches above leaves") + &place))
 }
 
 fn largest(logs: &Logs) -> Option<&TrainingProfile> {
@@ -218,13 +229,15 @@ fn own_world(logs: &Logs, total: u32) -> Option<u32> {
 
 fn job_gpus(logs: &Logs, total: u32, tp: u32) -> Sourced<u32> {
     let whole = |gpus: u32| (gpus.min(total) / tp).max(1) * tp;
+    let in_groups = |gpus: u32, why: String| match whole(gpus) {
+        all if all == gpus => Sourced::stated(all, why),
+        whole => Sourced::derived(whole, why + ", in whole groups"),
+    };
     match (own_world(logs, total), largest_job(logs, total)) {
-        (Some(world), _) => {
-            Sourced::stated(whole(world), format!("{world} ranks of the profile, in whole groups"))
-        }
+        (Some(world), _) => in_groups(world, format!("{world} ranks of the profile")),
         (None, Some(job)) => {
-            let why = format!("the largest job, {} ({}), in whole groups", job.id, job.place);
-            Sourced::stated(whole(u32::try_from(job.gpus).unwrap_or(total)), why)
+            let why = format!("the largest job, {} ({})", job.id, job.place);
+            in_groups(u32::try_from(job.gpus).unwrap_or(total), why)
         }
         _ => {
             let spared = total - total / 16;
@@ -285,8 +298,8 @@ const ACCELERATORS: &[(&str, &str, f64)] = &[
 fn products(logs: &Logs) -> impl Iterator<Item = &str> {
     let of_hosts = logs.hosts.values().filter_map(|host| host.product.as_deref());
     let of_shapes = logs.shapes.iter().filter_map(|shape| shape.product.as_deref());
-    let of_profiles = logs.profiles.iter().filter_map(|profile| profile.accelerators.as_ref());
-    of_hosts.chain(of_shapes).chain(of_profiles.map(|(_, name)| &**name))
+    let of_profiles = logs.profiles.iter().filter_map(|profile| profile.product.as_deref());
+    of_hosts.chain(of_shapes).chain(of_profiles)
 }
 
 fn accelerator(logs: &Logs) -> Sourced<&'static str> {

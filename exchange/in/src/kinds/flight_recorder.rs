@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LogKind;
+use crate::json::document;
 use crate::logs::{LogFile, Logs, TrainingProfile};
 use crate::problem::LogTrouble;
 
@@ -57,13 +58,7 @@ struct RecordedCollective {
 }
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
-    let dump: RecorderDump = match serde_json::from_slice(file.bytes) {
-        Ok(dump) => dump,
-        Err(error) => {
-            let trouble = LogTrouble::Malformed(error.to_string());
-            return logs.problem(file.line(error.line().max(1)), trouble);
-        }
-    };
+    let Some(dump) = document::<RecorderDump>(file, logs) else { return };
     let mut profile = TrainingProfile::new(file.whole());
     let mut size_of: BTreeMap<String, u32> = BTreeMap::new();
     for (key, group) in dump.pg_config {

@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::repeat_n;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::LogKind;
+use crate::json::document;
 use crate::logs::{HostRecord, HostShape, LogFile, Logs, most_common};
 use crate::problem::LogTrouble;
 
@@ -20,20 +22,14 @@ pub(super) const KIND: LogKind = LogKind {
     name: "InfraGraph",
     from: "an InfraGraph `Infrastructure`, as YAML or JSON",
     is: |text| ["instances", "devices", "edges", "components"].iter().all(|key| text.contains(key)),
-    read: |files, logs| {
-        for file in files {
-            if let Err(error) = read(file, logs) {
-                logs.problem(file.whole(), LogTrouble::Unreadable(error));
-            }
-        }
-    },
+    read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Infrastructure {
     devices: Vec<InfraDevice>,
-    links: Vec<InfraLink>,
+    links: Vec<Value>,
     instances: Vec<InfraInstance>,
     edges: Vec<InfraEdge>,
 }
@@ -74,24 +70,6 @@ struct InfraEndpoint {
     component: String,
 }
 
-#[derive(Deserialize)]
-struct InfraLink {
-    name: String,
-    physical: Option<InfraPhysical>,
-    bandwidth: Option<InfraBandwidth>,
-}
-
-#[derive(Deserialize)]
-struct InfraPhysical {
-    bandwidth: Option<InfraBandwidth>,
-}
-
-#[derive(Deserialize)]
-struct InfraBandwidth {
-    gigabits_per_second: Option<f64>,
-    gigabytes_per_second: Option<f64>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InfraRole {
     Host,
@@ -103,18 +81,16 @@ type Place<'i> = (&'i str, u32);
 
 const PAIRS_MAX: usize = 1 << 24;
 
-fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
-    let text = file.text();
-    let infra: Infrastructure = if text.trim_start().starts_with('{') {
-        serde_json::from_str(&text).map_err(|error| error.to_string())?
-    } else {
-        serde_saphyr::from_str(&text).map_err(|error| error.to_string())?
-    };
+fn read(file: &LogFile<'_>, logs: &mut Logs) {
+    let Some(infra) = document::<Infrastructure>(file, logs) else { return };
     let names = InfraNames {
         devices: infra.devices.iter().map(|device| (&*device.name, device)).collect(),
         instances: infra.instances.iter().map(|instance| (&*instance.name, instance)).collect(),
     };
-    let cables = InfraCables::of(&infra, &names)?;
+    let cables = match InfraCables::of(&infra, &names) {
+        Ok(cables) => cables,
+        Err(error) => return logs.problem(file.whole(), LogTrouble::Unreadable(error)),
+    };
     if cables.between_hosts > 0 {
         logs.problem(file.whole(), LogTrouble::HostLinks { count: cables.between_hosts });
     }
@@ -146,7 +122,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
             logs.host(&place_name(&host), found);
         }
     }
-    Ok(())
 }
 
 fn place_name((instance, index): &Place<'_>) -> String {
@@ -209,7 +184,8 @@ impl<'i> InfraCables<'i> {
                 }
             }
             if is_host {
-                let link = infra.links.iter().find(|link| Some(&link.name) == edge.link.as_ref());
+                let link =
+                    infra.links.iter().find(|link| link["name"].as_str() == edge.link.as_deref());
                 let rate = link.and_then(rate);
                 cables.rates.extend(rate.into_iter().flat_map(|rate| repeat_n(rate, count)));
             }
@@ -246,11 +222,11 @@ fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -
     })
 }
 
-fn rate(link: &InfraLink) -> Option<u64> {
-    let physical = link.physical.as_ref().and_then(|physical| physical.bandwidth.as_ref());
-    let bandwidth = physical.or(link.bandwidth.as_ref())?;
-    let gigabits = bandwidth.gigabits_per_second;
-    let gigabits = gigabits.or(bandwidth.gigabytes_per_second.map(|bytes| bytes * 8.0))?;
+fn rate(link: &Value) -> Option<u64> {
+    let given = [&link["physical"]["bandwidth"], &link["bandwidth"]];
+    let of = |unit: &str| given.iter().find_map(|given| given[unit].as_f64());
+    let bytes = of("gigabytes_per_second").map(|bytes| bytes * 8.0);
+    let gigabits = of("gigabits_per_second").or(bytes)?;
     (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
 }
 

@@ -10,9 +10,10 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::LogKind;
-use crate::json::{parse, records};
+use crate::json::{parse, records, yaml_options};
 use crate::logs::{HostRecord, LogFile, Logs};
 use crate::problem::{LogPlace, LogTrouble};
 
@@ -31,8 +32,11 @@ const DOMAINS: [&str; 3] = [
     "nvidia.com/gpu.clique",
     "topology.k8s.aws/ultraserver-id",
 ];
-const PRODUCTS: [&str; 2] = ["nvidia.com/gpu.product", "amd.com/gpu.product-name"];
-const GPUS: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
+const PRODUCTS: [&str; 3] =
+    ["nvidia.com/gpu.product", "amd.com/gpu.product-name", "alibabacloud.com/gpu-card-model"];
+const GPUS: [&str; 4] =
+    ["nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count", "habana.ai/gaudi"];
+/// Unlike a capacity, these labels do not count MIG instances or the shares of a GPU.
 const COUNTS: [&str; 2] = ["nvidia.com/gpu.count", "amd.com/gpu.count"];
 
 pub(super) const KIND: LogKind = LogKind {
@@ -96,7 +100,7 @@ struct NodeMetadata {
 #[derive(Default, Deserialize)]
 struct NodeStatus {
     #[serde(default)]
-    capacity: BTreeMap<String, String>,
+    capacity: BTreeMap<String, Value>,
 }
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
@@ -109,7 +113,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         }
         return;
     }
-    match serde_saphyr::from_multiple::<ClusterNode>(&text) {
+    match serde_saphyr::from_multiple_with_options::<ClusterNode>(&text, yaml_options()) {
         Ok(nodes) => {
             for node in nodes
                 .into_iter()
@@ -132,7 +136,11 @@ fn note(node: ClusterNode, place: &LogPlace, logs: &mut Logs) {
     let NodeMetadata { name, labels } = node.metadata;
     let found = labels.host();
     let capacity = GPUS.iter().find_map(|key| node.status.capacity.get(*key));
-    let gpus = capacity.and_then(|gpus| gpus.parse().ok()).or(found.gpus);
+    let capacity = capacity.and_then(|gpus| match gpus {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_u64().and_then(|gpus| u32::try_from(gpus).ok()),
+    });
+    let gpus = found.gpus.or(capacity);
     // Control plane nodes, for example, have neither accelerators nor a location.
     if gpus.unwrap_or(0) == 0 && found.switches.is_empty() && found.domain.is_none() {
         return;

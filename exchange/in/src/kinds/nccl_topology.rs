@@ -2,8 +2,11 @@
 //! Reads NCCL's topology of a host (XML), which NCCL writes to the file in `NCCL_TOPO_DUMP_FILE`.
 //!
 //! According to `src/graph/xml.cc` of NVIDIA/nccl, a `<gpu>` is inside a `<pci class="0x03…">` whose `device` is the
-//! product's PCI id, and contains `<nvlink count=…>`. The `speed` of a `<net>` is in Mb/s per port. The most frequent
+//! product's PCI id, and contains `<nvlink count=…>`. Files for `NCCL_TOPO_FILE` may contain only the `<pci>`. The
+//! `host_hash` of a `<cpu>` distinguishes hosts that share NVLinks. The `speed` of a `<net>` is in Mb/s per port. The most frequent
 //! rate is used, because hosts also have storage ports. The ids are from the PCI ID repository.
+
+use std::collections::BTreeSet;
 
 use super::LogKind;
 use crate::logs::{HostShape, LogFile, Logs, most_common};
@@ -44,8 +47,15 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let text = file.text();
     let document = roxmltree::Document::parse(&text).map_err(|error| error.to_string())?;
     let all = |tag: &'static str| document.descendants().filter(move |one| one.has_tag_name(tag));
-    let gpus: Vec<_> = all("gpu").collect();
-    let Some(first) = gpus.first() else { return Err("no <gpu> in it".to_owned()) };
+    let mut gpus: Vec<_> = all("gpu").collect();
+    if gpus.is_empty() {
+        gpus = all("pci").collect();
+        gpus.retain(|pci| pci.attribute("class").is_some_and(|class| class.starts_with("0x03")));
+    }
+    let Some(first) = gpus.first() else {
+        return Err("neither <gpu> nor <pci class=\"0x03…\"> in it".to_owned());
+    };
+    let hosts: BTreeSet<_> = all("cpu").filter_map(|cpu| cpu.attribute("host_hash")).collect();
     let device = first.ancestors().find_map(|above| above.attribute("device"));
     let product = PRODUCTS.iter().find(|(id, _)| Some(*id) == device).map(|(_, name)| *name);
     let speeds = all("net").filter_map(|net| net.attribute("speed")?.parse::<u64>().ok());
@@ -53,7 +63,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let links = first.children().filter(|child| child.has_tag_name("nvlink"));
     let links: u32 = links.filter_map(|link| link.attribute("count")?.parse::<u32>().ok()).sum();
     logs.shapes.push(HostShape {
-        gpus: u32::try_from(gpus.len()).unwrap_or(u32::MAX),
+        gpus: u32::try_from(gpus.len() / hosts.len().max(1)).unwrap_or(u32::MAX),
         product: product.or(device).map(str::to_owned),
         bits_per_second: speed.map(|speed| speed * 1_000_000),
         domain_links: Some(links).filter(|links| *links > 0),

@@ -4,14 +4,18 @@
 //! The fields are documented in sacct(1) of Slurm 22.05 (`State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
 //! `gres/gpu=64`), and `--json` is read from versions 21.08 and 23.11. `-P` does not quote, so a `|` in a job name
 //! shifts later fields. NODE_FAIL begins an outage that lasts until the next job on that host.
+//!
+//! The job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0) are from Slurm, too. According to the section "Job Trace"
+//! of its README, hosts are not listed, so NODE_FAIL becomes a fault of an unnamed host.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::Value;
 
 use super::LogKind;
 use crate::clock::{LogTime, time};
-use crate::host_list::expand;
+use crate::host_list::expand_hosts;
 use crate::json::{parse, records};
 use crate::logs::{HostOutage, LogFile, LoggedJob, Logs};
 use crate::problem::{LogPlace, LogTrouble};
@@ -29,18 +33,76 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
+pub(super) const ACME: LogKind = LogKind {
+    name: "AcmeTrace job table",
+    from: "data/job_trace of github.com/InternLM/AcmeTrace",
+    is: |text| {
+        let header = text.lines().next().filter(|header| header.starts_with(ACME_START));
+        let columns = ["node_num", "gpu_num", "start_time"];
+        header.is_some_and(|header| columns.iter().all(|name| header.contains(name)))
+    },
+    read: |files, logs| files.iter().for_each(|file| read(file, logs)),
+};
+
+const ACME_START: &str = "job_id,";
+/// Columns of AcmeTrace, and their names in sacct. The number of GPUs and the time of a fault are separate.
+const ACME_COLUMNS: [[&str; 2]; 8] = [
+    ["job_id", "jobid"],
+    ["type", "jobname"],
+    ["state", "state"],
+    ["start_time", "start"],
+    ["end_time", "end"],
+    ["fail_time", "failed"],
+    ["node_num", "nnodes"],
+    ["gpu_num", "gpus"],
+];
+
 const DEAD_HOST: &str = "Node";
 
-/// Keys are lower-case column names.
 struct SacctRow {
     place: LogPlace,
-    fields: BTreeMap<String, String>,
+    /// In lower case.
+    columns: Rc<[String]>,
+    fields: Vec<String>,
 }
 
 impl SacctRow {
     fn get(&self, column: &str) -> &str {
-        self.fields.get(column).map_or("", |field| field.trim())
+        let mut fields = self.columns.iter().zip(&self.fields);
+        fields.find(|(name, _)| *name == column).map_or("", |(_, field)| field.trim())
     }
+
+    fn number(&self, column: &str) -> Option<u64> {
+        self.get(column).parse::<f64>().ok().map(|number| number.max(0.0) as u64)
+    }
+}
+
+fn acme(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file.bytes);
+    let header = reader.headers().cloned().unwrap_or_default();
+    let place = |name| header.iter().position(|column| column == name);
+    let found = ACME_COLUMNS.iter().filter_map(|[name, own]| Some((place(*name)?, *own)));
+    let (places, columns): (Vec<usize>, Vec<&str>) = found.unzip();
+    let columns: Rc<[String]> = columns.into_iter().map(str::to_owned).collect();
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let trouble = match record {
+            Ok(record) if record.len() >= header.len() => {
+                let line = record.position().map_or(1, |position| position.line() as usize);
+                let fields = places.iter().map(|at| record[*at].to_owned()).collect();
+                rows.push(SacctRow {
+                    place: file.line(line),
+                    columns: Rc::clone(&columns),
+                    fields,
+                });
+                continue;
+            }
+            Ok(record) => format!("{} fields for {} columns", record.len(), header.len()),
+            Err(error) => error.to_string(),
+        };
+        logs.problem(file.whole(), LogTrouble::Malformed(trouble));
+    }
+    rows
 }
 
 fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
@@ -68,6 +130,7 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
         }
     }
     let name = columns.iter().position(|column| column == "jobname");
+    let columns: Rc<[String]> = columns.into();
     let mut rows = Vec::new();
     for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
         let (mut fields, place) = (cut(&line), file.line(number));
@@ -84,12 +147,15 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
                 }
             }
         }
-        rows.push(SacctRow { place, fields: columns.iter().cloned().zip(fields).collect() });
+        rows.push(SacctRow { place, columns: Rc::clone(&columns), fields });
     }
     rows
 }
 
 fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
+    let columns = ["jobid", "jobname", "state", "start", "end"];
+    let others = ["nnodes", "nodelist", "alloctres", "failednode"];
+    let columns: Rc<[String]> = columns.into_iter().chain(others).map(str::to_owned).collect();
     let mut rows = Vec::new();
     for record in records(file, logs) {
         let Some(job) = parse::<Value>(file, &record, logs) else { continue };
@@ -106,19 +172,19 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
             let slash = if one["name"].as_str().is_none_or(str::is_empty) { "" } else { "/" };
             format!("{}{slash}{}={}", word(&one["type"]), word(&one["name"]), number(&one["count"]))
         });
-        let fields = [
-            ("jobid", number(&job["job_id"]).to_string()),
-            ("jobname", word(&job["name"])),
-            ("state", word(state.get(0).unwrap_or(state))),
-            ("start", at("start")),
-            ("end", at("end")),
-            ("nnodes", number(&job["allocation_nodes"]).to_string()),
-            ("nodelist", word(&job["nodes"])),
-            ("alloctres", tres.collect::<Vec<_>>().join(",")),
-            ("failednode", word(&job["failed_node"])),
+        let fields = vec![
+            number(&job["job_id"]).to_string(),
+            word(&job["name"]),
+            word(state.get(0).unwrap_or(state)),
+            at("start"),
+            at("end"),
+            number(&job["allocation_nodes"]).to_string(),
+            word(&job["nodes"]),
+            tres.collect::<Vec<_>>().join(","),
+            word(&job["failed_node"]),
         ];
-        let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), field)).collect();
-        rows.push(SacctRow { place: file.line(record.line), fields });
+        let columns = Rc::clone(&columns);
+        rows.push(SacctRow { place: file.line(record.line), columns, fields });
     }
     rows
 }
@@ -132,8 +198,11 @@ struct DeadHosts {
 }
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
-    let is_json = file.bytes.trim_ascii_start().starts_with(b"{");
-    let rows = if is_json { documents(file, logs) } else { table(file, logs) };
+    let rows = match file.bytes.trim_ascii_start() {
+        text if text.starts_with(b"{") => documents(file, logs),
+        text if text.starts_with(ACME_START.as_bytes()) => acme(file, logs),
+        _ => table(file, logs),
+    };
     let (mut jobs, mut dead) = (Vec::new(), Vec::new());
     let mut has_zone = true;
     for row in rows {
@@ -154,6 +223,9 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     if count > 0 {
         logs.problem(file.whole(), LogTrouble::NamelessFault { count });
     }
+    for (number, dead) in (1..).zip(dead.iter_mut().filter(|dead| dead.hosts.is_empty())) {
+        dead.hosts.push(format!("unnamed-{number}"));
+    }
     logs.outages.extend(outages(dead, &jobs));
     logs.jobs.extend(jobs);
 }
@@ -170,18 +242,17 @@ fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> 
     if let Some(end) = end.filter(|end| *end < start.seconds) {
         return Err(LogTrouble::EndsFirst { seconds: start.seconds - end }.into());
     }
-    let hosts = expand(hosts_of(row.get("nodelist")));
+    let hosts = expand_hosts(hosts_of(row.get("nodelist")));
     let hosts = hosts.map_err(|error| Box::new(LogTrouble::Malformed(error)))?;
     let tres = [row.get("alloctres"), row.get("reqtres")];
     let job = LoggedJob {
         id: id.to_owned(),
         name: Some(row.get("jobname").to_owned()).filter(|name| !name.is_empty()),
-        gpus: tres.iter().find_map(|tres| gpus(tres)).unwrap_or(0),
-        nodes: row.get("nnodes").parse().unwrap_or(hosts.len() as u64),
+        gpus: tres.iter().find_map(|tres| gpus(tres)).or(row.number("gpus")).unwrap_or(0),
+        nodes: row.number("nnodes").unwrap_or(hosts.len() as u64),
         hosts,
         start: start.seconds,
         end,
-        failed: ["NODE_FAIL", "FAILED", "BOOT_FAIL", "OUT_OF_MEMORY"].contains(&state(row)),
         place: row.place.clone(),
     };
     Ok(Some((job, start)))
@@ -193,8 +264,9 @@ fn state(row: &SacctRow) -> &str {
 }
 
 fn dead_hosts(row: &SacctRow, job: &LoggedJob) -> Option<DeadHosts> {
-    let at = job.end.filter(|_| state(row) == "NODE_FAIL")?;
-    let failed = expand(hosts_of(row.get("failednode"))).unwrap_or_default();
+    let end = job.end.filter(|_| state(row) == "NODE_FAIL")?;
+    let at = time(row.get("failed")).ok().flatten().map_or(end, |time| time.seconds);
+    let failed = expand_hosts(hosts_of(row.get("failednode"))).unwrap_or_default();
     let is_named = !failed.is_empty() || job.hosts.len() == 1;
     let hosts =
         if failed.is_empty() { job.hosts.iter().take(1).cloned().collect() } else { failed };

@@ -4,15 +4,16 @@
 //! The formats are defined in `pkg/models/model.go` and `pkg/topology/instance.go` of NVIDIA/topograph 1.0. Switches
 //! form a map or a list; blocks contain host lists (`blocks`, formerly `capacity_blocks`).
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::LogKind;
 use super::kubernetes_nodes::Labels;
 use super::topology_conf::{TopologyUnit, hosts, place};
-use crate::json::{parse, records};
+use crate::json::{document, parse, records};
 use crate::logs::{HostRecord, LogFile, Logs};
-use crate::problem::LogTrouble;
 
 pub(super) const MODEL: LogKind = LogKind {
     name: "Topograph model",
@@ -32,27 +33,32 @@ pub(super) const GRAPH: LogKind = LogKind {
 };
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
-    let model: Value = match serde_saphyr::from_str(&file.text()) {
-        Ok(model) => model,
-        Err(error) => {
-            return logs.problem(file.whole(), LogTrouble::Unreadable(error.to_string()));
-        }
-    };
+    let Some(model) = document::<Value>(file, logs) else { return };
     let mut list = |of: &Value| hosts(&words(of).join(","), &file.whole(), logs);
     let blocks = named(&model["blocks"]).chain(named(&model["capacity_blocks"]));
     let blocks: Vec<(&str, &Value)> = blocks.collect();
+    let mut leaves: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (_, block) in &blocks {
+        if let Some(leaf) = block["switch"].as_str() {
+            leaves.entry(leaf).or_default().extend(list(&block["nodes"]));
+        }
+    }
     let mut units = Vec::new();
     for (name, switch) in named(&model["switches"]) {
         let below = [words(&switch["blocks"]), words(&switch["capacity_blocks"])].concat();
         let mut nodes = list(&switch["nodes"]);
-        for (block, of) in &blocks {
-            if of["switch"] == *name || below.contains(block) {
-                nodes.extend(list(&of["nodes"]));
-            }
+        nodes.extend(leaves.remove(name).into_iter().flatten());
+        for (_, of) in blocks.iter().filter(|(block, _)| below.contains(block)) {
+            nodes.extend(list(&of["nodes"]));
         }
         let (name, switches) = (name.to_owned(), list(&switch["switches"]));
         units.push(TopologyUnit { place: file.whole(), name, is_block: false, nodes, switches });
     }
+    // `switches` may omit the switches of blocks.
+    units.extend(leaves.into_iter().map(|(name, nodes)| {
+        let (place, name, switches) = (file.whole(), name.to_owned(), Vec::new());
+        TopologyUnit { place, name, is_block: false, nodes, switches }
+    }));
     for (_, block) in blocks {
         let labels = ["annotations", "labels"].map(|key| block[key].as_object());
         let mut labels = labels.into_iter().flatten().flatten();

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::LogKind;
-use crate::host_list::expand;
+use crate::host_list::expand_hosts;
 use crate::logs::{HostRecord, LogFile, Logs};
 use crate::problem::{LogPlace, LogTrouble};
 
@@ -114,7 +114,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
 }
 
 pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String> {
-    expand(list).unwrap_or_else(|error| {
+    expand_hosts(list).unwrap_or_else(|error| {
         logs.problem(place.clone(), LogTrouble::Malformed(error));
         Vec::new()
     })

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::LogKind;
 use super::topology_conf::{TopologyUnit, hosts, place};
+use crate::json::document;
 use crate::logs::{LogFile, Logs};
-use crate::problem::LogTrouble;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "Slurm topology.yaml",
@@ -28,12 +28,7 @@ pub(super) const KIND: LogKind = LogKind {
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let text = file.text();
-    let mut topologies: Vec<Value> = match serde_saphyr::from_str(&text) {
-        Ok(topologies) => topologies,
-        Err(error) => {
-            return logs.problem(file.whole(), LogTrouble::Unreadable(error.to_string()));
-        }
-    };
+    let Some(mut topologies) = document::<Vec<Value>>(file, logs) else { return };
     topologies.sort_by_key(|topology| topology["cluster_default"] != true);
     let listed = |kind: &str, list: &str| {
         let mut lists = topologies.iter().filter_map(|topology| topology[kind][list].as_array());

@@ -46,6 +46,38 @@ fn drafts_cluster_job_and_fault_trace_from_logs() {
     assert_eq!(trace.window.as_days(), 11.0);
 }
 
+/// `--hostnames` reads this file; hosts of a switch are next to each other, and numbers are in order.
+#[test]
+fn drafts_the_names_of_nodes_in_the_order_of_switches() {
+    let topology = "SwitchName=b Nodes=gpu[1-2]\nSwitchName=a Nodes=gpu[9-10]\n";
+    let draft = draft(&logs(&[("topology.conf", topology)]));
+    let names: Vec<&str> =
+        text(&draft, "hostnames.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(names, ["n0 gpu9", "n1 gpu10", "n2 gpu1", "n3 gpu2"]);
+}
+
+/// The keys are those of MLPerf Training 3.1 and 5.1.
+#[test]
+fn drafts_a_measured_step_from_an_mlperf_log() {
+    let head = ":::MLLOG {\"key\": \"submission_platform\", \"value\": \"4xNVIDIA DGX H100\"}\n\
+        :::MLLOG {\"key\": \"global_batch_size\", \"value\": 512}\n";
+    let stat = |stats: &str| {
+        format!("0: :::MLLOG {{\"key\": \"tracked_stats\", \"value\": {{{stats}}}}} more\n")
+    };
+    let times =
+        ["90.0", "2.0", "3.0", "2.5"].map(|time| stat(&format!("\"train_step_time\": {time}")));
+    let rates = ["1.0", "256.0"].map(|rate| stat(&format!("\"throughput\": {rate}")));
+    for (stats, seconds, confidence) in [
+        (times.concat(), "2.500000", GuessConfidence::Stated),
+        (rates.concat(), "2.000000", GuessConfidence::Derived),
+    ] {
+        let draft = draft(&logs(&[("result_0.txt", &format!("{head}{stats}"))]));
+        assert_eq!(value(&draft, "runs.csv", "step_time_s"), (seconds, confidence));
+        let row = text(&draft, "runs.csv").lines().nth(1).unwrap();
+        assert!(row.starts_with("own,h100,32,,bf16,,512,,"), "{row}");
+    }
+}
+
 #[test]
 fn each_guess_is_a_comment_in_its_file() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));

@@ -20,6 +20,67 @@ fn hours_out(logs: &Logs, host: &str) -> Vec<f64> {
     own.map(|outage| (outage.end.expect("an end") - outage.start) as f64 / 3600.0).collect()
 }
 
+#[test]
+fn reads_nodes_in_more_yaml_documents_than_the_usual_limit() {
+    let node = |number: u32| {
+        format!(
+            "kind: Node\nmetadata: {{name: n{number}}}\nstatus: {{capacity: {{nvidia.com/gpu: '8'}}}}\n---\n"
+        )
+    };
+    let logs = logs(&[("nodes", &(0..1100).map(node).collect::<String>())]);
+    assert_eq!((problems(&logs), logs.hosts.len()), (Vec::new(), 1100));
+}
+
+/// Topograph's own models name a block's switch, which need not be in `switches`.
+#[test]
+fn block_of_a_topograph_model_is_below_its_switch() {
+    let model = "switches:\n  core: {switches: [leaf1, leaf2]}\nblocks:\n\
+        - {switch: leaf1, nodes: ['w[1-2]'], annotations: {accelerator.test/domain: d1}}\n\
+        - {switch: leaf2, nodes: ['w[3-4]'], annotations: {accelerator.test/domain: d1}}\n";
+    let logs = logs(&[("model.yaml", model)]);
+    assert_eq!(problems(&logs), Vec::<String>::new());
+    assert_eq!(logs.hosts["w3"].switches, ["leaf2", "core"]);
+    assert_eq!(logs.hosts["w3"].domain.as_deref(), Some("d1"));
+}
+
+/// A device plugin multiplies the capacity by shares, and sets it to 0 if all GPUs are split into MIG instances.
+#[test]
+fn counts_gpus_of_a_node_and_not_their_shares() {
+    let node = |labels: &str, capacity: &str| {
+        format!(
+            "kind: Node\nmetadata: {{name: w1, labels: {{{labels}}}}}\nstatus: {{capacity: {{{capacity}}}}}\n"
+        )
+    };
+    let count = "nvidia.com/gpu.count: \"8\"";
+    for text in [
+        node(count, "nvidia.com/gpu: \"32\""),
+        node(count, "nvidia.com/gpu: \"0\", nvidia.com/mig-1g.5gb: \"56\""),
+        node("", "cpu: 64, alibabacloud.com/gpu-count: 8"),
+    ] {
+        let logs = logs(&[("nodes", &text)]);
+        assert_eq!(problems(&logs), Vec::<String>::new(), "{text}");
+        assert_eq!(logs.hosts["w1"].gpus, Some(8), "{text}");
+    }
+}
+
+/// Cloud providers ship files for `NCCL_TOPO_FILE` without `<gpu>`; hosts that share NVLinks are in one dump.
+#[test]
+fn counts_the_gpus_of_every_form_of_an_nccl_topology() {
+    let pci =
+        "<pci busid=\"1\" class=\"0x030200\"/><pci busid=\"2\" class=\"0x020700\"/>".repeat(8);
+    let input = format!("<system version=\"1\"><cpu numaid=\"0\">{pci}</cpu></system>");
+    let host = |hash: u32| {
+        format!("<cpu host_hash=\"{hash}\"><pci class=\"0x030200\"><gpu dev=\"0\"/></pci></cpu>")
+    };
+    let shared =
+        format!("<system version=\"2\">{}{}</system>", host(1).repeat(4), host(2).repeat(4));
+    for (text, gpus) in [(&input, 8), (&shared, 4)] {
+        let logs = logs(&[("topo.xml", text)]);
+        assert_eq!(problems(&logs), Vec::<String>::new());
+        assert_eq!(logs.shapes[0].gpus, gpus);
+    }
+}
+
 /// The forms are from Slurm's own parser, `scontrol show topology` and topology.yaml(5).
 #[test]
 fn reads_every_form_of_a_slurm_topology() {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_import::expand_hosts;
+
 use super::agree::{NodeState, Rings};
 
 /// Parses a topology. Only leaf switches list nodes without switches.
@@ -37,47 +39,13 @@ pub(crate) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
     })
 }
 
-/// Expands a host list such as `n[0,2-3],gpu[08-10]`.
 pub(crate) fn hosts(list: &str) -> BTreeSet<String> {
-    let mut depth = 0_i32;
-    let mut is_between = |c: char| {
-        depth += i32::from(c == '[') - i32::from(c == ']');
-        c == ',' && depth == 0
-    };
-    let one: Vec<&str> = list.split(&mut is_between).filter(|one| !one.is_empty()).collect();
-    one.into_iter().flat_map(expanded).collect()
-}
-
-fn expanded(one: &str) -> Vec<String> {
-    let parts = one.split_once('[').and_then(|(before, rest)| {
-        rest.split_once(']').map(|(ranges, after)| (before, ranges, after))
-    });
-    let Some((before, ranges, after)) = parts else { return vec![one.to_owned()] };
-    let ends = expanded(after);
-    let numbers = ranges.split(',').flat_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let width = first.len();
-        let (first, last) = (first.parse::<u64>().unwrap_or(1), last.parse::<u64>().unwrap_or(0));
-        (first..=last).map(move |number| format!("{number:0width$}"))
-    });
-    numbers
-        .flat_map(|number| {
-            ends.iter().map(move |end| format!("{before}{number}{end}")).collect::<Vec<_>>()
-        })
-        .collect()
+    expand_hosts(list).unwrap_or_default().into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parses_host_lists_in_slurm_format() {
-        let read = |list| hosts(list).into_iter().collect::<Vec<_>>().join(" ");
-        assert_eq!(read("n[0,2-3],login"), "login n0 n2 n3");
-        assert_eq!(read("gpu[08-10]-[0-1]"), "gpu08-0 gpu08-1 gpu09-0 gpu09-1 gpu10-0 gpu10-1");
-        assert_eq!(read(""), "");
-    }
 
     #[test]
     fn reads_drains_and_reasons_from_scontrol() {
