@@ -25,7 +25,8 @@ pub use all_to_all::{AllToAll, Exchange, Shift};
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
 pub use library::{
-    Algorithm, Generation, Hops, Joined, LibraryPlan, LibraryTime, Pace, Protocol, Shape, Site,
+    Algorithm, Generation, Hops, Joined, Launch, LibraryPlan, LibraryTime, Pace, Protocol, Shape,
+    Site,
 };
 pub use ring::{Directions, Ring};
 pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};

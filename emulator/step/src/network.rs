@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 pub use lightloom_collective::Shape;
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Pace, Site};
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Launch, Pace, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_units::Picoseconds;
@@ -221,7 +221,8 @@ impl Network {
             shape: self.shape,
             domain_rate: self.domain_rate,
             card_rate: stated * self.across_rate(group),
-            is_queued: true,
+            launch: Launch::BackToBack,
+            left_out: None,
         })
     }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares measured collectives with the closed form of a library.
 //!
-//! Rows are grouped by source and hardware. A group's name determines whether it is used for fitting or testing.
+//! Results of nccl-tests are compared with constants that are fitted without their accelerator. Other rows are grouped by
+//! source and hardware; the name of a group determines whether it is used for fitting or testing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-pub use lightloom_collective::{Algorithm, CollectiveKind, LibraryTime, Protocol, Shape, Site};
+pub use lightloom_collective::{
+    Algorithm, CollectiveKind, Launch, LibraryTime, Protocol, Shape, Site,
+};
 use serde::{Deserialize, Serialize};
 
 use super::cards;
@@ -20,10 +23,11 @@ pub struct JudgedCollective {
     pub id: String,
     pub source: String,
     pub hardware: String,
-    pub collective: String,
+    pub collective: &'static str,
     pub gpus: u64,
     pub domains: u64,
     pub bytes: f64,
+    /// `fit`, `test` or `left out`, if the constants are fitted without the accelerator.
     pub used_to: &'static str,
     pub class: String,
     pub measured_seconds: f64,
@@ -31,6 +35,17 @@ pub struct JudgedCollective {
     pub ours: LibraryTime,
     /// `(ours − measured) / measured`, in percent.
     pub error_percent: f64,
+}
+
+/// A result of nccl-tests inside a domain.
+#[derive(Deserialize)]
+struct BackToBack {
+    accelerator: String,
+    nccl: String,
+    collective: String,
+    gpus: u64,
+    bytes: f64,
+    microseconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -52,29 +67,59 @@ struct Row {
     bus: Option<f64>,
 }
 
+fn kind(name: &str) -> Option<CollectiveKind> {
+    let kinds = [
+        CollectiveKind::AllReduce,
+        CollectiveKind::AllGather,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,
+    ];
+    kinds.into_iter().find(|kind| kind.name() == name.replace('_', "-"))
+}
+
+impl BackToBack {
+    fn judged(self) -> Option<JudgedCollective> {
+        let kind = kind(&self.collective)?;
+        let card = cards::accelerator(&self.accelerator).ok()?;
+        let site = Site {
+            generation: card.generation()?,
+            ranks: self.gpus,
+            domains: 1,
+            shape: Shape::Switch,
+            domain_rate: card.network().domain_rate,
+            card_rate: 0.0,
+            launch: Launch::BackToBack,
+            left_out: card.generation(),
+        };
+        let ours = site.choose(kind, self.bytes, |_, _| true)?;
+        let measured_seconds = 1e-6 * self.microseconds;
+        Some(JudgedCollective {
+            source: format!("nccl-tests with NCCL {}", self.nccl),
+            hardware: self.accelerator,
+            class: SMALL[SMALL_LIMITS.partition_point(|limit| *limit < self.bytes)].to_owned(),
+            used_to: "left out",
+            ..JudgedCollective::of(&site, kind, self.bytes, measured_seconds, ours)
+        })
+    }
+}
+
 impl Row {
     /// Returns `None` unless the row is a library collective on a switch with a known rate.
     fn judged(self) -> Option<JudgedCollective> {
-        let kind = match &self.collective[..] {
-            "all_reduce" => CollectiveKind::AllReduce,
-            "all_gather" => CollectiveKind::AllGather,
-            "reduce_scatter" => CollectiveKind::ReduceScatter,
-            "all_to_all" => CollectiveKind::AllToAll,
-            _ => return None,
-        };
+        let kind = kind(&self.collective)?;
         let named = ["A100", "H100", "H200", "GB200", "B200"];
         let card = named.into_iter().find(|name| self.hardware.contains(name))?;
-        let generation = cards::accelerator(&card.to_lowercase()).ok()?.generation()?;
         let is_one = self.hardware.contains("NVL72");
         let domains = if is_one { 1 } else { self.nodes? };
         let site = Site {
-            generation,
+            generation: cards::accelerator(&card.to_lowercase()).ok()?.generation()?,
             ranks: self.gpus?,
             domains,
             shape: Shape::Switch,
             domain_rate: 1e9 * self.link?,
             card_rate: 1e9 * self.card.unwrap_or(0.0),
-            is_queued: false,
+            launch: Launch::Host,
+            left_out: None,
         };
         let bytes = self.size_bytes.unwrap_or(PLATEAU);
         let factor = kind.bus_factor(usize::try_from(site.ranks).ok()?);
@@ -82,21 +127,38 @@ impl Row {
         let (fabric, algorithm) = (self.fabric, self.algo.to_lowercase());
         let ours =
             site.choose(kind, bytes, |way, protocol| says(&algorithm, &fabric, way, protocol))?;
-        let error_percent = 100.0 * (ours.seconds / measured_seconds - 1.0);
         Some(JudgedCollective {
-            class: class(domains, bytes),
             id: self.id,
             source: self.source,
             hardware: self.hardware,
-            collective: kind.name().to_owned(),
+            class: class(domains, bytes),
+            ..JudgedCollective::of(&site, kind, bytes, measured_seconds, ours)
+        })
+    }
+}
+
+impl JudgedCollective {
+    fn of(
+        site: &Site,
+        kind: CollectiveKind,
+        bytes: f64,
+        measured_seconds: f64,
+        ours: LibraryTime,
+    ) -> Self {
+        Self {
+            id: String::new(),
+            source: String::new(),
+            hardware: String::new(),
+            collective: kind.name(),
             gpus: site.ranks,
-            domains,
+            domains: site.domains,
             bytes,
             used_to: "fit",
+            class: String::new(),
             measured_seconds,
             ours,
-            error_percent,
-        })
+            error_percent: 100.0 * (ours.seconds / measured_seconds - 1.0),
+        }
     }
 }
 
@@ -114,6 +176,9 @@ fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bo
     }
 }
 
+/// Sizes of back-to-back collectives, up to each limit and above.
+const SMALL: [&str; 4] = ["up to 64 KiB", "up to 1 MiB", "up to 64 MiB", "above 64 MiB"];
+const SMALL_LIMITS: [f64; 3] = [65_536.0, MEBIBYTE, 64.0 * MEBIBYTE];
 const SIZES: [&str; 3] = ["up to 1 MiB", "up to 64 MiB", "from 64 MiB"];
 const PLACES: [&str; 2] = ["inside a domain", "over domains"];
 
@@ -135,8 +200,17 @@ fn class(domains: u64, bytes: f64) -> String {
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {
-        for row in csv::Reader::from_reader(table.as_bytes()).into_deserialize::<Row>() {
-            match row?.judged() {
+        let mut reader = csv::Reader::from_reader(table.as_bytes());
+        let names = reader.headers()?.clone();
+        let is_back_to_back = names.iter().any(|name| name == "nccl");
+        for row in reader.records() {
+            let row = row?;
+            let one = if is_back_to_back {
+                row.deserialize::<BackToBack>(Some(&names))?.judged()
+            } else {
+                row.deserialize::<Row>(Some(&names))?.judged()
+            };
+            match one {
                 Some(one) => judged.push(one),
                 None => without += 1,
             }
@@ -144,7 +218,8 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     }
     let name = |one: &JudgedCollective| (one.source.clone(), one.hardware.clone());
     for over in [false, true] {
-        let within = |one: &&mut JudgedCollective| (one.domains > 1) == over;
+        let within =
+            |one: &&mut JudgedCollective| (one.domains > 1) == over && one.used_to == "fit";
         let names: BTreeSet<_> = judged.iter_mut().filter(within).map(|one| name(one)).collect();
         for one in judged.iter_mut().filter(within) {
             if names.iter().position(|other| *other == name(one)).is_some_and(|at| at % 2 == 1) {
@@ -155,12 +230,14 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     Ok((judged, without))
 }
 
-/// Mean absolute error in percent for a class and use, and the number of rows.
+/// Mean absolute error in percent of a class of a use, and the number of rows. `of` is an accelerator or a collective,
+/// or empty for all.
 #[must_use]
-pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, usize) {
+pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str, of: &str) -> (f64, usize) {
     let these: Vec<f64> = judged
         .iter()
         .filter(|one| one.class == class && one.used_to == used_to)
+        .filter(|one| of.is_empty() || [&one.hardware, one.collective].contains(&of))
         .map(|one| one.error_percent.abs())
         .collect();
     (these.iter().sum::<f64>() / these.len().max(1) as f64, these.len())
@@ -173,13 +250,23 @@ pub fn classes() -> impl Iterator<Item = String> {
 const HEAD: &str = "\
 # Collectives compared with published measurements
 
-This page is generated by `lightloom reproduce collectives --runs collectives_measured.csv,collectives_measured_2.csv --format markdown`; `--format csv`
-prints every row. Predictions are computed like `lightloom workload collective`, using the published algorithm if there is one and otherwise the one that lightloom selects.
+This page is generated by `lightloom reproduce collectives --runs collectives_measured.csv,collectives_measured_2.csv,collectives_nccl_tests.csv --format markdown`;
+`--format csv` prints every row. Predictions are computed like `lightloom workload collective`, using the published algorithm if there is one and otherwise the one
+that lightloom selects. The tables show the mean absolute error and the number of rows.
+
+## Back to back inside a domain
+
+These are results of nccl-tests, in which the previous call hides the launch. For the rows of each accelerator, the constants are fitted to the others.
+
+";
+
+const OTHERS: &str = "
+## Launched by the host, and over domains
 
 Measurements are grouped by source and hardware, separately within and across domains. In alphabetical order, groups are used alternately for fitting and testing,
 starting with fitting. We knew all rows when we chose this rule and the form of the model, so errors may be larger for rows published later.
-Rows on EFA are modelled as rings with the Simple protocol, which is consistent with their times but not stated by any source. The fitted values are at the top of
-`emulator/collective/src/library.rs`; all others are NCCL's.
+Rows on EFA are modelled as rings with the Simple protocol, which is consistent with their times but not stated by any source. The fitted values are in
+`emulator/collective/src/library.rs` and `library/constants.rs`; all others are NCCL's.
 
 | class | test rows | mean absolute error | fitting rows | theirs |
 | --- | --- | --- | --- | --- |
@@ -189,17 +276,30 @@ Rows on EFA are modelled as rings with the Simple protocol, which is consistent 
 pub fn page(judged: &[JudgedCollective], without: usize) -> String {
     let mut page = String::from(HEAD);
     let cell = |(error, rows): (f64, usize)| {
+        if rows == 0 { "–".to_owned() } else { format!("{error:.1} % ({rows})") }
+    };
+    let _ = writeln!(page, "| rows | {} |\n| --- | --- | --- | --- | --- |", SMALL.join(" | "));
+    let rows = judged.iter().filter(|one| one.used_to == "left out");
+    let accelerators: BTreeSet<_> = rows.clone().map(|one| &*one.hardware).collect();
+    let collectives: BTreeSet<_> = rows.map(|one| one.collective).collect();
+    for of in [""].into_iter().chain(accelerators).chain(collectives) {
+        let cells = SMALL.map(|class| cell(error(judged, class, "left out", of)));
+        let name = if of.is_empty() { "all" } else { of };
+        let _ = writeln!(page, "| {name} | {} |", cells.join(" | "));
+    }
+    page.push_str(OTHERS);
+    let cell = |(error, rows): (f64, usize)| {
         let error = if rows == 0 { "–".to_owned() } else { format!("{error:.1} %") };
         format!("{rows} | {error}")
     };
     for class in classes() {
-        let [test, fit] = ["test", "fit"].map(|used_to| cell(error(judged, &class, used_to)));
+        let [test, fit] = ["test", "fit"].map(|used_to| cell(error(judged, &class, used_to, "")));
         let _ = writeln!(page, "| {class} | {test} | {fit} |");
     }
     let _ = write!(
         page,
         "\n{without} of {} rows have no prediction, because they are not collectives on a switch or lack a rate. Not validated are all-gather and reduce-scatter over\n\
-         domains, all-to-all below its plateau, and sizes up to 1 MiB over domains, for which all rows are used for fitting.\n",
+         domains, and sizes up to 1 MiB over domains, for which all rows are used for fitting.\n",
         judged.len() + without
     );
     page

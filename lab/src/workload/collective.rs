@@ -4,7 +4,9 @@
 use lightloom_emulator::training::library;
 use lightloom_training::architecture::architecture;
 use lightloom_training::cards;
-use lightloom_training::collectives::{Algorithm, CollectiveKind, LibraryTime, Protocol, Site};
+use lightloom_training::collectives::{
+    Algorithm, CollectiveKind, Launch, LibraryTime, Protocol, Site,
+};
 use lightloom_training::network::Group;
 use lightloom_units::Bytes;
 use serde::Serialize;
@@ -38,6 +40,9 @@ pub(super) struct CollectiveArguments {
     /// Distance between ranks in GPUs, such as 8 outside TP 8.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     stride: u64,
+    /// Start of the kernel.
+    #[arg(long, value_enum, value_name = "LAUNCH", default_value = "back-to-back")]
+    launch: Caller,
     /// Show every algorithm and protocol, not only those chosen.
     #[arg(long)]
     all: bool,
@@ -54,6 +59,16 @@ enum Kind {
     AllGather,
     ReduceScatter,
     AllToAll,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Caller {
+    /// The previous kernel hides the launch, as in NCCL's tests.
+    BackToBack,
+    /// A recorded graph.
+    Graph,
+    /// The host launches each call while the GPU waits.
+    Host,
 }
 
 #[derive(Serialize)]
@@ -92,7 +107,12 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         shape: network.shape,
         domain_rate: network.domain_rate,
         card_rate: network.scale_out_rate,
-        is_queued: false,
+        launch: match arguments.launch {
+            Caller::BackToBack => Launch::BackToBack,
+            Caller::Graph => Launch::Graph,
+            Caller::Host => Launch::Host,
+        },
+        left_out: None,
     };
     let kind = match arguments.kind {
         Kind::AllReduce => CollectiveKind::AllReduce,
