@@ -5,7 +5,7 @@
 //!   seconds = launch + kernel + steps × step + bytes ÷ min(domain, NICs)
 //! ```
 //! The library chooses by its own estimate, which NCCL's tuning model (`src/graph/tuning.cc` in NCCL 2.27) defines and
-//! which differs from the duration. Inside a domain, durations follow the measured [`Constants`]. Between domains, the
+//! which differs from the duration. Inside a domain, durations follow the measured [`DomainFit`]. Between domains, the
 //! slowest stage limits a pipeline. Its latencies, LL limits and NVLS fractions are NCCL's, and tree chunks are from
 //! `src/enqueue.cc`. [`HOST_LAUNCH`], [`TREE_LAUNCH`], [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`] and
 //! [`PAIRWISE_SHARE`] are fitted to the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CollectiveKind;
 
-use constants::Constants;
+pub(crate) use constants::{DomainFit, rows};
 pub use plan::{Joined, LibraryPlan};
 
 /// Time from the host's call until the kernel starts, in seconds.
@@ -66,7 +66,7 @@ impl Launch {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
     Ampere,
@@ -76,7 +76,7 @@ pub enum Generation {
 
 impl Generation {
     /// Share of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and 40.1 GB/s per lane).
-    fn lanes(self) -> f64 {
+    pub(crate) fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
     /// Share of the lane rate that in-switch collectives achieve. `None` if they are not supported.
@@ -85,7 +85,7 @@ impl Generation {
     }
     /// Latency of a kernel relative to Hopper: inversely proportional to the SM clock (1.41, 1.98 and 1.965 GHz), and
     /// longer by `dies` if the GPU consists of two dies.
-    fn latency(self, dies: f64) -> f64 {
+    pub(crate) fn latency(self, dies: f64) -> f64 {
         [1.98 / 1.41, 1.0, dies * 1.98 / 1.965][self as usize]
     }
     /// Minimum number of ranks per domain for in-switch collectives.
@@ -97,6 +97,16 @@ impl Generation {
         let most = [[87.7e9, 22.5e9, 19e9], [141e9, 45e9, 35e9], [282e9, 90e9, 70e9]];
         most[self as usize][domains.clamp(1, 3) as usize - 1]
     }
+}
+
+/// Order of packets between domains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// InfiniBand and RoCE.
+    #[default]
+    Ordered,
+    /// EFA, where LL and LL128 would read flags before their data. Its times suggest that trees are not used either.
+    Unordered,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -189,6 +199,7 @@ pub struct Site {
     pub domain_rate: f64,
     /// Data-sheet rate of a GPU's NIC, in bytes per second and direction.
     pub card_rate: f64,
+    pub delivery: Delivery,
     pub launch: Launch,
     /// Generation whose measurements the constants are not fitted to, to test them.
     pub left_out: Option<Generation>,
@@ -267,6 +278,22 @@ struct RingPace {
 }
 
 impl Site {
+    /// Returns a site of one domain with a switch, whose collectives are called back to back.
+    #[must_use]
+    pub fn of_domain(generation: Generation, ranks: u64, domain_rate: f64) -> Self {
+        Self {
+            generation,
+            ranks,
+            domains: 1,
+            shape: Shape::Switch,
+            domain_rate,
+            card_rate: 0.0,
+            delivery: Delivery::Ordered,
+            launch: Launch::BackToBack,
+            left_out: None,
+        }
+    }
+
     #[must_use]
     pub fn choose(
         &self,
@@ -291,15 +318,17 @@ impl Site {
             return vec![time(Algorithm::Pairwise, Protocol::Simple, self.pairwise(bytes))];
         }
         let rounds = rounds(kind);
+        let is_unordered = self.domains > 1 && self.delivery == Delivery::Unordered;
         let mut ways: Vec<_> = RING
             .into_iter()
+            .filter(|latency| !is_unordered || latency.0 == Protocol::Simple)
             .map(|latency| {
                 let ring = time(Algorithm::Ring, latency.0, self.ring(rounds, bytes, latency.0));
                 let estimate = self.launch.seconds() + self.estimate(rounds, bytes, latency);
                 if self.domains == 1 { LibraryTime { estimate, ..ring } } else { ring }
             })
             .collect();
-        if kind != CollectiveKind::AllReduce {
+        if kind != CollectiveKind::AllReduce || is_unordered {
             return ways;
         }
         if self.domains > 1 {
@@ -349,8 +378,8 @@ impl Site {
         if kind == CollectiveKind::AllToAll { PAIRWISE_SHARE } else { CARD_SHARES[0] }
     }
 
-    fn constants(&self) -> &'static Constants {
-        Constants::without(self.left_out)
+    fn constants(&self) -> &'static DomainFit {
+        DomainFit::without(self.left_out)
     }
     fn latency(&self) -> f64 {
         self.generation.latency(self.constants().two_dies)
@@ -385,10 +414,10 @@ impl Site {
             };
         }
         let constants = self.constants();
-        let step = self.latency() * constants.step_seconds[protocol as usize];
-        let rate = constants.shares[protocol as usize] * self.lanes();
+        let (step, share) = constants.step(protocol);
+        let (step, rate) = (self.latency() * step, share * self.lanes());
         let last = constants.last * (step + bytes / self.ranks as f64 / rate);
-        let start = self.latency() * constants.kernel_seconds + last;
+        let start = 1e-6 * self.latency() * constants.kernel_us + last;
         RingPace { start_seconds: self.launch.seconds() + start, step_seconds: [step; 2], rate }
     }
 
@@ -487,7 +516,7 @@ impl Site {
             if self.ranks < self.generation.least_in_switch() {
                 return Vec::new();
             }
-            let filling = self.constants().fill_seconds * (bytes / FULL_SWITCH).min(1.0);
+            let filling = 1e-6 * self.constants().fill_us * (bytes / FULL_SWITCH).min(1.0);
             let sent = self.launch.seconds() + bytes / switch;
             let seconds = sent + self.latency() * IN_SWITCH + filling;
             return vec![time(Algorithm::Nvls, seconds, sent + IN_SWITCH)];
@@ -512,8 +541,8 @@ impl Site {
     fn pairwise_start(&self, bytes: f64) -> f64 {
         let constants = self.constants();
         let part = bytes / self.ranks as f64;
-        let ramp = constants.pair_ramp_seconds * part / (part + constants.pair_ramp_bytes);
-        let kernel = self.latency() * (constants.pair_seconds + ramp);
+        let ramp = constants.pair_ramp_us * part / (part + constants.pair_ramp_bytes);
+        let kernel = 1e-6 * self.latency() * (constants.pair_us + ramp);
         self.launch.seconds() + kernel + constants.pair_own * part / self.pairwise_rate()
     }
 
@@ -522,7 +551,7 @@ impl Site {
         let rates = [self.pairwise_rate(), self.card_rate * PAIRWISE_SHARE];
         let hops = Hops { rates, ..self.hops([0.0, PAIRWISE_STEP], [1.0; 2]) };
         self.pairwise_start(bytes)
-            + hops.pairwise(bytes, links).max(bytes / self.constants().pair_rate)
+            + hops.pairwise(bytes, links).max(bytes / (1e9 * self.constants().pair_gigabytes))
     }
 }
 

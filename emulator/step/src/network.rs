@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 pub use lightloom_collective::Shape;
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Launch, Pace, Site};
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Pace, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 use lightloom_units::Picoseconds;
@@ -215,14 +215,10 @@ impl Network {
         let stated =
             if efficiency.is_stated { efficiency.scale_out / Site::card_share(kind) } else { 1.0 };
         Some(Site {
-            generation: efficiency.library?,
-            ranks: group.size,
             domains: group.size / self.inside(group),
             shape: self.shape,
-            domain_rate: self.domain_rate,
             card_rate: stated * self.across_rate(group),
-            launch: Launch::BackToBack,
-            left_out: None,
+            ..Site::of_domain(efficiency.library?, group.size, self.domain_rate)
         })
     }
 

@@ -8,17 +8,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 pub use lightloom_collective::{
-    Algorithm, CollectiveKind, Launch, LibraryTime, Protocol, Shape, Site,
+    Algorithm, CollectiveKind, Delivery, Launch, LibraryTime, Protocol, Shape, Site,
 };
+use lightloom_collective::{ExpertExchange, ExpertKernel, Generation};
 use serde::{Deserialize, Serialize};
 
-use super::cards;
+use super::cards::{self, Accelerator};
 
 /// Assumed size of a row that reports a plateau.
 const PLATEAU: f64 = 17_179_869_184.0;
 const MEBIBYTE: f64 = 1_048_576.0;
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct JudgedCollective {
     pub id: String,
     pub source: String,
@@ -31,8 +32,9 @@ pub struct JudgedCollective {
     pub used_to: &'static str,
     pub class: String,
     pub measured_seconds: f64,
-    #[serde(flatten)]
-    pub ours: LibraryTime,
+    pub algorithm: Option<Algorithm>,
+    pub protocol: Option<Protocol>,
+    pub seconds: f64,
     /// `(ours − measured) / measured`, in percent.
     pub error_percent: f64,
 }
@@ -67,14 +69,31 @@ struct Row {
     bus: Option<f64>,
 }
 
+/// Times of DeepEP.
+#[derive(Deserialize)]
+struct Expert {
+    accelerator: String,
+    software: String,
+    mode: String,
+    nodes: f64,
+    hidden: f64,
+    tokens_per_gpu: f64,
+    top_k: f64,
+    experts: f64,
+    sms: Option<f64>,
+    dispatch_us: f64,
+    combine_us: f64,
+}
+
+/// Returns the generation of an accelerator that constants are fitted to.
+fn left_out(card: &Accelerator) -> Option<Generation> {
+    card.generation().filter(|_| ["a100", "h200", "gb200"].contains(&&*card.name))
+}
+
 fn kind(name: &str) -> Option<CollectiveKind> {
-    let kinds = [
-        CollectiveKind::AllReduce,
-        CollectiveKind::AllGather,
-        CollectiveKind::ReduceScatter,
-        CollectiveKind::AllToAll,
-    ];
-    kinds.into_iter().find(|kind| kind.name() == name.replace('_', "-"))
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, ReduceScatter};
+    let mut kinds = [AllReduce, AllGather, ReduceScatter, AllToAll].into_iter();
+    kinds.find(|kind| kind.name() == name.replace('_', "-"))
 }
 
 impl BackToBack {
@@ -82,23 +101,16 @@ impl BackToBack {
         let kind = kind(&self.collective)?;
         let card = cards::accelerator(&self.accelerator).ok()?;
         let site = Site {
-            generation: card.generation()?,
-            ranks: self.gpus,
-            domains: 1,
-            shape: Shape::Switch,
-            domain_rate: card.network().domain_rate,
-            card_rate: 0.0,
-            launch: Launch::BackToBack,
-            left_out: card.generation(),
+            left_out: left_out(&card),
+            ..Site::of_domain(card.generation()?, self.gpus, card.network().domain_rate)
         };
         let ours = site.choose(kind, self.bytes, |_, _| true)?;
-        let measured_seconds = 1e-6 * self.microseconds;
         Some(JudgedCollective {
             source: format!("nccl-tests with NCCL {}", self.nccl),
             hardware: self.accelerator,
             class: SMALL[SMALL_LIMITS.partition_point(|limit| *limit < self.bytes)].to_owned(),
             used_to: "left out",
-            ..JudgedCollective::of(&site, kind, self.bytes, measured_seconds, ours)
+            ..JudgedCollective::of(&site, (kind, self.bytes), 1e-6 * self.microseconds, ours)
         })
     }
 }
@@ -109,30 +121,27 @@ impl Row {
         let kind = kind(&self.collective)?;
         let named = ["A100", "H100", "H200", "GB200", "B200"];
         let card = named.into_iter().find(|name| self.hardware.contains(name))?;
+        let generation = cards::accelerator(&card.to_lowercase()).ok()?.generation()?;
         let is_one = self.hardware.contains("NVL72");
-        let domains = if is_one { 1 } else { self.nodes? };
+        let is_efa = self.fabric.contains("EFA");
         let site = Site {
-            generation: cards::accelerator(&card.to_lowercase()).ok()?.generation()?,
-            ranks: self.gpus?,
-            domains,
-            shape: Shape::Switch,
-            domain_rate: 1e9 * self.link?,
+            domains: if is_one { 1 } else { self.nodes? },
             card_rate: 1e9 * self.card.unwrap_or(0.0),
+            delivery: if is_efa { Delivery::Unordered } else { Delivery::Ordered },
             launch: Launch::Host,
-            left_out: None,
+            ..Site::of_domain(generation, self.gpus?, 1e9 * self.link?)
         };
         let bytes = self.size_bytes.unwrap_or(PLATEAU);
         let factor = kind.bus_factor(usize::try_from(site.ranks).ok()?);
         let measured_seconds = factor * bytes / (1e9 * self.bus?);
-        let (fabric, algorithm) = (self.fabric, self.algo.to_lowercase());
-        let ours =
-            site.choose(kind, bytes, |way, protocol| says(&algorithm, &fabric, way, protocol))?;
+        let algorithm = self.algo.to_lowercase();
+        let ours = site.choose(kind, bytes, |way, _| says(&algorithm, way))?;
         Some(JudgedCollective {
             id: self.id,
             source: self.source,
             hardware: self.hardware,
-            class: class(domains, bytes),
-            ..JudgedCollective::of(&site, kind, bytes, measured_seconds, ours)
+            class: class(site.domains, bytes),
+            ..JudgedCollective::of(&site, (kind, bytes), measured_seconds, ours)
         })
     }
 }
@@ -140,42 +149,82 @@ impl Row {
 impl JudgedCollective {
     fn of(
         site: &Site,
-        kind: CollectiveKind,
-        bytes: f64,
+        (kind, bytes): (CollectiveKind, f64),
         measured_seconds: f64,
         ours: LibraryTime,
     ) -> Self {
         Self {
-            id: String::new(),
-            source: String::new(),
-            hardware: String::new(),
-            collective: kind.name(),
             gpus: site.ranks,
             domains: site.domains,
             bytes,
             used_to: "fit",
-            class: String::new(),
-            measured_seconds,
-            ours,
-            error_percent: 100.0 * (ours.seconds / measured_seconds - 1.0),
+            algorithm: Some(ours.algorithm),
+            protocol: Some(ours.protocol),
+            ..Self::timed(kind.name(), measured_seconds, ours.seconds)
         }
+    }
+
+    fn timed(collective: &'static str, measured_seconds: f64, seconds: f64) -> Self {
+        let error_percent = 100.0 * (seconds / measured_seconds - 1.0);
+        Self { collective, measured_seconds, seconds, error_percent, ..Self::default() }
+    }
+}
+
+impl Expert {
+    fn judged(self) -> Option<[JudgedCollective; 2]> {
+        let card = cards::accelerator(&self.accelerator).ok()?;
+        let network = card.network();
+        let [dispatch, combine] = if self.mode == "normal" {
+            [ExpertKernel::Dispatch, ExpertKernel::Combine]
+        } else {
+            [ExpertKernel::LowLatencyDispatch, ExpertKernel::LowLatencyCombine]
+        };
+        let exchange = |kernel| ExpertExchange {
+            kernel,
+            tokens: self.tokens_per_gpu,
+            hidden: self.hidden,
+            top_k: self.top_k,
+            experts: self.experts,
+            nodes: self.nodes,
+            // The nodes of an NVL72 have four GPUs.
+            gpus_per_node: if card.domain_gpus > 8 { 4.0 } else { 8.0 },
+            sms: self.sms.unwrap_or(1.0),
+            generation: card.generation().unwrap_or(Generation::Hopper),
+            domain_rate: network.domain_rate,
+            card_rate: network.scale_out_rate,
+            left_out: left_out(&card),
+        };
+        let place =
+            if self.mode == "normal" { (self.nodes as usize).ilog2().div_ceil(2) } else { 3 };
+        let judged = |name, kernel, measured: f64| JudgedCollective {
+            source: self.software.clone(),
+            hardware: self.accelerator.clone(),
+            domains: self.nodes as u64,
+            bytes: self.tokens_per_gpu * self.hidden,
+            used_to: "left out",
+            class: EXPERTS[place as usize].to_owned(),
+            ..JudgedCollective::timed(name, 1e-6 * measured, exchange(kernel).seconds())
+        };
+        let dispatched = judged("dispatch", dispatch, self.dispatch_us);
+        Some([dispatched, judged("combine", combine, self.combine_us)])
     }
 }
 
 /// Whether a row may have used algorithm `way`, which it states or the library could choose.
-fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bool {
+fn says(algorithm: &str, way: Algorithm) -> bool {
     match algorithm {
         "nvlstree" => way == Algorithm::NvlsTree,
         "ib sharp" => way == Algorithm::Sharp,
         "nvls/sharp" => way == Algorithm::Nvls,
         "nvlink" => way == Algorithm::Ring,
         _ if algorithm.starts_with("ring") => way == Algorithm::Ring,
-        // An assumption: the times of these rows suggest a ring in Simple, but no source states it.
-        _ if fabric.contains("EFA") => (way, protocol) == (Algorithm::Ring, Protocol::Simple),
         _ => way != Algorithm::Sharp,
     }
 }
 
+/// Classes of exchanges with experts.
+const EXPERTS: [&str; 4] =
+    ["normal, 1 node", "normal, 2 to 4 nodes", "normal, 8 nodes", "low latency"];
 /// Sizes of back-to-back collectives, up to each limit and above.
 const SMALL: [&str; 4] = ["up to 64 KiB", "up to 1 MiB", "up to 64 MiB", "above 64 MiB"];
 const SMALL_LIMITS: [f64; 3] = [65_536.0, MEBIBYTE, 64.0 * MEBIBYTE];
@@ -202,18 +251,20 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     for table in tables {
         let mut reader = csv::Reader::from_reader(table.as_bytes());
         let names = reader.headers()?.clone();
-        let is_back_to_back = names.iter().any(|name| name == "nccl");
+        let has = |column: &str| names.iter().any(|name| name == column);
+        let [is_back_to_back, is_expert] = ["nccl", "dispatch_us"].map(has);
         for row in reader.records() {
             let row = row?;
-            let one = if is_back_to_back {
-                row.deserialize::<BackToBack>(Some(&names))?.judged()
+            let found: Vec<JudgedCollective> = if is_expert {
+                let both = row.deserialize::<Expert>(Some(&names))?.judged();
+                both.into_iter().flatten().collect()
+            } else if is_back_to_back {
+                row.deserialize::<BackToBack>(Some(&names))?.judged().into_iter().collect()
             } else {
-                row.deserialize::<Row>(Some(&names))?.judged()
+                row.deserialize::<Row>(Some(&names))?.judged().into_iter().collect()
             };
-            match one {
-                Some(one) => judged.push(one),
-                None => without += 1,
-            }
+            without += usize::from(found.is_empty());
+            judged.extend(found);
         }
     }
     let name = |one: &JudgedCollective| (one.source.clone(), one.hardware.clone());
@@ -250,13 +301,20 @@ pub fn classes() -> impl Iterator<Item = String> {
 const HEAD: &str = "\
 # Collectives compared with published measurements
 
-This page is generated by `lightloom reproduce collectives --runs collectives_measured.csv,collectives_measured_2.csv,collectives_nccl_tests.csv --format markdown`;
-`--format csv` prints every row. Predictions are computed like `lightloom workload collective`, using the published algorithm if there is one and otherwise the one
-that lightloom selects. The tables show the mean absolute error and the number of rows.
+This page is generated by `lightloom reproduce collectives --format markdown` with `--runs` and the tables collectives_measured.csv, collectives_measured_2.csv,
+collectives_nccl_tests.csv and expert_exchange_deepep.csv; `--format csv` prints every row. Predictions are computed like `lightloom workload collective`. Cells are
+mean absolute errors and numbers of rows.
 
 ## Back to back inside a domain
 
-These are results of nccl-tests, in which the previous call hides the launch. For the rows of each accelerator, the constants are fitted to the others.
+In nccl-tests, the previous call hides the launch. For the rows of an accelerator, the constants are fitted without it.
+
+";
+
+const EXCHANGES: &str = "
+## Exchanges with experts
+
+DeepEP's kernels; the constants are fitted without the accelerator of the row. Normal kernels on eight nodes are not used for fitting.
 
 ";
 
@@ -265,29 +323,34 @@ const OTHERS: &str = "
 
 Measurements are grouped by source and hardware, separately within and across domains. In alphabetical order, groups are used alternately for fitting and testing,
 starting with fitting. We knew all rows when we chose this rule and the form of the model, so errors may be larger for rows published later.
-Rows on EFA are modelled as rings with the Simple protocol, which is consistent with their times but not stated by any source. The fitted values are in
-`emulator/collective/src/library.rs` and `library/constants.rs`; all others are NCCL's.
+Collectives on EFA are modelled as rings with the Simple protocol, which is consistent with their times but not stated by any source.
 
 | class | test rows | mean absolute error | fitting rows | theirs |
 | --- | --- | --- | --- | --- |
 ";
 
-#[must_use]
-pub fn page(judged: &[JudgedCollective], without: usize) -> String {
-    let mut page = String::from(HEAD);
+/// Returns a table of the errors of rows whose accelerator is left out: all, by accelerator and by collective.
+fn left_out_table(judged: &[JudgedCollective], classes: [&str; 4]) -> String {
     let cell = |(error, rows): (f64, usize)| {
         if rows == 0 { "–".to_owned() } else { format!("{error:.1} % ({rows})") }
     };
-    let _ = writeln!(page, "| rows | {} |\n| --- | --- | --- | --- | --- |", SMALL.join(" | "));
-    let rows = judged.iter().filter(|one| one.used_to == "left out");
+    let rows = judged.iter().filter(|one| classes.contains(&&*one.class));
     let accelerators: BTreeSet<_> = rows.clone().map(|one| &*one.hardware).collect();
     let collectives: BTreeSet<_> = rows.map(|one| one.collective).collect();
+    let mut table =
+        format!("| rows | {} |\n| --- | --- | --- | --- | --- |\n", classes.join(" | "));
     for of in [""].into_iter().chain(accelerators).chain(collectives) {
-        let cells = SMALL.map(|class| cell(error(judged, class, "left out", of)));
+        let cells = classes.map(|class| cell(error(judged, class, "left out", of)));
         let name = if of.is_empty() { "all" } else { of };
-        let _ = writeln!(page, "| {name} | {} |", cells.join(" | "));
+        let _ = writeln!(table, "| {name} | {} |", cells.join(" | "));
     }
-    page.push_str(OTHERS);
+    table
+}
+
+#[must_use]
+pub fn page(judged: &[JudgedCollective], without: usize) -> String {
+    let tables = [SMALL, EXPERTS].map(|classes| left_out_table(judged, classes));
+    let mut page = format!("{HEAD}{}{EXCHANGES}{}{OTHERS}", tables[0], tables[1]);
     let cell = |(error, rows): (f64, usize)| {
         let error = if rows == 0 { "–".to_owned() } else { format!("{error:.1} %") };
         format!("{rows} | {error}")
@@ -300,7 +363,7 @@ pub fn page(judged: &[JudgedCollective], without: usize) -> String {
         page,
         "\n{without} of {} rows have no prediction, because they are not collectives on a switch or lack a rate. Not validated are all-gather and reduce-scatter over\n\
          domains, and sizes up to 1 MiB over domains, for which all rows are used for fitting.\n",
-        judged.len() + without
+        without + judged.iter().filter(|one| one.used_to != "left out").count()
     );
     page
 }
