@@ -124,6 +124,7 @@ pub struct NodesFile {
 pub struct KhopFile {
     /// Number of nodes in the generator form, 1 to 4,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4000000))]
     pub nodes: Option<u32>,
     /// GPUs per node, 2 to 64.
     #[schemars(example = 4)]
