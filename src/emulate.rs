@@ -60,14 +60,14 @@ pub struct Arguments {
     seed: Option<SeedRange>,
     /// Run only part `i` of `n` of the seeds, counted from 0; combine the parts with `lightloom
     /// merge`
-    #[arg(long, value_name = "I/N", requires = "seed")]
+    #[arg(long, value_name = "I/N")]
     shard: Option<SweepShard>,
     /// Continue an interrupted sweep: take the finished seeds from the file of -o, which is saved
     /// every few seconds
     #[arg(long, requires_all = ["seed", "output"])]
     resume: bool,
     /// Number of threads; does not affect the result
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::number::whole::<u16>(1..=256))]
     threads: u16,
     /// Write one line per flow to this file: flow,src,dst,bytes,start_ps,end_ps,workload
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
@@ -95,6 +95,10 @@ pub fn run(
     if arguments.prove_reuse && arguments.look.is_asked_for() {
         let message = "--prove-reuse has no effect with --timeline, --pcap, --links-out or series, which simulate every ring";
         return Err(WrongUsage(message.to_owned()).into());
+    }
+    if let (Some(SweepShard { index, count }), None) = (arguments.shard, arguments.seed) {
+        let message = format!("--shard {index}/{count} needs a range of seeds: add --seed 0..99");
+        return Err(WrongUsage(message).into());
     }
     arguments.look.refuse_idle()?;
     let first = arguments.seed.map(|seeds| Seed(seeds.first));

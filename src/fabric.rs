@@ -5,8 +5,8 @@ use std::path::Path;
 use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::fabric::Fabric;
 
+use crate::files;
 use crate::output::{self, InputRefused};
-use crate::{files, kinds};
 
 pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
@@ -26,15 +26,12 @@ pub fn quietly(
     document: Result<Vec<u8>, Box<Diagnostic>>,
 ) -> anyhow::Result<(Option<Fabric>, Vec<Diagnostic>)> {
     Ok(match document {
-        Ok(bytes) => match kinds::refuse_other(&files::name(path), &bytes, "fabric") {
-            Some(other) => (None, vec![other]),
-            None => lightloom_planner::load_with(
-                &files::name(path),
-                &bytes,
-                &mut |named| files::text_beside(path, named),
-                lightloom_training::mapped::search,
-            ),
-        },
+        Ok(bytes) => lightloom_planner::load_with(
+            &files::name(path),
+            &bytes,
+            &mut |named| files::text_beside(path, named),
+            lightloom_training::mapped::search,
+        ),
         Err(mistake) => (None, vec![*mistake]),
     })
 }

@@ -90,6 +90,9 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(unreadable(ErrorKind::IsADirectory.into()));
+    }
     note_read(path);
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
@@ -135,12 +138,27 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
     let name = name(&beside);
-    let message = |error: std::io::Error| format!("cannot read {name}: {error}");
+    let message = |error: std::io::Error| {
+        let near = neighbour_like(&beside).filter(|_| error.kind() == ErrorKind::NotFound);
+        let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        format!("cannot read {name}: {error}{near}")
+    };
     let file = File::open(&beside).map_err(message)?;
     note_read(&beside);
     let mut bytes = Vec::new();
     file.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(message)?;
     Ok(NamedFile { name, bytes })
+}
+
+/// Returns the most similar name in the folder of `path`.
+fn neighbour_like(path: &Path) -> Option<String> {
+    const MOST: usize = 1000;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?.take(MOST).flatten();
+    let names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let written = path.file_name()?.to_str()?;
+    document::closest(written, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {

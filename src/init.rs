@@ -35,11 +35,11 @@ pub struct Arguments {
     #[arg(long, value_enum, value_name = "PRESET")]
     preset: Option<Named>,
     /// Number of GPUs [default: prompt on a terminal]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
     gpus: Option<u32>,
     /// GPUs per tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128
     /// GPUs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
     tp: Option<u32>,
     /// Write a daemon file for the transceivers and optical switches of this fabric
     #[arg(long, value_name = "FABRIC", conflicts_with_all = ["preset", "gpus", "tp", "from"])]

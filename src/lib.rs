@@ -19,6 +19,7 @@ pub mod init;
 pub mod junit;
 pub mod kinds;
 pub mod merge;
+pub mod number;
 pub mod output;
 pub mod plan;
 pub mod plan_rfabric;

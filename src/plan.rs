@@ -56,10 +56,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", requires = "at")]
     pub trace: Option<PathBuf>,
     /// Day in the trace
-    #[arg(long, value_name = "DAYS", requires = "trace", allow_negative_numbers = true)]
+    #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
     at: Option<f64>,
     /// Random seed (assigns trace servers to nodes)
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::number::whole::<u64>(0..=u64::MAX))]
     pub seed: u64,
     /// Maximise the number of rings, by counting if that settles it, otherwise by integer
     /// programming over up to 2,000 candidate rings with at most 20 s per job; ignores ToRs. On a
@@ -111,6 +111,12 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         }
     }
     let seed = Seed(arguments.seed);
+    if let (Some(day), None) = (arguments.at, &arguments.trace) {
+        let message = format!(
+            "--at {day} needs the trace with this day: add --trace FILE, or name failed parts with --fault"
+        );
+        return Err(output::WrongUsage(message).into());
+    }
     let mut broken = arguments.fault.clone();
     if let (Some(path), Some(day)) = (&arguments.trace, arguments.at) {
         broken.extend(broken_on(&fabric, path, day, seed, &mut inputs)?);

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use lightloom_fabric::document as documents;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::plan::{self as plan_document, ChangeStage, Plan};
@@ -276,14 +275,10 @@ fn change_faults(
 pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
-    let file = path.display();
-    plan_document::read(&bytes).map_err(|error| {
+    plan_document::read(&bytes).or_else(|error| {
         let first = "give the plan in force first, and the fabric file with --fabric";
-        let kind = kinds::of_keys(&documents::top_keys(&bytes))
-            .map(|kind| format!("a {} file", kind.name));
-        let is = kinds::written(&bytes).or(kind);
-        let is = is.map_or("not a plan".to_owned(), |is| format!("{is}, not a plan: {first}"));
-        anyhow::Error::new(error).context(format!("{file} is {is}"))
+        kinds::expect(path, &bytes, "a plan", first)?;
+        Err(anyhow::Error::new(error).context(format!("{} is not a plan", path.display())))
     })
 }
 

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{
-    FaultTrace, MAX_TRACE_BYTES, Observation, Statistics, Synthesis, TraceErrors, node_changes_csv,
-    public_json, server_faults_csv,
+    FaultTrace, Observation, Statistics, Synthesis, TraceErrors, node_changes_csv, public_json,
+    server_faults_csv,
 };
 use lightloom_units::seed::Seed;
 
-use crate::files;
 use crate::output::{self, VerbOutcome};
 use crate::result::{ResultArguments, ResultDocument};
 use crate::table::TextTable;
+use crate::{files, kinds};
 
 /// Inspect, generate and convert fault traces
 #[derive(Debug, Args)]
@@ -43,7 +40,7 @@ enum Verb {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ObservationArguments {
     /// Number of observed servers [default: the file's, or the public trace's 400]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
     servers: Option<u32>,
     /// Days of observation [default: the file's, or whole days up to the last event]
     #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
@@ -67,7 +64,7 @@ struct Synth {
     /// File to write [default: standard output]
     file: Option<PathBuf>,
     /// Number of servers with 8 GPUs
-    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
     servers: u32,
     /// Days of observation
     #[arg(long, value_name = "DAYS", default_value_t = 348.0)]
@@ -76,7 +73,7 @@ struct Synth {
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
 }
 
@@ -95,13 +92,13 @@ struct Convert {
     #[command(flatten)]
     observation: ObservationArguments,
     /// For `nodes-csv`: nodes of the fabric
-    #[arg(long, value_name = "N", default_value_t = 720)]
+    #[arg(long, value_name = "N", default_value_t = 720, value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
     nodes: u32,
     /// For `nodes-csv`: GPUs per node
-    #[arg(long, value_name = "R", default_value_t = 4)]
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = crate::number::whole::<u32>(1..=64))]
     gpus_per_node: u32,
     /// For `nodes-csv`: random seed (assigns servers to nodes)
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
 }
 
@@ -129,16 +126,16 @@ pub fn read(
     observation: Observation,
     inputs: &mut Inputs,
 ) -> anyhow::Result<FaultTrace> {
-    let mut bytes = Vec::new();
-    let limit = MAX_TRACE_BYTES as u64 + 1;
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = files::read_result(path)?;
     inputs.insert("trace".to_owned(), Input::of(files::name(path), &bytes));
-    FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &errors))
+    FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &bytes, &errors))
 }
 
-pub fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
+pub fn refused(path: &Path, bytes: &[u8], errors: &TraceErrors) -> anyhow::Error {
+    let help = "docs/traces.md describes its JSON";
+    if let Err(other) = kinds::expect(path, bytes, "a fault trace", help) {
+        return other.into();
+    }
     let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
     anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())
 }
@@ -161,7 +158,6 @@ fn synth(arguments: &Synth) -> anyhow::Result<()> {
     let Synth { servers, days, rate, seed, .. } = *arguments;
     let published = Synthesis::published(Seed(seed));
     let rate = rate.unwrap_or(published.faults_per_server_year);
-    anyhow::ensure!(servers > 0, "`--servers` must be positive");
     anyhow::ensure!(
         days > 0.0 && days <= 36_525.0,
         "`--days` must be over 0 and at most a century"

@@ -131,7 +131,7 @@ fn examine(
         let mistakes = prove(path, &file, against.fabric.as_ref());
         return Ok(FileFindings { file, kind: Some(PLAN), mistakes });
     }
-    if let Some(is) = kinds::written(&bytes) {
+    if let Some(is) = document::written(&bytes) {
         let message = format!("this is {is}; only plans and user-written files can be checked");
         let mistakes = vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, &file, message)];
         return Ok(FileFindings { file, kind: None, mistakes });

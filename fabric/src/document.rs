@@ -62,6 +62,7 @@ mod diagnostic;
 mod door;
 mod in_order;
 mod json;
+mod kinds;
 mod parse;
 mod problem;
 mod render;
@@ -77,6 +78,7 @@ pub use diagnostic::{Code, Diagnostic, Excerpt, Place, Related, Severity, quote}
 pub use door::{Limits, take};
 pub use in_order::InOrder;
 pub use json::explain_json;
+pub use kinds::{OtherKind, kind_of_keys, other_kind, written};
 pub use render::{Style, render, sarif};
 
 use problem::{Problem, Problems};
@@ -92,7 +94,8 @@ pub fn read<T: DeserializeOwned + JsonSchema>(
 }
 
 /// Reads a file of kind `T` and passes it to `check`, which converts the value and reports errors
-/// beyond the schema. The result is `None` exactly if a diagnostic is an error.
+/// beyond the schema. The result is `None` exactly if a diagnostic is an error. A file that is clearly of another kind
+/// has one error, which names its kind.
 ///
 /// `file` is only a name for messages. `check` must report an error before it returns `None`.
 pub fn load<T, U>(
@@ -113,7 +116,11 @@ where
         .map_err(|problem| problems.add(*problem))
         .ok()
         .and_then(|mut tree| read_tree(&mut tree, &mut problems, check));
-    let value = value.filter(|_| !problems.has_errors());
+    if problems.has_errors() {
+        let other = kinds::other_than(&T::schema_name(), file, bytes);
+        let mistakes = other.map_or_else(|| problems.into_diagnostics(file, source), |it| vec![it]);
+        return (None, mistakes);
+    }
     (value, problems.into_diagnostics(file, source))
 }
 

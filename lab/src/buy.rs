@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Random seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     #[command(flatten)]
     result: ResultArguments,
@@ -101,10 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<BuyAsked> {
     let name = files::name(path);
     files::note_input(inputs, "buy", &name, bytes);
-    let (question, mistakes) = match lightloom::kinds::refuse_other(&name, bytes, "buy") {
-        Some(mistake) => (None, vec![mistake]),
-        None => load_buy(&name, bytes),
-    };
+    let (question, mistakes) = load_buy(&name, bytes);
     output::diagnostics(&mistakes);
     let mut question = question.ok_or(InputRefused)?;
     let refuse = |at: &str, message: String| {

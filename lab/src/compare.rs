@@ -35,10 +35,10 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
     fabric: Option<PathBuf>,
     /// Number of GPUs in the cluster.
-    #[arg(long, value_name = "N", default_value_t = 2880)]
+    #[arg(long, value_name = "N", default_value_t = 2880, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     gpus: u32,
     /// Number of GPUs per node; a node fails as a whole.
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
     gpus_per_node: u32,
     /// Designs, separated by commas.
     #[arg(
@@ -49,29 +49,29 @@ pub(crate) struct Arguments {
     )]
     arch: Vec<String>,
     /// Tensor-parallel group sizes, comma-separated [default: the fabric's, else 8,16,32,64].
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     tp: Vec<u32>,
     /// A trace file, `synthetic`, or `iid:P` for nodes that fail with probability P.
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
     /// Number of servers observed, for a trace file that does not state it [default: 400].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=u32::MAX.into()))]
     trace_servers: Option<u32>,
     /// Number of random assignments of trace servers to nodes.
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = lightloom::number::whole::<u64>(1..=1_000_000))]
     samples: u64,
     /// Random seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Job sizes in GPUs for waiting times [default: six from 80 % to 98 % of the cluster].
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     jobs: Vec<u32>,
     /// Also show cross-ToR data-parallel traffic of closed `khop:K` designs by number of faulty
     /// nodes.
     #[arg(long)]
     cross_tor: bool,
     /// For --cross-tor: number of nodes per ToR.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=1024))]
     nodes_per_tor: u32,
     /// For --cross-tor: share of all GPUs that the job uses.
     #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
@@ -88,8 +88,7 @@ const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
-fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
-    require_group(asked)?;
+fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> Vec<u32> {
     let mut sizes: Vec<u32> = match (asked, fabric) {
         ([], Some(fabric)) => fabric.jobs.iter().map(|job| job.tp).filter(|tp| *tp > 0).collect(),
         (asked, _) => asked.to_vec(),
@@ -104,17 +103,7 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32
             true
         }
     });
-    Ok(sizes)
-}
-
-pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
-    match sizes.contains(&0) {
-        true => {
-            let text = "--tp 0: expected a group size in GPUs, such as `--tp 32`";
-            Err(WrongUsage(text.to_owned()).into())
-        }
-        false => Ok(()),
-    }
+    sizes
 }
 
 fn fabric_in(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Option<Fabric>> {
@@ -139,7 +128,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let own = fabric.as_ref().and_then(name_of).filter(|own| !arguments.arch.contains(own));
     let names: Vec<String> = own.into_iter().chain(arguments.arch.iter().cloned()).collect();
     let architectures = designs(&names)?;
-    let sizes = group_sizes(&arguments.tp, fabric.as_ref())?;
+    let sizes = group_sizes(&arguments.tp, fabric.as_ref());
+    if let Some(tp) = arguments.tp.iter().find(|tp| **tp > cluster.gpus()) {
+        let gpus = cluster.gpus();
+        anyhow::bail!(
+            "--tp {tp} exceeds the cluster of {gpus} GPUs: use --tp up to {gpus}, or more --gpus"
+        );
+    }
     let source = fault_source(&arguments.faults, arguments.trace_servers, &mut inputs)?;
     let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
     let steps = (architectures.len() + 1) * sizes.len() * samples.len();

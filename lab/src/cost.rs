@@ -12,7 +12,7 @@ use lightloom_study::cost::{
 use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, UsableCost};
 use lightloom_units::seed::Seed;
 
-use crate::compare::{cluster, designs, fault_source, require_group};
+use crate::compare::{cluster, designs, fault_source};
 use lightloom::files;
 use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::ResultArguments;
@@ -48,25 +48,25 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
     /// Number of GPUs; determines a fat-tree's tiers, and the cluster whose waste is computed.
-    #[arg(long, value_name = "N", default_value_t = 2880)]
+    #[arg(long, value_name = "N", default_value_t = 2880, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     gpus: u32,
     /// Number of GPUs per node.
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
     gpus_per_node: u32,
     /// Rate of each GPU's network card, for data-centre networks.
     #[arg(long, value_enum, default_value_t = Nic::G400)]
     nic: Nic,
     /// Tensor-parallel group size for computing waste.
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     tp: u32,
     /// Faults for computing waste: a trace file, `synthetic`, or `iid:P`.
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
     /// Number of random draws when computing waste.
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = lightloom::number::whole::<u64>(1..=100_000))]
     samples: u64,
     /// Random seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Show every part with its count, formula, price and confidence.
     #[arg(long)]
@@ -102,7 +102,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(fabric) = &arguments.fabric {
         return fabric_bill(fabric, arguments);
     }
-    require_group(&[arguments.tp])?;
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
     let architectures = designs(&arguments.arch)?;
     let mut inputs = Inputs::new();

@@ -2,16 +2,16 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use lightloom_devices as device;
 use lightloom_devices::serve::{Options, ServedAddress, Server};
-use lightloom_fabric::document::{self, Diagnostic, codes};
 use serde_json::json;
 
 use crate::signals;
+use lightloom::files;
 use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome};
 
 /// Emulate transceivers and optical switches, with their faults.
@@ -80,14 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
-    let (list, mistakes) = match read(&arguments.file) {
+    let file = &arguments.file;
+    let (list, mistakes) = match files::read_document(file) {
         Ok(bytes) => {
-            let folder = arguments.file.parent().unwrap_or(Path::new(""));
-            let mut beside = |name: &str| {
-                std::fs::read_to_string(folder.join(name))
-                    .map_err(|error| format!("cannot read {name}: {error}"))
-            };
-            device::load_beside(&name(&arguments.file), &bytes, &mut beside)
+            let mut beside = |name: &str| files::text_beside(file, name);
+            device::load_beside(&files::name(file), &bytes, &mut beside)
         }
         Err(mistake) => (None, vec![*mistake]),
     };
@@ -111,24 +108,6 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     show(server.addresses(), arguments.format.format)?;
     server.run().context("the server stopped")?;
     Ok(VerbOutcome::Good)
-}
-
-fn name(path: &Path) -> String {
-    if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
-    let name = name(path);
-    if path.as_os_str() == "-" {
-        return document::take(&name, None, std::io::stdin().lock());
-    }
-    let unreadable = |error: std::io::Error| {
-        let message = format!("cannot read: {error}");
-        Box::new(Diagnostic::whole_file(codes::UNREADABLE, &name, message))
-    };
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
 fn show(addresses: &[ServedAddress], format: Format) -> anyhow::Result<()> {
@@ -155,7 +134,10 @@ fn show(addresses: &[ServedAddress], format: Format) -> anyhow::Result<()> {
 
 fn fault(arguments: &InjectArguments) -> anyhow::Result<VerbOutcome> {
     let socket = UnixStream::connect(&arguments.control).with_context(|| {
-        format!("no device server listens on the control socket {}", arguments.control.display())
+        let at = arguments.control.display();
+        format!(
+            "no device server listens on the control socket {at}; start one with `lightloom device serve FILE --control {at}`"
+        )
     })?;
     let mut socket = BufReader::new(socket);
     let (device, fault) = (&arguments.device, arguments.fault.join(" "));

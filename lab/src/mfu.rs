@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
     model: Option<String>,
     /// Number of GPUs of the job; several numbers for a sweep.
-    #[arg(long, value_delimiter = ',', required_unless_present = "runs", value_name = "N")]
+    #[arg(long, value_delimiter = ',', required_unless_present = "runs", value_name = "N", value_parser = lightloom::number::whole::<u64>(1..=request::MOST))]
     gpus: Vec<u64>,
     /// Compare computed steps with measured ones (`init --from`, or the table of `calibrate`).
     #[arg(
@@ -68,10 +68,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["arch", "packets"])]
     fabric: Option<PathBuf>,
     /// Sequences per step.
-    #[arg(long, default_value_t = 2048, value_name = "N")]
+    #[arg(long, default_value_t = 2048, value_name = "N", value_parser = lightloom::number::whole::<u64>(1..=request::MOST))]
     batch: u64,
     /// Tokens per sequence.
-    #[arg(long, default_value_t = 8192, value_name = "N")]
+    #[arg(long, default_value_t = 8192, value_name = "N", value_parser = lightloom::number::whole::<u64>(1..=request::MOST))]
     seq: u64,
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME|FILE")]
     constants: Option<String>,
     /// Multi-token-prediction depths [default: the model's].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(0..=1000))]
     prediction_depths: Option<u32>,
     /// Number format of the linear layers.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -154,13 +154,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let accelerator = ("accelerator", &*arguments.accelerator);
     let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
     let networks = networks(arguments, &card, &mut inputs)?;
-    for gpus in &arguments.gpus {
-        anyhow::ensure!(
-            (1..=request::MOST).contains(gpus),
-            "--gpus {gpus}: must be from 1 to {}",
-            request::MOST
-        );
-    }
     let constants = constants(arguments.constants.as_deref(), &mut inputs)?;
     let job = asked(arguments, model, card, constants).prepare()?;
     let progress = Progress::new("searches", (networks.len() * arguments.gpus.len()) as u64);

@@ -54,22 +54,22 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DAYS")]
     at: Option<f64>,
     /// Tensor-parallel group size for the comparison [default: the first job's, else 32].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     tp: Option<u32>,
     /// Designs to compare, comma-separated [default: none with a fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
     /// Number of GPUs in the cluster, if neither a fabric nor a plan is an input.
-    #[arg(long, value_name = "N", default_value_t = 2880)]
+    #[arg(long, value_name = "N", default_value_t = 2880, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     gpus: u32,
     /// Number of GPUs per node, if neither a fabric nor a plan is an input.
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
     gpus_per_node: u32,
     /// Random assignments of trace servers to nodes [default: 40, fewer above 10,000 GPUs].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u64>(1..=10_000))]
     samples: Option<u64>,
     /// Random seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
 }
 
@@ -303,7 +303,7 @@ fn planned(
     if let Some((name, plan)) = &inputs.plan {
         ensure!(
             plan.fabric_sha256 == fabric.sha256,
-            "{name} is a plan for another fabric: its fabric is {}, but {} is {}",
+            "{name} is a plan for another fabric ({:.12}…) than {} ({:.12}…): make a new plan, or use its fabric file",
             plan.fabric_sha256,
             fabric.name,
             fabric.sha256

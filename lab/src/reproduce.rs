@@ -10,7 +10,6 @@ use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::joint;
 use lightloom_planner::rfabric::phases::Phase;
-use lightloom_study::cost::PriceList;
 use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, SentenceVerdict,
     Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, seeds, sentence_of,
@@ -59,10 +58,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     why: bool,
     /// Number of random assignments of trace servers to nodes.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = lightloom::number::whole::<u64>(2..=100_000))]
     samples: u64,
     /// Random seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Output format; `markdown` is a page with the essentials, `csv` has every row.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -121,11 +120,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     );
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
+    // Before the computation, which takes seconds.
+    let read = |path: &PathBuf| trace::read(path, Observation::default(), &mut inputs);
+    let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
     let (claims, why) = match arguments.study {
         PublishedStudy::Infinitehbd => {
             let mut why = why_infinitehbd(&prices, Seed(arguments.seed));
             why.push(why_mfu());
-            (infinitehbd_claims(arguments, &prices, &mut inputs)?, why)
+            let (samples, seed) = (arguments.samples, Seed(arguments.seed));
+            let inputs = ClaimInputs { trace: trace.as_ref(), prices: &prices, samples, seed };
+            (infinitehbd(&inputs)?, why)
         }
         PublishedStudy::Mixnet => (mixnet(&prices)?, why_mixnet(&prices)),
         PublishedStudy::Rfabric => {
@@ -172,17 +176,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         }
     }
     Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
-}
-
-fn infinitehbd_claims(
-    arguments: &Arguments,
-    prices: &PriceList,
-    inputs: &mut Inputs,
-) -> anyhow::Result<Vec<Claim>> {
-    let read = |path: &PathBuf| trace::read(path, Observation::default(), inputs);
-    let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
-    let (samples, seed) = (arguments.samples, Seed(arguments.seed));
-    Ok(infinitehbd(&ClaimInputs { trace: trace.as_ref(), prices, samples, seed })?)
 }
 
 pub(crate) fn why_mfu() -> Why {

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     fabric: Option<PathBuf>,
     /// Numbers of GPUs for generation and for training; one number applies to both.
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
-        value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        value_parser = lightloom::number::whole::<u32>(1..=65_536))]
     gpus: Vec<u32>,
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
@@ -55,28 +55,28 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Samples per step.
-    #[arg(long, default_value_t = 2048, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 2048, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=100_000))]
     samples: u32,
     /// Tokens per prompt.
-    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     prompt: u32,
     /// Mean number of tokens per response, before truncation.
-    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     mean: u32,
     /// Standard deviation of the response's log length; 0 for equal lengths.
     #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// Maximum number of tokens per response; longer ones are truncated.
-    #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     longest: u32,
     /// Forward passes over all samples before training, such as for a reference model.
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = lightloom::number::whole::<u32>(0..=8))]
     forward_passes: u32,
     /// How generation and training alternate or overlap.
     #[arg(long = "loop", value_enum, default_value_t, value_name = "LOOP")]
     training_loop: LoopArgument,
     /// Maximum number of samples that a replica decodes together.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
     batch: u32,
     /// Software overhead per decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
     /// Random seed of the lengths [default: 1, or the fabric job's].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: Option<u64>,
     #[command(flatten)]
     result: ResultArguments,
@@ -117,7 +117,12 @@ pub(crate) fn sigma(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
-    within(text, 100.0, "percent")
+    let value = within(text, 100.0, "percent")?;
+    if value > 0.0 && value < 1.0 {
+        let percent = (value * 1e6).round() / 1e4;
+        return Err(format!("{text} means {text} %: write {percent} for {percent} %"));
+    }
+    Ok(value)
 }
 
 fn seconds(time: Picoseconds) -> f64 {

@@ -33,10 +33,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
     /// Number of GPUs in the pool.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=65_536))]
     gpus: u32,
     /// Requests per minute; arrivals are Poisson.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=10_000_000))]
     per_minute: u32,
     /// Time span of the arrivals.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Mean number of tokens per prompt.
-    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     prompt: u32,
     /// Mean number of tokens per response.
-    #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 250, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     response: u32,
     /// Standard deviation of log length, 0 for equal lengths; truncated at 16 times the mean.
     #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = crate::rl::percent, allow_negative_numbers = true)]
     share: f64,
     /// Maximum number of requests that a replica decodes together.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
     batch: u32,
     /// Software overhead per decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     attention_ffn: bool,
     /// Random seed for arrivals and lengths.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     #[command(flatten)]
     result: ResultArguments,
@@ -170,15 +170,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let job = job_of(arguments, &mut inputs)?;
     let layouts = job.report();
-    anyhow::ensure!(
-        !layouts.is_empty(),
-        "{} does not fit on any replica of {} whose GPU count divides both {} GPUs and {} heads: use a multiple of 8 \
-            GPUs, or an accelerator with more memory",
-        job.model.name,
-        job.card.name,
-        job.gpus,
-        job.model.attention.heads()
-    );
+    if layouts.is_empty() {
+        let (model, card) = (&job.model.name, &job.card.name);
+        let Some(gpus) = job.smallest_replica() else {
+            anyhow::bail!(
+                "{model} does not fit on a replica of 16 {card} or fewer: use an accelerator with more memory, or --precision with fewer bits"
+            );
+        };
+        anyhow::bail!(
+            "--gpus {}: a replica of {model} needs at least {gpus} {card}, so that its weights fit: use --gpus {gpus} or a multiple of {gpus}",
+            job.gpus
+        );
+    }
     let result = ServeResult {
         model: job.model.name.clone(),
         accelerator: job.card.name.clone(),

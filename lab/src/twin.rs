@@ -10,8 +10,7 @@ use lightloom_live::record::Folder;
 use lightloom_live::{check, hold, up};
 use serde_json::json;
 
-use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome, WrongUsage};
-use lightloom::{files, kinds};
+use lightloom::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 
 mod inside;
 mod job;
@@ -174,12 +173,6 @@ fn bring_up(arguments: &Up) -> anyhow::Result<VerbOutcome> {
         nodes: arguments.nodes,
         bytes_per_second: arguments.rate,
     };
-    if let Ok(bytes) = files::read_document(&arguments.fabric)
-        && let Some(other) = kinds::refuse_other(&files::name(&arguments.fabric), &bytes, "fabric")
-    {
-        output::diagnostics(&[other]);
-        return Err(InputRefused.into());
-    }
     let folder = arguments.dir.folder()?;
     let report = up::up(&folder, &wanted, &up::Programs::find()?)?;
     if arguments.format.format == Format::Json {

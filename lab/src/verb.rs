@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lightloom_lab::conform;
-use lightloom_lab::conform::link::RealDevice;
+use lightloom_lab::conform::link::{ExchangeError, RealDevice};
 use lightloom_lab::conform::profile::ProfileLink;
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Number of circuits to create when measuring set-up times.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = lightloom::number::whole::<u32>(1..=10_000))]
     rounds: u32,
     /// gNMI: CA certificate (PEM) that signs the device's certificate.
     #[arg(long, value_name = "FILE")]
@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         _ => None,
     };
     let options = Options {
-        target: format!("{}:{}", protocol.scheme(), arguments.target.at),
+        target: arguments.target.text.clone(),
         may_move: arguments.may_move.clone(),
         seed: arguments.seed,
         rounds: arguments.rounds,
@@ -149,7 +149,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         }
         None => conform::run(protocol, Box::new(RealDevice::new(address, interrupted)), &options),
     };
-    let report = report.map_err(|trouble| anyhow::anyhow!("{}: {trouble}", options.target))?;
+    let advice = match report {
+        Err(ExchangeError::Lost(_)) => {
+            "; check that the device is on, and its address (usual ports: SCPI 5025, TL1 3082, gNMI 9339)"
+        }
+        _ => "",
+    };
+    let refused = |trouble| anyhow::anyhow!("{}: {trouble}{advice}", options.target);
+    let report = report.map_err(refused)?;
     show(&report, arguments)?;
     Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }

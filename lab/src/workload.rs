@@ -5,9 +5,9 @@ mod profiles;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::replay::{RingReuse, replay};
+use lightloom_fabric::document::other_kind;
 use lightloom_training::architecture::architecture;
 use lightloom_training::cards;
 use lightloom_training::described::{self, Described, DescribedError, StepGraphFile, Taken};
@@ -95,19 +95,19 @@ struct ReplayArguments {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     host_scale: f64,
     /// Number of pipeline stages in the recorded step, which with TP determines its DP.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u32>(1..=4096))]
     pp: u32,
     /// Number of replicas that share experts in the recorded step.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u32>(1..=65536))]
     ep: u32,
     /// Rescale to this many ranks per TP group; needs --arch.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
     what_if_tp: Option<u32>,
     /// Rescale to this many replicas, each with the work of a recorded one; needs --arch.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=65536))]
     what_if_dp: Option<u32>,
     /// Rescale to this many replicas that share experts; needs --arch.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=65536))]
     what_if_ep: Option<u32>,
     #[command(flatten)]
     result: ResultArguments,
@@ -122,7 +122,7 @@ struct FabricArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "arch")]
     fabric: Option<PathBuf>,
     /// Consecutive ranks per TP group, which share a domain [default: 8; SimAI: from the file].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
     tp: Option<u32>,
 }
 
@@ -160,11 +160,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    let read = |path: &PathBuf| -> anyhow::Result<(String, Vec<u8>)> {
-        let name = path.display().to_string();
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-        Ok((name, bytes))
-    };
+    let read = |path: &PathBuf| Ok((path.display().to_string(), files::read_result(path)?));
     paths.iter().map(read).collect()
 }
 
@@ -172,15 +168,24 @@ fn as_files(read: &[(String, Vec<u8>)]) -> Vec<StepGraphFile<'_>> {
     read.iter().map(|(name, bytes)| StepGraphFile { name, bytes }).collect()
 }
 
-fn refused(error: DescribedError) -> anyhow::Error {
-    if error.is_usage() { WrongUsage(error.to_string()).into() } else { error.into() }
+/// A file of another kind explains the error better than the reader of `wanted`.
+fn refused(files: &[(String, Vec<u8>)], wanted: &str, error: DescribedError) -> anyhow::Error {
+    let help = "`lightloom workload --help` lists the formats";
+    let other = |(name, bytes): &(String, Vec<u8>)| other_kind(name, bytes, wanted, help);
+    match files.iter().find_map(other) {
+        _ if error.is_usage() => WrongUsage(error.to_string()).into(),
+        Some(other) => other.into(),
+        None => error.into(),
+    }
 }
 
 fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
     let network = arguments.fabric.network()?.map_or_else(|| architecture("khop:3"), Ok)?;
     let files = read(&arguments.files)?;
     let described = described::read_described(&as_files(&files), arguments.fabric.tp);
-    let Described { graph, ranks, tensor, note } = described.map_err(refused)?;
+    let wanted = "a Chakra trace, a SimAI text (.txt) or a GOAL file (.goal)";
+    let Described { graph, ranks, tensor, note } =
+        described.map_err(|error| refused(&files, wanted, error))?;
     if let Some(note) = note {
         output::note(&note);
     }
@@ -284,8 +289,14 @@ fn rescaled(
 fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
     let taken = match profiles::read(paths)? {
         Some(profile) => Taken::of(profile, tensor),
-        None => described::read_recorded(&as_files(&read(paths)?), tensor).map_err(refused)?,
+        None => {
+            let files = read(paths)?;
+            let wanted = "a recorded step (PyTorch profile or Chrome trace)";
+            described::read_recorded(&as_files(&files), tensor)
+                .map_err(|error| refused(&files, wanted, error))?
+        }
     };
+    taken.require_tensor(tensor).map_err(|error| refused(&[], "", error))?;
     if !taken.missing.is_empty() {
         let missing = profiles::ranges(&taken.missing);
         output::note(&format!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lightloom_emulator::scenario::file::LoadPurpose;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_emulator::sweep::SweepSubject;
-use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::document::{self, Diagnostic, OtherKind};
 use lightloom_fabric::plan::{self, Plan};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_units::seed::Seed;
@@ -38,14 +38,15 @@ fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnost
     let file = files::name(path);
     inputs.insert("plan".to_owned(), Input::of(file.clone(), &bytes));
     plan::read(&bytes).map(Arc::new).map_err(|error| {
-        let mistake = Diagnostic::whole_file(
-            scenario::file::codes::BAD_NEIGHBOUR,
-            &file,
-            format!("this is {error}"),
-        );
-        Box::new(
-            mistake.with_help("use a plan written by `lightloom plan`, `replan` or `ctl plan`"),
-        )
+        let help = "`lightloom plan`, `replan` and `ctl plan` write plans";
+        let other = document::other_kind(&file, &bytes, "a plan", help);
+        Box::new(other.map_or_else(
+            || {
+                let code = scenario::file::codes::BAD_NEIGHBOUR;
+                Diagnostic::whole_file(code, &file, format!("this is {error}")).with_help(help)
+            },
+            OtherKind::diagnostic,
+        ))
     })
 }
 
@@ -90,7 +91,8 @@ impl ScenarioSource {
     ) -> (Option<Scenario>, Vec<Diagnostic>) {
         let file = files::name(path);
         let kind = kinds::of_keys(&document::top_keys(bytes));
-        if kind.is_some_and(|kind| kind.name == "fabric") {
+        let is_written = document::written(bytes).is_some();
+        if !is_written && kind.is_some_and(|kind| kind.name == "fabric") {
             let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
             let mut beside = |name: &str| {
                 let there = files::beside(path, name)?;
@@ -108,20 +110,6 @@ impl ScenarioSource {
             };
             let mistakes = mistakes.into_iter().map(of_fabric).collect();
             return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
-        }
-        if plan::is_plan(bytes) {
-            let plan = Diagnostic::whole_file(
-                document::codes::UNKNOWN_KIND,
-                &file,
-                "this is a plan, not a scenario",
-            );
-            let help = format!(
-                "`lightloom emulate SCENARIO --plan {file}` runs a scenario, or a fabric's step, under it"
-            );
-            return (None, vec![plan.with_help(help)]);
-        }
-        if let Some(other) = kinds::refuse_other(&file, bytes, "scenario") {
-            return (None, vec![other]);
         }
         inputs.insert("scenario".to_owned(), Input::of(file.clone(), bytes));
         let mut beside = |name: &str| {

@@ -3,12 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepSubject};
+use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepShard, SweepSubject};
 use lightloom_fabric::provenance::Inputs;
 use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
@@ -53,6 +51,12 @@ pub(super) fn run(
     let mut finished =
         if arguments.resume { earlier(arguments, &of(Vec::new()))? } else { Vec::new() };
     let mut left: BTreeSet<u64> = seeds.share(arguments.shard).map(|seed| seed.0).collect();
+    if let (Some(SweepShard { index, count }), true) = (arguments.shard, left.is_empty()) {
+        let message = format!(
+            "--shard {index}/{count} of --seed {seeds} is empty: use at least {count} seeds, or fewer parts"
+        );
+        return Err(WrongUsage(message).into());
+    }
     let progress = Progress::new("seeds", left.len() as u64);
     finished.retain(|run| left.remove(&run.seed.0));
     let left: Vec<Seed> = left.into_iter().map(Seed).collect();
@@ -91,8 +95,7 @@ fn earlier(arguments: &Arguments, this: &Sweep) -> anyhow::Result<Vec<SeedRun>> 
         return Ok(Vec::new());
     }
     let shown = file.display();
-    let bytes = fs::read(file).with_context(|| format!("cannot read {shown}"))?;
-    let saved = merge::parse(file, &bytes)?;
+    let saved = merge::read(file)?;
     let same = (&saved.version, &saved.inputs, &saved.subject)
         == (&this.version, &this.inputs, &this.subject);
     anyhow::ensure!(

@@ -41,7 +41,7 @@ fn unsupported_preset_size_error_suggests_the_nearest() {
         (["--preset", "khop", "--gpus", "130"], "use 128 or 132"),
         (["--preset", "khop", "--gpus", "3"], "use 32"),
         (["--preset", "pod", "--gpus", "2050"], "use 2048 or 2080"),
-        (["--preset", "dgx", "--gpus", "0"], "use 32"),
+        (["--preset", "dgx", "--gpus", "0"], "use a number from 1"),
         (["--preset", "rails", "--gpus", "4294967295"], "use at most 4000000"),
     ] {
         let refused = lightloom(folder.path(), &[&["init"], arguments.as_slice()].concat());

@@ -42,6 +42,7 @@ mod ledger;
 mod live_twin;
 mod mfu;
 mod mfu_runs;
+mod mistakes;
 mod own_data;
 mod phases_at_scale;
 mod phases_by_the_thousand;

@@ -18,7 +18,7 @@ fn words(line: &str) -> Vec<&str> {
 
 fn complaint(line: &str) -> String {
     let output = mfu(&words(line));
-    assert_eq!(output.status.code(), Some(1));
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -99,7 +99,10 @@ fn every_constraint_has_its_message() {
             "--model llama-3.1-8b --gpus 64 --tp 1 --cp 64 --batch 64 --cp-exchange ulysses",
             "32 attention heads cannot be divided by TP×CP 64 (remainder 32): the nearest TP×CP that divides it is 32",
         ),
-        ("--model llama-3.1-8b --gpus 8 --tp 0", "TP×CP×PP is 0: every degree must be at least 1"),
+        (
+            "--model llama-3.1-8b --gpus 8 --tp 0",
+            "0 is out of range: use a number from 1 to 1048576",
+        ),
         (
             "--model deepseek-v3 --gpus 8",
             "on the GPU with the highest memory use, 1261.9 GB more than the 81.6 GB that a job may fill\n  nearest that works: 256 GPUs, TP",
@@ -124,15 +127,15 @@ fn rejects_unrealistic_sizes() {
     for (line, expected) in [
         (
             "--gpus 8 --tp 4294967295 --pp 4294967295 --cp 4294967295",
-            "--tp 4294967295: use at most 1048576",
+            "4294967295 is out of range: use a number from 1 to 1048576",
         ),
         (
             "--gpus 8 --batch 18446744073709551615 --seq 18446744073709551615",
-            "--batch 18446744073709551615, --seq 18446744073709551615: use 1 to 100000000 for each",
+            "18446744073709551615 is out of range: use a number from 1 to 100000000",
         ),
-        ("--gpus 18446744073709551615", "--gpus 18446744073709551615: must be from 1 to 100000000"),
-        ("--gpus 0", "--gpus 0: must be from 1 to 100000000"),
-        ("--gpus 8 --seq 0", "--batch 2048, --seq 0: use 1 to 100000000 for each"),
+        ("--gpus 18446744073709551615", "is out of range: use a number from 1 to 100000000"),
+        ("--gpus 0", "0 is out of range: use a number from 1 to 100000000"),
+        ("--gpus 8 --seq 0", "0 is out of range: use a number from 1 to 100000000"),
         (
             "--gpus 8 --tp 1048576 --pp 1048576 --cp 1048576 --virtual-stages 1048576",
             "8 GPUs cannot be divided by TP×CP×PP 1152921504606846976",

@@ -67,7 +67,7 @@ fn recognises_swapped_files() {
     let message = text(&output.stderr);
     assert!(message.contains("this is a plan, but a fabric file"), "{message}");
     let output = lightloom(folder.path(), &["replan", FABRIC, "--fabric", FABRIC, "--fault", "n1"]);
-    assert!(text(&output.stderr).contains("a fabric file, not a plan"), "{output:?}");
+    assert!(text(&output.stderr).contains("a fabric file, but a plan is expected"), "{output:?}");
     let output = lightloom(folder.path(), &["validate", "plan.json"]);
     assert!(text(&output.stderr).contains("this is a plan"), "{output:?}");
 }

@@ -101,7 +101,7 @@ fn rejects_unsupported_workloads_with_location() {
     let trace = file("bad.json", "{\"traceEvents\": [\n  7]}");
     let (status, message) = complaint(&format!("workload replay {trace}"));
     assert_eq!(status, Some(1));
-    assert!(message.contains("bad.json: line 2, column 3: invalid type"), "{message}");
+    assert!(message.contains("bad.json: line 2, column 3: expected a mapping"), "{message}");
 
     let (status, message) =
         complaint("workload replay topologies/workloads/recorded-step.json --tp 4 --what-if-tp 8");

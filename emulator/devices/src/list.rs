@@ -20,6 +20,8 @@
 use std::net::SocketAddr;
 
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
+use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::message::Capabilities;
 use lightloom_firmware_api::module::{Profile, padded};
@@ -228,9 +230,7 @@ fn build(
     for (index, group) in file.transceivers.iter().enumerate() {
         add_transceivers(&mut list, seed, group, index, check);
     }
-    if let Some(fabric) = &file.fabric {
-        join(&mut list, fabric, read, check);
-    }
+    join(&mut list, &file, read, check);
     for (index, switch) in file.switches.iter().enumerate() {
         add_switch(&mut list, seed, switch, index, check);
     }
@@ -277,10 +277,11 @@ fn add_transceivers(
 
 fn join(
     list: &mut DeviceList,
-    fabric: &str,
+    file: &DeviceListFile,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     check: &mut Check<'_>,
 ) {
+    let Some(fabric) = &file.fabric else { return };
     let text = match read(fabric) {
         Ok(text) => text,
         Err(why) => {
@@ -297,11 +298,25 @@ fn join(
         check.error(codes::BAD_VALUE, "/fabric", message).help(help);
         return;
     };
+    refuse_strangers(&file.transceivers, &installed, check);
     for fibre in installed.hbd.fibres() {
         let (a, b) = installed.hbd.ports(fibre);
         let slot = |port: Port| Some((list.rack.slot(&port.bundle.to_string())?, port.path));
         if let (Some(a), Some(b)) = (slot(a), slot(b)) {
             list.rack.join(a, b);
+        }
+    }
+}
+
+/// Reports bundles that the fabric does not have. Other names have no fibres.
+fn refuse_strangers(groups: &[TransceiversFile], installed: &Fabric, check: &mut Check<'_>) {
+    for (index, group) in groups.iter().enumerate() {
+        let names = expand(&group.names, DEVICES_MAX).unwrap_or_default();
+        let bundles = names.iter().filter_map(|name| name.parse().ok()).map(Part::Bundle);
+        if let Err(stranger) = FaultSet::of(installed, bundles) {
+            let place = format!("/transceivers/{index}/names");
+            let help = "leave it out, or use another `fabric`";
+            check.error(codes::BAD_VALUE, &place, stranger.to_string()).help(help);
         }
     }
 }

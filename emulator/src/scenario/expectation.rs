@@ -333,6 +333,8 @@ pub enum ExpectationError {
         "`{figure}` is not available per workload; help: use `fct_p50`, `fct_p99` or `fct_max`"
     )]
     NotOfWorkloads { figure: &'static str },
+    #[error("`{0}` is not a comparison: use `{1}`")]
+    Sign(&'static str, &'static str),
     #[error("`{0}` is not a number")]
     Number(String),
     #[error("{0}")]
@@ -407,6 +409,10 @@ fn figure_of(text: &str, workload: Option<String>) -> Result<Expectation, Expect
         text.split_once(sign).map(|(name, bound)| (name.trim(), *comparison, bound.trim()))
     });
     let (name, comparison, bound) = found.ok_or_else(|| ExpectationError::Form(text.to_owned()))?;
+    let swapped = [("=<", "<="), ("=>", ">=")].into_iter().find(|(sign, _)| text.contains(sign));
+    if let Some((written, sign)) = swapped {
+        return Err(ExpectationError::Sign(written, sign));
+    }
     let figure = Figure::ALL.iter().copied().find(|figure| figure.name() == name);
     let figure = figure.ok_or_else(|| ExpectationError::Figure { name: name.to_owned() })?;
     if workload.is_some() && !figure.is_of_flows() {

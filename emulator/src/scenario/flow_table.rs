@@ -132,7 +132,9 @@ fn row<'a>(
     let columns = COLUMNS.len() + more.len();
     if cells.len() != columns {
         let message = format!("{} cells, but the header has {columns}", cells.len());
-        return Err(Box::new(whole.mistake(codes::BAD_FLOW, message)));
+        let named: Vec<&str> = COLUMNS.iter().chain(more).copied().collect();
+        let help = format!("write all of {}", named.join(","));
+        return Err(Box::new(whole.mistake(codes::BAD_FLOW, message).with_help(help)));
     }
     let start = quantity(&cells[0], Picoseconds, "a time such as `10us`")?;
     let bytes = quantity(&cells[3], Bytes, "a size such as `64KiB`")?;
@@ -142,7 +144,9 @@ fn row<'a>(
     let end = |cell: &CsvCell<'_>| {
         let unknown = || {
             let message = format!("unknown host `{}`", cell.text());
-            Box::new(cell.mistake(codes::BAD_FLOW, message))
+            let help =
+                "hosts are the GPUs of a fabric, such as `n0/g0`, or the hosts of the network";
+            Box::new(cell.mistake(codes::BAD_FLOW, message).with_help(help))
         };
         host(cell.text()).ok_or_else(unknown)
     };

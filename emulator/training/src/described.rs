@@ -42,6 +42,8 @@ pub enum DescribedError {
     Alone(String),
     #[error("the workload is for TP {own}: omit --tp")]
     OtherTensor { own: u32 },
+    #[error("--tp {tensor}: the recorded step has {ranks} ranks{groups}")]
+    NotOfRanks { tensor: u32, ranks: u32, groups: String },
     #[error("{file} is not text: {error}")]
     NoText { file: String, error: std::str::Utf8Error },
     #[error("{file}: {error}")]
@@ -54,7 +56,10 @@ impl DescribedError {
     /// Returns whether the mistake is in the request rather than in a file.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::NoFile | Self::Alone(_) | Self::OtherTensor { .. })
+        matches!(
+            self,
+            Self::NoFile | Self::Alone(_) | Self::OtherTensor { .. } | Self::NotOfRanks { .. }
+        )
     }
 }
 
@@ -170,6 +175,26 @@ impl Taken {
         let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
         let (missing, unknown) = (profile.missing, profile.unknown as u64);
         Self { recorded: profile.recorded, tensor, missing, unknown }
+    }
+
+    /// Fails if TP groups of the requested size do not divide the ranks.
+    pub fn require_tensor(&self, tensor: Option<u32>) -> Result<(), DescribedError> {
+        let ranks = self.recorded.ranks.max(1);
+        let Some(tensor) = tensor.filter(|tensor| !ranks.is_multiple_of(*tensor)) else {
+            return Ok(());
+        };
+        // The groups of a domain have consecutive ranks, and are the smallest of those.
+        let is_row = |ranks: &[u32]| ranks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        let group = |task: &Task| match &task.work {
+            TaskWork::Across { ranks, .. } if is_row(ranks) => Some(ranks.len() as u32),
+            _ => None,
+        };
+        let group = self.recorded.graph.tasks().iter().filter_map(group).min();
+        let groups = group.filter(|group| ranks.is_multiple_of(*group)).map_or_else(
+            || ": use a divisor of them".to_owned(),
+            |group| format!(" in groups of {group} consecutive ranks: use --tp {group}"),
+        );
+        Err(DescribedError::NotOfRanks { tensor, ranks, groups })
     }
 }
 

@@ -30,6 +30,10 @@ pub enum GoalError {
         "line {line}: rank {rank}, {label}: receives {room} B, but line {sent_line} sends {bytes} B"
     )]
     Small { line: usize, rank: u32, label: String, room: u64, sent_line: usize, bytes: u64 },
+    #[error(
+        "line {line}: rank {rank}, {label}: rank {peer} does not exist: the file has ranks 0 to {last}"
+    )]
+    NoPeer { line: usize, rank: u32, label: String, peer: u32, last: u32 },
     #[error("line {line}: rank {rank} defines `{label}` twice")]
     Twice { line: usize, rank: u32, label: String },
     #[error("byte {at}: {reason}")]
@@ -153,6 +157,13 @@ impl Reader {
                     return Err(wrong("`calc` is in nanoseconds, at most a day: 86400000000000"));
                 }
                 let label = label.trim_end_matches(':').to_owned();
+                let last = self.ranks.unwrap_or(0).saturating_sub(1);
+                if let GoalVerb::Send { to: peer, .. } | GoalVerb::Receive { from: Some(peer), .. } =
+                    what
+                    && peer > last
+                {
+                    return Err(GoalError::NoPeer { line, rank, label, peer, last });
+                }
                 let place = self.operations.len();
                 if self.labels.insert((rank, label.clone()), place).is_some() {
                     return Err(GoalError::Twice { line, rank, label });

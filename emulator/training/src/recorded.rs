@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_collective::CollectiveKind;
+use lightloom_fabric::document::explain_json;
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -38,10 +39,6 @@ pub enum RecordedError {
     Json { line: usize, column: usize, reason: String },
     #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
     Event { event: usize, name: String, rank: String, reason: String },
-    #[error(
-        "no `traceEvents`: the file has {found}; expected a PyTorch profile or a Chrome trace with the ids and bytes of docs/mfu.md"
-    )]
-    NoTrace { found: String },
     #[error("the trace has no complete events (`\"ph\": \"X\"`)")]
     Empty,
     #[error(transparent)]
@@ -106,13 +103,8 @@ const MOST_EVENTS: usize = 5_000_000;
 /// arguments; the error states the position.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
-        if let Some(found) = other_document(text) {
-            return RecordedError::NoTrace { found };
-        }
         let (line, column) = (error.line(), error.column());
-        let reason = error.to_string();
-        let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
-        RecordedError::Json { line, column, reason }
+        RecordedError::Json { line, column, reason: explain_json(&error) }
     })?;
     let mut counts = BTreeMap::new();
     let mut events: Vec<(usize, &Event)> =
@@ -126,25 +118,6 @@ pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
         .map(|(place, event)| operation(place, event, tensor, &mut counts))
         .collect::<Result<_, _>>()?;
     join(&operations)
-}
-
-fn other_document(text: &[u8]) -> Option<String> {
-    let mut values =
-        serde_json::Deserializer::from_slice(text).into_iter::<BTreeMap<String, IgnoredAny>>();
-    let keys: Vec<String> = values.next()?.ok()?.into_keys().collect();
-    let has = |key: &str| keys.iter().any(|own| own == key);
-    if has("traceEvents") {
-        return None;
-    }
-    let names: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
-    let kind = if has("coll_perf") {
-        " (a log of NCCL Inspector, which lacks the computation between collectives)"
-    } else if has("pg_config") && has("entries") {
-        " (a flight recorder dump, which lacks the computation between collectives)"
-    } else {
-        ""
-    };
-    Some(if names.is_empty() { "no keys".to_owned() } else { names.join(", ") + kind })
 }
 
 fn operation<'e>(

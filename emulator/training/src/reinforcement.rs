@@ -65,7 +65,7 @@ pub struct ReinforcementJob {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReinforcementError {
     #[error(
-        "no replica size that divides the {gpus} GPUs and the model's heads can hold the weights and a sample of {tokens} tokens: use a multiple of 8 GPUs or shorter samples"
+        "no replica size that divides the {gpus} GPUs and the model's heads can hold the weights and a sample of {tokens} tokens: use more GPUs, such as a multiple of 16, or shorter samples"
     )]
     NoReplica { gpus: u32, tokens: u64 },
     #[error(

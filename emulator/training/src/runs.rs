@@ -50,7 +50,7 @@ pub struct MeasuredRun {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, row {id}: {why}")]
+#[error("line {line}{}: {why}", if id.is_empty() { String::new() } else { format!(", row {id}") })]
 pub struct RowError {
     /// Line number in the table, where the header is line 1.
     pub line: usize,
@@ -69,7 +69,12 @@ impl Runs {
     #[must_use]
     pub fn read(tables: &[&str]) -> (Self, Vec<RowError>) {
         let (mut runs, mut mistakes) = (Vec::new(), Vec::new());
-        for row in tables.iter().flat_map(|text| table::rows(text)) {
+        for text in tables {
+            let missing = table::missing_columns(text);
+            mistakes.extend(missing.map(|why| RowError { line: 1, id: String::new(), why }));
+        }
+        let whole = tables.iter().filter(|text| table::missing_columns(text).is_none());
+        for row in whole.flat_map(|text| table::rows(text)) {
             match row.run() {
                 Ok(run) => runs.push(run),
                 Err(why) => {

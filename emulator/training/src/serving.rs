@@ -140,6 +140,13 @@ impl ServingJob {
         SIZES.into_iter().filter(fits).filter_map(of).collect()
     }
 
+    /// Returns the GPUs of the smallest replica that holds the weights. `None` if even the largest replica is too small.
+    #[must_use]
+    pub fn smallest_replica(&self) -> Option<u32> {
+        let all = Self { gpus: SIZES[SIZES.len() - 1], ..self.clone() };
+        all.costs().first().map(|(costs, _)| costs.gpus)
+    }
+
     fn requests(&self, seconds: f64) -> Vec<Request> {
         let mut stream = self.seed.stream("serving.arrivals", 0);
         let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);

@@ -170,7 +170,11 @@ const FIRST_LAYER: &str = "embedding_layer";
 fn layer(line: &str) -> Result<SimaiLayer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if words.len() < 12 {
-        return Err(format!("a layer has 12 columns, but this line has {}", words.len()));
+        return Err(format!(
+            "a layer has 12 columns, but this line has {}: name, dependency, then nanoseconds, collective and bytes of \
+             the forward pass, of the input gradient and of the weight gradient, and other nanoseconds",
+            words.len()
+        ));
     }
     Ok(SimaiLayer {
         name: words[0].to_owned(),

@@ -48,7 +48,10 @@ fn data(text: &str) -> String {
     if let Some(rest) = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: "))
         && let Some((found, expected)) = rest.split_once(", expected ")
     {
-        return format!("expected {}, found {}", wanted(expected), found_value(found));
+        let number = found.split('"').nth(1).filter(|text| text.parse::<f64>().is_ok());
+        let fix = number.filter(|_| wanted(expected).contains("number"));
+        let fix = fix.map_or("", |_| ": remove the quotation marks");
+        return format!("expected {}, found {}{fix}", wanted(expected), found_value(found));
     }
     if text.starts_with("missing field")
         && let Some(key) = quoted(text)
@@ -149,7 +152,8 @@ mod tests {
         assert!(said("hello").starts_with("this is not JSON: expected `{`, `[`"));
         assert_eq!(said("[3]"), "expected a mapping, found the number `3`");
         assert_eq!(said("{}"), "expected a list, found a mapping");
-        assert_eq!(said("[{\"time\": \"5\"}]"), "expected a number, found the string `5`");
+        let quoted = "expected a number, found the string `5`: remove the quotation marks";
+        assert_eq!(said("[{\"time\": \"5\"}]"), quoted);
         assert_eq!(
             said("[{\"count\": -1}]"),
             "expected a non-negative integer, found the number `-1`"

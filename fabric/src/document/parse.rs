@@ -54,12 +54,19 @@ pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
 /// The length of `source` must fit in 32 bits.
 pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Box<Problem>> {
     let mut builder = Builder::new(source, limits);
+    let mut read = 0;
     for event in Parser::new_from_str_with_options(source, options(limits)) {
-        let (event, span) = event.map_err(|error| Box::new(describe(&error, source, limits)))?;
+        let (event, span) = event.map_err(|error| match error.kind() {
+            ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
+                Box::new(open_quote(source, read))
+            }
+            _ => Box::new(describe(&error, source, limits)),
+        })?;
         let span = span.byte_range().map_or(Span::default(), |range| Span {
             start: index_of(range.start),
             end: index_of(range.end),
         });
+        read = span.end as usize;
         builder.take(event, span)?;
     }
     builder.finish()
@@ -243,7 +250,9 @@ impl<'s, 'l> Builder<'s, 'l> {
             Some(node) => node.kind == Kind::Plain && node.span.start == node.span.end,
         };
         if nothing {
-            return Err(Problem::new(codes::EMPTY, Span::default(), "the file is empty").into());
+            return Err(Problem::new(codes::EMPTY, Span::default(), "the file is empty")
+                .with_help("`lightloom init` writes a first fabric file; `lightloom schema` lists the kinds of files")
+                .into());
         }
         Ok(self.tree)
     }
@@ -260,6 +269,17 @@ fn refuse_tag(tagged: bool, span: Span) -> Result<(), Box<Problem>> {
 fn too_deep(span: Span, limits: &Limits) -> Problem {
     let message = format!("lists and mappings are nested more than {} deep", limits.depth);
     Problem::new(codes::TOO_DEEP, span, message)
+}
+
+/// The parser reports the line on which it noticed the mistake. The quotation mark is the first one after the text that
+/// was `read`; an apostrophe in a word of a comment is not one.
+fn open_quote(source: &str, read: usize) -> Problem {
+    let rest = source.get(read..).unwrap_or_default();
+    let mut marks = rest.match_indices(['"', '\'']).map(|(at, _)| at);
+    let start = marks.find(|at| !rest[..*at].ends_with(char::is_alphanumeric)).unwrap_or(0) + read;
+    let span = Span { start: index_of(start), end: index_of(start + 1) };
+    Problem::new(codes::SYNTAX, span, "the quotation mark opened here is not closed")
+        .with_help("close it on the same line")
 }
 
 fn describe(error: &ScanError, source: &str, limits: &Limits) -> Problem {
@@ -300,9 +320,6 @@ fn advice(kind: &ErrorKind) -> Option<String> {
         | ErrorKind::TabInPlainScalar => "indent with spaces".to_owned(),
         ErrorKind::UnexpectedCharacter { character } => {
             format!("quote text that begins with {}", quote(&character.to_string()))
-        }
-        ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
-            "close the quotation mark".to_owned()
         }
         ErrorKind::UnclosedFlowCollection { open } => format!("close the `{open}`"),
         ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::UnexpectedEofFlowMapping => {

@@ -174,16 +174,35 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
             .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
             .help(format!("use a divisor of {dp}"));
     }
-    let (JobSizeFile::Gpus(gpus), Some(dp)) = (job.gpus, mapping.dp) else { return };
-    let mapped = [mapping.pp, mapping.cp, dp]
-        .iter()
-        .fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks)));
-    if mapped != gpus {
-        let message = format!("tp · pp · cp · dp are {mapped} GPUs, but the job has {gpus}");
-        check
-            .error(codes::BAD_GROUP, &path, message)
-            .help(format!("use `gpus: {mapped}`, or omit `dp`"));
+    let JobSizeFile::Gpus(gpus) = job.gpus else { return };
+    let product = |ranks: &[u32]| {
+        ranks.iter().fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks))).max(1)
+    };
+    let divides = |ranks: u64| gpus.is_multiple_of(ranks);
+    let stage = product(&[mapping.cp, mapping.dp.unwrap_or(1)]);
+    let mapped = product(&[mapping.pp, mapping.cp, mapping.dp.unwrap_or(1)]);
+    let (degrees, fits, size, stages) = match mapping.dp {
+        Some(_) => {
+            let stages = Some(gpus / stage).filter(|pp| *pp > 0 && divides(stage));
+            ("tp · pp · cp · dp", mapped == gpus, mapped, stages)
+        }
+        None => {
+            let mut fewer = (1..u64::from(mapping.pp)).rev();
+            let stages = fewer.find(|pp| divides(stage.saturating_mul(*pp)));
+            let size = gpus.div_ceil(mapped).saturating_mul(mapped);
+            ("tp · pp · cp", divides(mapped), size, stages)
+        }
+    };
+    if fits {
+        return;
     }
+    let stages = stages.map_or(String::new(), |pp| format!(" or `pp: {pp}`"));
+    let is_free = mapping.dp.is_some() && divides(product(&[mapping.pp, mapping.cp]));
+    let omit = if is_free { ", or omit `dp`" } else { "" };
+    let but =
+        if mapping.dp.is_some() { "but the job has" } else { "which do not divide the job's" };
+    let message = format!("{degrees} are {mapped} GPUs, {but} {gpus}");
+    check.error(codes::BAD_GROUP, &path, message).help(format!("use `gpus: {size}`{stages}{omit}"));
 }
 
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {

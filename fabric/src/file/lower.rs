@@ -14,9 +14,10 @@ use super::raw::{
     DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, PartsFile,
     RailsFile, StartFile, TransceiverFile,
 };
+use super::step::StepFile;
 use crate::dcn::{Dcn, FatTree, Order, Rails};
 use crate::document::{self, Check};
-use crate::fabric::{Fabric, HbdLinks, Parts, Transceiver};
+use crate::fabric::{Fabric, HbdLinks, Job, Parts, Transceiver};
 use crate::fat_tree::ReconfigurableFatTree;
 use crate::fault::FaultSet;
 use crate::hbd::{Hbd, Islands};
@@ -51,6 +52,7 @@ pub(super) fn lower(
     let files = files.map(|name| (name.to_owned(), read(name))).collect();
     let (domain, network) = (domain?, network?);
     let dcn = network.above(&domain.hbd, &sizes, check)?;
+    refuse_empty_leaves(&dcn, &domain.hbd, &jobs, check);
     let mut fabric = Fabric {
         name: raw.name,
         sha256,
@@ -296,6 +298,25 @@ fn separate_lines(
     let between: Vec<Fibre> = ring.fibres().filter(crosses).collect();
     between.into_iter().for_each(|fibre| ring.remove_fibre(fibre));
     Some((ring, Order::Sequential))
+}
+
+/// A leaf without GPUs cannot send the traffic that a step specifies per leaf.
+fn refuse_empty_leaves(dcn: &Dcn, hbd: &Hbd, jobs: &[Job], check: &mut Check<'_>) {
+    let Dcn::Reconfigurable { network, nodes_per_leaf } = dcn else { return };
+    let (leaves, gpus) = (network.spec().leaves, network.spec().gpus_per_leaf);
+    let used = hbd.nodes().div_ceil(*nodes_per_leaf);
+    let names_leaves = jobs.iter().any(|job| matches!(job.step, Some(StepFile::Phases(_))));
+    if used < leaves && names_leaves {
+        let message = format!(
+            "{leaves} leaves of {gpus} GPUs are specified, but the fabric has {} GPUs, so {} leaves have none to send the traffic of `phases`",
+            hbd.gpus(),
+            leaves - used
+        );
+        check
+            .error(document::codes::BAD_VALUE, "/dcn/reconfigurable_fat_tree/leaves", message)
+            .help(format!("use `leaves: {used}`, or fewer GPUs per leaf"))
+            .also("/hbd", "the number of nodes is set here");
+    }
 }
 
 fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(KhopRing, Order)> {

@@ -138,6 +138,7 @@ pub struct NodesFile {
 pub struct KhopFile {
     /// Number of nodes in the generator form, 1 to 4,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4000000))]
     pub nodes: Option<u32>,
     /// In place of `nodes`: numbers of nodes of separate lines, which no fibre connects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -33,9 +33,10 @@ pub enum TraceProblem {
     #[error("unknown node `{node}`: the trace has only {servers} servers")]
     TooManyServers { node: String, servers: u32 },
     #[error(
-        "a fault begins on day {start_days:.1}, but the trace declares {days} days of observation"
+        "`event_time` is {event_days} days, after the observation, which ends on day {days}: correct \
+         `days`, or use --days"
     )]
-    AfterTheWatch { start_days: f64, days: f64 },
+    AfterTheWatch { event_days: f64, days: f64 },
     #[error("`{field}` must be positive")]
     NotPositive { field: &'static str },
 }

@@ -13,7 +13,7 @@
 //! A start and an end event match if node and fault type are equal. If several faults are open, the oldest ends first.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -67,6 +67,17 @@ struct Record<'a> {
     event_time: f64,
     event_type: EventType,
     fault_type: FaultKind,
+}
+
+/// Returns the mistake in one field of a record.
+fn mistake(name: &str, value: &str) -> Option<serde_json::Error> {
+    match name {
+        "node_id" => serde_json::from_str::<Cow<'_, str>>(value).err(),
+        "event_time" => serde_json::from_str::<f64>(value).err(),
+        "event_type" => serde_json::from_str::<EventType>(value).err(),
+        "fault_type" => serde_json::from_str::<FaultKind>(value).err(),
+        _ => None,
+    }
 }
 
 impl FaultTrace {
@@ -131,17 +142,24 @@ struct Pairing<'a> {
     ends: FxHashMap<(ServerId, u32), VecDeque<Half>>,
     faults: Vec<Fault>,
     last: TraceTime,
-    last_start: Option<Half>,
+    last_event: Option<Half>,
 }
 
 impl Pairing<'_> {
     fn record(&mut self, index: usize, raw: &RawValue) {
-        let offset = raw.get().as_ptr() as usize - self.bytes.as_ptr() as usize;
+        let offset = self.offset(raw);
         let record: Record<'_> = match serde_json::from_str(raw.get()) {
             Ok(record) => record,
-            Err(error) => {
-                let at = offset + offset_of(raw.get().as_bytes(), error.line(), error.column());
-                return self.problem(index, at, TraceProblem::Record(explain_json(&error)));
+            Err(first) => {
+                let fields: BTreeMap<&str, &RawValue> =
+                    serde_json::from_str(raw.get()).unwrap_or_default();
+                let mistakes =
+                    fields.iter().filter_map(|(name, raw)| Some((*raw, mistake(name, raw.get())?)));
+                let mut mistakes: Vec<_> = mistakes.collect();
+                if mistakes.is_empty() {
+                    mistakes.push((raw, first));
+                }
+                return mistakes.iter().for_each(|(raw, error)| self.unreadable(index, raw, error));
             }
         };
         let days = record.event_time;
@@ -153,17 +171,27 @@ impl Pairing<'_> {
         }
         let half = Half { record: index, offset, time: TraceTime::from_days(days), days };
         self.last = self.last.max(half.time);
+        if self.last_event.is_none_or(|last| last.time < half.time) {
+            self.last_event = Some(half);
+        }
         let server = self.server(&record.node_id, half);
         let key = (server, self.kind(record.fault_type));
         self.pair(key, record.event_type, half);
     }
 
+    fn offset(&self, raw: &RawValue) -> usize {
+        raw.get().as_ptr() as usize - self.bytes.as_ptr() as usize
+    }
+
+    fn unreadable(&mut self, index: usize, raw: &RawValue, error: &serde_json::Error) {
+        let text = raw.get().as_bytes();
+        let at = self.offset(raw) + offset_of(text, error.line(), error.column());
+        self.problem(index, at, TraceProblem::Record(explain_json(error)));
+    }
+
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
         if event == EventType::FaultStart {
             self.ever_started[key.0.index()] = true;
-            if self.last_start.is_none_or(|last| last.time < half.time) {
-                self.last_start = Some(half);
-            }
         }
         let (own, other) = match event {
             EventType::FaultStart => (&mut self.starts, &mut self.ends),
@@ -236,7 +264,7 @@ impl Pairing<'_> {
         if self.errors.is_empty() {
             // If the file does not declare days, the window is derived from the readable events.
             self.report_not_positive("days", window.0);
-            self.report_late_start(said);
+            self.report_late_event(said);
         }
         if !self.errors.is_empty() {
             self.errors.sort_by_key(|error| (error.line, error.column));
@@ -286,12 +314,12 @@ impl Pairing<'_> {
         }
     }
 
-    /// Observation is counted in whole days, so faults on the last, partial day are valid.
-    fn report_late_start(&mut self, days: Option<f64>) {
-        if let (Some(days), Some(last)) = (days, self.last_start)
+    /// Observation is counted in whole days, so events on the last, partial day are valid.
+    fn report_late_event(&mut self, days: Option<f64>) {
+        if let (Some(days), Some(last)) = (days, self.last_event)
             && last.days >= days + 1.0
         {
-            let problem = TraceProblem::AfterTheWatch { start_days: last.days, days };
+            let problem = TraceProblem::AfterTheWatch { event_days: last.days, days };
             self.problem(last.record, last.offset, problem);
         }
     }
@@ -401,6 +429,9 @@ mod tests {
     fn shows_all_problems_together() {
         let events = [event("a", "-1", "fault_start"), event("b", "1", "fault_end")];
         assert_eq!(message(&events).lines().count(), 2);
+        let both = message(&[event("a", "\"9.07\"", "fault_stop")]);
+        assert!(both.contains("found the string `9.07`: remove the quotation marks"));
+        assert!(both.contains("unknown word `fault_stop`") && both.lines().count() == 2, "{both}");
     }
 
     #[test]
@@ -418,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_fault_after_the_observed_days() {
+    fn rejects_events_after_the_observed_days() {
         let events = [event("a", "1", "fault_start"), event("b", "9.5", "fault_start")];
         let text = format!("[\n{}]", events.join(",\n"));
         let read = |days: f64| {
@@ -427,11 +458,16 @@ mod tests {
         };
         assert_eq!(
             read(4.0).unwrap_err().to_string(),
-            "line 4, column 1: record 1: a fault begins on day 9.5, but the trace declares 4 days \
-             of observation"
+            "line 4, column 1: record 1: `event_time` is 9.5 days, after the observation, which ends \
+             on day 4: correct `days`, or use --days"
         );
         assert!(read(9.0).is_ok(), "days are counted whole");
         assert!(read(30.0).is_ok());
+        let late = [event("a", "3", "fault_start"), event("a", "400", "fault_end")];
+        let known = Observation { days: Some(20.0), ..Observation::default() };
+        let late = format!("[\n{}]", late.join(",\n"));
+        let error = FaultTrace::read(late.as_bytes(), known).unwrap_err().to_string();
+        assert!(error.contains("`event_time` is 400 days, after the observation"), "{error}");
     }
 
     #[test]

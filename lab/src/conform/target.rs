@@ -50,6 +50,8 @@ impl Protocol {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
+    /// As given.
+    pub text: String,
     pub protocol: Protocol,
     /// `host:port` or the path of a serial device.
     pub at: String,
@@ -80,7 +82,7 @@ impl FromStr for Target {
         if !fits {
             return Err(format!("`{text}` has no address: {WRITE}"));
         }
-        Ok(Self { protocol, at: at.to_owned(), is_line })
+        Ok(Self { text: text.to_owned(), protocol, at: at.to_owned(), is_line })
     }
 }
 

@@ -68,7 +68,7 @@ struct Follow {
     #[arg(long)]
     dry_run: bool,
     /// Interval in seconds between readings of the scheduler while the daemon reports no change.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = lightloom::number::whole::<u64>(1..=3600))]
     every: u64,
 }
 

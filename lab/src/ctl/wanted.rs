@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use lightloom_daemon_api::body::{self, FaultBody, RawValue, RollbackBody};
-use lightloom_fabric::document;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -220,18 +219,12 @@ fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
             return Ok(ApplyBody { plan: Some(plan), ..ApplyBody::default() });
         }
     }
-    let bytes = &bytes;
-    let belongs = "a plan from `lightloom plan` is expected";
-    let kind = kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name);
-    match (kind, document) {
-        (Some("fabric" | "rfabric"), _) => bail!(
-            "{shown} is a fabric file, but {belongs}: run `lightloom plan {shown} -o plan.json`, then \
-                apply plan.json"
-        ),
-        (Some(kind), _) => bail!("{shown} is a {kind} file, but {belongs}"),
-        (None, Err(error)) => bail!("{shown} is not a plan ({error}): {belongs}"),
-        (None, Ok(_)) => bail!(
-            "{shown} is JSON without the `transceivers` or `phases` of a plan or a `target`, but {belongs}"
+    let help = format!("run `lightloom plan {shown} -o plan.json`, then apply plan.json");
+    kinds::expect(Path::new(shown), &bytes, "a plan", &help)?;
+    match document {
+        Err(error) => bail!("{shown} is not a plan ({error}): {help}"),
+        Ok(_) => bail!(
+            "{shown} is JSON without the `transceivers` or `phases` of a plan or a `target`: {help}"
         ),
     }
 }

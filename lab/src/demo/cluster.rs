@@ -28,10 +28,10 @@ const LOWEST_PORT: u16 = 10_000;
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Size {
-    #[arg(long, value_name = "N", default_value_t = 72, hide = true, value_parser = clap::value_parser!(u32).range(16..=512))]
+    #[arg(long, value_name = "N", default_value_t = 72, hide = true, value_parser = lightloom::number::whole::<u32>(16..=512))]
     nodes: u32,
     /// Number of nodes that the job in the fabric file uses.
-    #[arg(long, value_name = "N", default_value_t = 64, hide = true, value_parser = clap::value_parser!(u32).range(4..=512))]
+    #[arg(long, value_name = "N", default_value_t = 64, hide = true, value_parser = lightloom::number::whole::<u32>(4..=512))]
     pub(super) job_nodes: u32,
 }
 

@@ -13,22 +13,22 @@ use lightloom_training::search::Limits;
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitArguments {
     /// Tensor-parallel degrees to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     tp: Vec<u32>,
     /// Context-parallel degrees to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     cp: Vec<u32>,
     /// Pipeline stages to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     pp: Vec<u32>,
     /// Expert-parallel degrees to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     ep: Vec<u32>,
     /// Micro-batches to try, in sequences.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     micro_batch: Vec<u32>,
     /// Virtual stages to try.
-    #[arg(long, value_delimiter = ',', value_name = "N")]
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     virtual_stages: Vec<u32>,
     /// Kinds of recomputation to try.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT")]
@@ -38,7 +38,7 @@ pub(crate) struct LimitArguments {
     schedule: Vec<ScheduleArgument>,
     /// Training state sharded over replicas: 0 none, 1 the optimizer, 2 also the gradients, 3
     /// everything (FSDP) [default: from the constants, 1].
-    #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
+    #[arg(long, value_name = "STAGE", value_parser = lightloom::number::whole::<u8>(0..=3))]
     zero: Option<u8>,
     /// How context parallelism exchanges keys and values [default: from the constants, ring].
     #[arg(long, value_enum, value_name = "HOW")]

@@ -28,13 +28,13 @@ pub(crate) struct OperationArguments {
     #[arg(long, value_name = "FILE|synthetic|iid:P")]
     faults: Option<String>,
     /// For a trace file: number of servers observed, if the file does not state it [default: 400].
-    #[arg(long, requires = "faults", value_name = "N")]
+    #[arg(long, requires = "faults", value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=u32::MAX.into()))]
     trace_servers: Option<u32>,
     /// Number of random assignments of trace servers to nodes.
-    #[arg(long, requires = "faults", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, requires = "faults", value_name = "N", default_value_t = 20, value_parser = lightloom::number::whole::<u64>(1..=1_000_000))]
     samples: u64,
     /// Random seed.
-    #[arg(long, requires = "faults", value_name = "N", default_value_t = 1)]
+    #[arg(long, requires = "faults", value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Interruptions per day and node with eight GPUs (0.002 to 0.007 in five published clusters).
     #[arg(long, requires = "faults", value_name = "RATE", default_value_t = 0.004)]

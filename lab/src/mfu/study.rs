@@ -15,6 +15,7 @@ use lightloom_training::runs::page::{ComparedRun, page};
 use serde::Serialize;
 
 use lightloom::files;
+use lightloom::kinds;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
 use lightloom::table::TextTable;
@@ -95,12 +96,8 @@ fn texts(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<String>>
 
 pub(crate) fn read(path: &Path, place: usize, inputs: &mut Inputs) -> anyhow::Result<String> {
     let bytes = files::read_result(path)?;
-    let is_json = bytes.trim_ascii_start().starts_with(b"{");
-    anyhow::ensure!(
-        !is_json,
-        "{} is JSON, but a CSV file of measured runs is expected: `lightloom calibrate --help` lists its columns",
-        path.display()
-    );
+    let help = "`lightloom calibrate --help` lists its columns";
+    kinds::expect(path, &bytes, "a CSV of measured runs", help)?;
     inputs.insert(format!("runs-{}", place + 1), Input::of(files::name(path), &bytes));
     String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8 text", path.display()))
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recognises the input files of a report by their content.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -26,8 +24,6 @@ use lightloom::{files, kinds};
 
 /// Schema of the files that `lightloom demo --live` writes.
 pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
-/// Larger files are refused before they are read.
-const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
@@ -131,7 +127,7 @@ impl Inputs {
 
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {
         let name = files::name(path);
-        let bytes = bytes(path)?;
+        let bytes = files::read_result(path)?;
         let kind = recognise(&name, &bytes)?;
         match kind {
             InputKind::Fabric => {
@@ -144,7 +140,7 @@ impl Inputs {
             InputKind::Trace => {
                 ensure!(bytes.len() <= MAX_TRACE_BYTES, "{name} is too large for a fault trace");
                 let trace = FaultTrace::read(&bytes, Observation::default())
-                    .map_err(|errors| lightloom::trace::refused(path, &errors))?;
+                    .map_err(|errors| lightloom::trace::refused(path, &bytes, &errors))?;
                 once(&mut self.trace, (name.clone(), trace), kind, &name)?;
             }
             InputKind::Prices => {
@@ -176,15 +172,6 @@ fn once<T>(place: &mut Option<T>, value: T, kind: InputKind, name: &str) -> anyh
     ensure!(place.is_none(), "{name} is a second {}: a report accepts one", kind.name());
     *place = Some(value);
     Ok(())
-}
-
-fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(bytes.len() as u64 <= MAX_BYTES, "{} is larger than {MAX_BYTES} bytes", path.display());
-    Ok(bytes)
 }
 
 fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: InputKind) -> anyhow::Result<T> {
@@ -226,6 +213,9 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
             "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and pass run.json"
         ),
         Some(other) => bail!("{name} is a {other} file; {READABLE}"),
-        None => bail!("unknown kind of file {name}; {READABLE}"),
+        None => Err(match document::other_kind(name, bytes, "an input of a report", READABLE) {
+            Some(other) => other.into(),
+            None => anyhow::anyhow!("unknown kind of file {name}; {READABLE}"),
+        }),
     }
 }

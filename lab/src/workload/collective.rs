@@ -29,7 +29,7 @@ pub(super) struct CollectiveArguments {
     #[arg(long, value_name = "NAME", default_value = "h100")]
     accelerator: String,
     /// Number of GPUs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u64>(2..=1 << 24))]
     gpus: u64,
     /// Data per rank, as in NCCL's tests: before an all-reduce or after an all-gather.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
@@ -38,7 +38,7 @@ pub(super) struct CollectiveArguments {
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Distance between ranks in GPUs, such as 8 outside TP 8.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(1..=1 << 16))]
     stride: u64,
     /// Network between domains.
     #[arg(long, value_name = "NETWORK", default_value = "infiniband", value_parser = ["infiniband", "roce", "efa"])]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::document::Check;
+use lightloom_fabric::document::{self, Check};
 
 use super::codes;
 use crate::scenario::expectation::Needs;
@@ -65,8 +65,11 @@ pub(crate) fn lower_expectations(
                 },
             },
             Err(error) => {
-                let error: ExpectationError = error;
-                check.error(codes::BAD_EXPECTATION, &path, error.to_string());
+                let report = check.error(codes::BAD_EXPECTATION, &path, error.to_string());
+                if let ExpectationError::Figure { name } = error {
+                    let names: Vec<&str> = Figure::ALL.iter().map(|figure| figure.name()).collect();
+                    report.help(document::instead_of(&name, &names));
+                }
             }
         }
     }

@@ -247,7 +247,9 @@ fn require(
         None => match ground.substrate.part(&name.0) {
             Ok(part) => part,
             Err(error) => {
-                check.error(codes::NO_SUCH_THING, path, error.to_string()).depends_on("/on");
+                let help = "parts are named as in `n3`, `n3/b0`, `n3/b0.1`, `ocs1`, `ocs1/p2` and `l0/up1`";
+                let report = check.error(codes::NO_SUCH_THING, path, error.to_string()).help(help);
+                report.depends_on("/on");
                 return;
             }
         },

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lightloom_fabric::document::{Check, Diagnostic, Severity};
+use lightloom_fabric::document::{Check, Diagnostic, Severity, other_kind};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{self, Plan};
 use lightloom_fabric::trace::{FaultTrace, Observation, TraceErrors};
@@ -37,7 +37,10 @@ impl NamedFiles<'_, '_> {
         check: &mut Check<'_>,
     ) -> Option<NamedFile> {
         (self.read)(name)
-            .map_err(|message| drop(check.error(codes::BAD_NEIGHBOUR, path, message)))
+            .map_err(|message| {
+                const HELP: &str = "names are relative to the folder of this file";
+                drop(check.error(codes::BAD_NEIGHBOUR, path, message).help(HELP));
+            })
             .ok()
     }
 
@@ -69,9 +72,10 @@ impl NamedFiles<'_, '_> {
         let NamedFile { name, bytes } = self.read(name, path, check)?;
         plan::read(&bytes)
             .map_err(|error| {
-                check
-                    .error(codes::BAD_NEIGHBOUR, path, format!("{name} is {error}"))
-                    .help("use a plan created by `lightloom plan`, `replan` or `ctl plan`");
+                let help = "use a plan created by `lightloom plan`, `replan` or `ctl plan`";
+                let other = other_kind(&name, &bytes, "a plan", help);
+                let is = other.map_or_else(|| error.to_string(), |other| other.is);
+                check.error(codes::BAD_NEIGHBOUR, path, format!("{name} is {is}")).help(help);
             })
             .ok()
             .map(Arc::new)
@@ -90,7 +94,12 @@ impl NamedFiles<'_, '_> {
             |errors: &TraceErrors| errors.0.first().map(ToString::to_string).unwrap_or_default();
         trace
             .map_err(|errors| {
-                let message = format!("{name} is not a fault trace: {}", first(&errors));
+                let other =
+                    other_kind(&name, &bytes, "a fault trace", "docs/traces.md describes it");
+                let message = other.map_or_else(
+                    || format!("{name} is not a fault trace: {}", first(&errors)),
+                    |other| other.to_string(),
+                );
                 check.error(codes::BAD_NEIGHBOUR, path, message);
             })
             .ok()

@@ -82,6 +82,22 @@ pub(super) fn rows(table: &str) -> Vec<Row> {
     lines.map(|(line, text)| Row { line, header: header.clone(), cells: cells(text) }).collect()
 }
 
+const NEEDED: [&str; 4] = ["accelerator", "num_accel", "model", "precision"];
+const MEASURED: [&str; 4] = ["step_time_s", "tokens_s_per_accel", "tflops_per_accel", "mfu_pct"];
+
+/// Why no row of the table can be read, if a column is missing.
+pub(super) fn missing_columns(table: &str) -> Option<String> {
+    let header = cells(table.lines().find(|line| !line.trim().is_empty())?);
+    let is_missing = |column: &&str| header.iter().all(|name| name != column);
+    let missing: Vec<&str> = NEEDED.into_iter().filter(is_missing).collect();
+    let (missing, header) = (missing.join(", "), header.join(", "));
+    let [needed, measured] = [NEEDED.join(", "), MEASURED[..2].join(" or ")];
+    let why = format!(
+        "missing columns: {missing}; the header has {header}; a table needs {needed}, and {measured}"
+    );
+    (!missing.is_empty()).then_some(why)
+}
+
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_quoted = false;
@@ -111,7 +127,10 @@ impl Row {
     }
 
     fn needed<T: std::str::FromStr>(&self, column: &str) -> Result<T, String> {
-        self.number(column).ok_or_else(|| format!("column `{column}` must be a number"))
+        self.number(column).ok_or_else(|| {
+            let text = self.text(column);
+            format!("column `{column}` is `{text}`: use a number")
+        })
     }
 
     pub(super) fn run(&self) -> Result<MeasuredRun, String> {
@@ -326,7 +345,16 @@ impl Row {
         } else if let Some(share) = self.number::<f64>("mfu_pct") {
             Ok(flops() / (share / 100.0 * peak * gpus))
         } else {
-            Err("no measurement: add `step_time_s` or `tokens_s_per_accel`".to_owned())
+            let written = MEASURED.into_iter().find(|column| !self.text(column).is_empty());
+            Err(match written {
+                Some(column) => {
+                    format!(
+                        "column `{column}` is `{}`: use a number, such as 5.2",
+                        self.text(column)
+                    )
+                }
+                None => "no measurement: add `step_time_s` or `tokens_s_per_accel`".to_owned(),
+            })
         }
     }
 
@@ -338,18 +366,18 @@ impl Row {
         if let Some(billions) = name.strip_prefix("MaxText-") {
             return self.maxtext_model(billions);
         }
-        if let Ok(mut model) = cards::model(&known(name)) {
-            model.layers = self.number("layers").unwrap_or(model.layers);
-            model.vocabulary = self.number("vocab").unwrap_or(model.vocabulary);
-            self.predict(&mut model);
-            return Ok(model);
+        match cards::model(&known(name)) {
+            Ok(mut model) => {
+                model.layers = self.number("layers").unwrap_or(model.layers);
+                model.vocabulary = self.number("vocab").unwrap_or(model.vocabulary);
+                self.predict(&mut model);
+                Ok(model)
+            }
+            Err(unknown) if self.number::<u32>("layers").is_none() => Err(format!(
+                "{unknown}; for another model, add the columns `layers`, `hidden`, `heads` and `ffn`"
+            )),
+            Err(_) => self.by_dimensions(),
         }
-        if self.number::<u32>("layers").is_none() {
-            return Err(format!(
-                "unknown model `{name}`, and the row lacks `layers`, `hidden`, `heads` or `ffn`: add its dimensions"
-            ));
-        }
-        self.by_dimensions()
     }
 
     /// Assumes one multi-token prediction depth if that matches the printed operations better.
