@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Read-only checks that `--check` runs after it has checked the configuration.
 
 use std::fmt;
 

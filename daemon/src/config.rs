@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's configuration file.
-//!
-//! ```yaml
-//! state_dir: /var/lib/lightloom
-//! devices:
-//!   - name: ocs0           # an optical switch of the plan
-//!     driver: {scpi: {tcp: "10.0.0.9:5025"}}
-//! modules:                 # one transceiver for each node and bundle
-//!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
-//! ```
+//! The daemon's configuration file. `topologies/daemon.yaml` is an example.
 
 mod etcd;
 mod file;

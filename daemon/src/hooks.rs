@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Operator commands that run before a change, after it, or when it has failed.
 //!
-//! | hook | when | if it fails |
-//! | --- | --- | --- |
-//! | `before` | an operator applies or rolls back, before any device is contacted | the change is refused |
-//! | `after` | any change is committed | the failure is logged and counted |
-//! | `failed` | any change was rolled back, aborted, or left devices in different states | the same |
-//!
 //! `before` does not run before bypasses, repairs and automatic rollbacks, which must restore light without delay, or
 //! before phases, whose timing the job determines. `after` and `failed` run one at a time, in the order of the changes,
 //! on a separate thread that changes never wait for. Each command receives JSON on standard input.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rate limits per client and for all clients together.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs the controller: executes its actions in order, and passes it replies and the time.
 //!
-//! ```text
-//!   API ──calls──▶ ┌─────────┐ ──▶ journal (one sync for consecutive records)
-//!                  │ runtime │ ──▶ device tasks ──▶ drivers
-//!   devices ─────▶ └─────────┘ ──▶ answers, metrics, watchers
-//! ```
-//!
 //! One task owns the controller and the journal. If the journal fails, the controller becomes
 //! read-only (`Controller::only_read`) until the journal can be written again.
 

@@ -123,7 +123,6 @@ pub fn emulate_with(
         return Err(EmulateError::NothingSpared("identical parts became coupled during the run"));
     }
     let calm = || (Watch::default(), None);
-    // The baseline keeps faults that exist from the start and that the first plan ignores.
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));

@@ -225,7 +225,6 @@ pub struct ControlDelays {
 }
 
 impl Default for ControlDelays {
-    /// One millisecond for each delay.
     fn default() -> Self {
         let millisecond = Picoseconds::from_millis(1);
         Self {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interface to a control plane that is executed rather than modelled: the shipped daemon, which drives
-//! emulated devices in virtual time.
+//! Interface to the shipped daemon, which drives emulated devices in virtual time.
 //!
 //! `lightloom-twin` implements [`MakeControl`], so this crate does not depend on the daemon.
 

@@ -12,10 +12,9 @@
 //!                        Plan ──▶ check
 //! ```
 //!
-//! The traffic on rings and between leaves depends on the mapping. The planner tries every order of
-//! the parallel dimensions and picks the one with the shortest communication time between leaves.
-//! Consecutive groups share leaves, so the traffic of the fastest-changing dimension stays below
-//! them.
+//! The planner tries every order of the parallel dimensions and picks the one with the shortest
+//! communication time between leaves. Consecutive groups share leaves, so the traffic of the
+//! fastest-changing dimension stays below them.
 
 mod bound;
 mod idle;
@@ -56,8 +55,7 @@ pub struct Options {
     pub exact: Option<Limits>,
     /// Also plan groups and circuits separately, to report the gain of joint planning.
     pub compare: bool,
-    /// Plan groups and circuits separately. Groups then ignore leaves, and ranks are in the usual
-    /// order.
+    /// Plan groups and circuits separately. Groups then ignore leaves, and ranks are in the usual order.
     pub separately: bool,
     /// The seed recorded in the plan; the planner itself is deterministic.
     pub seed: Seed,
@@ -89,15 +87,12 @@ pub enum PlanError {
          plan a separately cabled part of the fabric, or evaluate the design with `lightloom compare`"
     )]
     TooLarge(u64),
-    /// A job does not fit.
     #[error(transparent)]
     Groups(#[from] khop::PlanError),
-    /// The parallel dimensions of a job do not match its groups.
     #[error(transparent)]
     Mapping(#[from] MappingError),
     #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
     Step { job: String, mistakes: Vec<Mistake> },
-    /// The network cannot carry the traffic of a phase.
     #[error(transparent)]
     Network(#[from] crate::rfabric::plan::PlanError),
 }

@@ -75,7 +75,6 @@ pub enum PlanError {
         total: u64,
         with_spares: bool,
     },
-    /// The fabric is too large for the exact method.
     #[error(transparent)]
     Exact(#[from] ExactError),
 }

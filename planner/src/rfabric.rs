@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans a reconfigurable fat-tree. It chooses the circuits of each phase, assigns them to
-//! switches, and decides when a change of circuits pays off.
+//! Plans a reconfigurable fat-tree: the circuits of each phase, and when changing them pays off.
 //!
 //! ```text
 //!   file ──▶ workload ──▶ Demand of each phase

@@ -7,8 +7,7 @@
 //!                      sections)        └──▶ csv       every number: table,row,column,value,unit
 //! ```
 //!
-//! Figures come from the planner, the emulator and the training model; the page adds order, units,
-//! pictures and verdicts. The first screen shows a verdict, at most three figures and a picture.
+//! The first screen shows a verdict, at most three figures and a picture.
 
 mod compose;
 mod csv;

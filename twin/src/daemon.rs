@@ -95,7 +95,6 @@ impl TwinDaemon {
         Ok(turn)
     }
 
-    /// Data that is not yet durable is lost.
     pub(crate) fn kill(&mut self) {
         (self.control, self.journal) = (None, None);
         self.disk.lose();
@@ -116,7 +115,6 @@ impl TwinDaemon {
         Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
     }
 
-    /// Empty while the daemon is down.
     pub(crate) fn plan_sha256(&self) -> String {
         let ledger = |control: &Control| control.ledger().plan_sha256.clone();
         self.control.as_ref().map_or_else(String::new, ledger)

@@ -40,7 +40,6 @@ impl Judge {
         &self.violations
     }
 
-    /// Checks I3: records that were acknowledged as durable survive a crash.
     pub(crate) fn restarted(&mut self, read: &Ledger, now: SimTime) {
         let durable = &self.durable;
         if read.version < durable.version || read.last_txn < durable.last_txn {
@@ -51,7 +50,6 @@ impl Judge {
         self.unknown.clear();
     }
 
-    /// Checks I7: every change must end.
     pub(crate) fn overdue(&self, now: SimTime) -> Option<String> {
         let (txn, since) = self.open.filter(|(_, since)| now > *since + OVER_WITHIN)?;
         Some(format!("I7: {txn}, begun at {since}, has not ended by {now}"))

@@ -42,7 +42,6 @@ impl TwinDevice {
         }
     }
 
-    /// Returns when the last of these bytes arrives at the device if they are sent at `at`.
     pub(crate) fn sends(&mut self, at: SimTime, bytes: usize, rate: u32) -> SimTime {
         self.bytes += bytes as u64;
         self.to_free = self.to_free.max(at) + takes(bytes, rate);
@@ -56,7 +55,6 @@ impl TwinDevice {
     }
 }
 
-/// Returns zero if the rate is 0.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
     if bits_per_second == 0 {
         return Picoseconds::ZERO;

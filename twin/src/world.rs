@@ -288,7 +288,6 @@ impl World {
         }
     }
 
-    /// Returns 0 if bytes take no time on the line.
     fn rate(&self, index: usize) -> u32 {
         let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
         if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
@@ -493,7 +492,6 @@ impl ControlSide for World {
     }
 }
 
-/// A report, an unreachable device, or no light.
 fn is_sign(event: &Event) -> bool {
     match event {
         Event::Signalled(..) | Event::Down(..) => true,

@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's configuration file.
-//!
-//! ```yaml
-//! listen: 0.0.0.0:7410
-//! tls: {certificate: host.pem, key: host.key, client_ca: daemons.pem}
-//! state_dir: /var/lib/lightloom-agent
-//! allow_moves: true
-//! cages:
-//!   - {name: n3-b0, eeprom: /sys/bus/i2c/devices/11-0050/eeprom, profile: registers.yaml}
-//! ```
+//! The agent's configuration file. `docs/hardware.md` shows an example.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

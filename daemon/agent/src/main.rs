@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-agent --config agent.yaml`: gives the daemon access to this host's modules.
-//! `docs/hardware.md` documents the files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -15,7 +15,6 @@ use crate::memory::{BusError, ModuleMemory};
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// CMIS requires a module to set a flag within this time after its cause.
 const FLAG_WITHIN: Duration = Duration::from_millis(200);
-/// How long an event waits for the acknowledgement of the previous event.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
 /// Register of the interrupt and module state; the flag summary of bank 0 follows.
 const SUMMARY: RegisterAddress = RegisterAddress::lower(3);

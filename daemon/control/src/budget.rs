@@ -54,7 +54,6 @@ impl Budget {
         stayed.len() + back.iter().map(|own| &own.back).collect::<BTreeSet<_>>().len()
     }
 
-    /// Returns the earliest start of the next automatic change.
     pub(crate) fn not_before(&self) -> Micros {
         self.not_before
     }
@@ -67,7 +66,6 @@ impl Budget {
         self.changes.clear();
     }
 
-    /// Counts the automatic changes that the journal contains.
     pub(crate) fn recall(&mut self, ledger: &Ledger, now: &Now) {
         let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
         let counts = |past: &&Past| {

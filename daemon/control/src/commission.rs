@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Determines which fibre ends are connected, by switching light on ends without circuits.
 //!
-//! ```text
-//!   as planned ──▶ halves ──▶ search ──▶ findings
-//! ```
-//!
 //! In each round, every module selects at most one fibre. An end that receives light is connected
 //! to one of the senders; an end without light is not connected to any of them. If modules do not
 //! report their neighbour's name, each further round halves the number of candidates.

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller: a state machine from events to actions, without clocks, sockets or threads.
 //!
-//! It leads each event to the owners that it concerns, and executes their decisions:
-//!
-//! | owner | facts |
-//! | --- | --- |
-//! | [`Sightings`] | evidence about the devices |
-//! | [`Transactions`] | the ledger, the open change, the plan in force |
-//! | [`Strays`] | commands that devices may still execute late |
-//! | [`Budget`] | automatic changes of the last hour |
-//! | [`Schedule`] | due reads and time limits |
+//! It leads each event to the owners that it concerns, such as the [`Sightings`] and the
+//! [`Transactions`], and executes their decisions.
 //!
 //! The caller executes the actions in order. A record with [`Record::is_waited_for`] must be
 //! durable before any later action.
@@ -190,7 +183,6 @@ impl Controller {
         self.transactions.lead_back_around(txn, back);
     }
 
-    /// Executes a decision and returns the answer to its request.
     fn follow(&mut self, now: &Now, decision: Decision) -> Answer {
         match decision {
             Decision::Answered(answer) => answer,

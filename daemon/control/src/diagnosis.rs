@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds the failed transceiver, lane, fibre, connector, switch port or node from measurements.
 //!
-//! ```text
-//!   readings, usual readings ─▶ symptoms ─▶ each part that explains some of them ─▶ the best one, with its evidence
-//!                                  ▲         (what it predicts and was seen,              │ and the second best
-//!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
-//! ```
+//! Each part predicts symptoms. The best explanation predicts most of the observed symptoms and
+//! few others. These symptoms are then removed, and the search continues with the rest.
 //!
 //! The diagnosis is a pure function for reports. Bypasses do not depend on it.
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Brings devices to a target: arms all, then drains, switches, qualifies and undrains each wave.
 //!
-//! ```text
-//!   arm all ─┬─▶ wave: drain ─▶ movers, each device on its own ─▶ undrain ─▶ next wave ─▶ end
-//!            └─▶ one refuses: disarm the others, nothing has moved
-//! ```
+//! If one device refuses to arm, the others are disarmed and nothing moves.
 //!
 //! A drive has a single target; for a rollback, the [controller](crate::controller) starts another
 //! drive. Devices succeed and fail separately, so the result is a list.
@@ -47,7 +44,6 @@ pub enum Command {
     End(BTreeMap<DeviceName, PartEnd>),
 }
 
-/// The target of a drive, and what is known before it begins.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub txn: Txn,
@@ -55,16 +51,13 @@ pub struct Orders {
     pub start: Start,
     pub stages: Vec<SwitchState>,
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// Drain controls that stay drained.
     pub held: BTreeSet<(DeviceName, Slot)>,
-    /// Positions of other devices.
     pub standing: SwitchState,
     /// A rollback does not fail if light is missing.
     pub goes_back: bool,
     pub late: BTreeMap<DeviceName, Micros>,
     /// Readings of devices that need not be armed.
     pub known: BTreeMap<DeviceName, Observation>,
-    /// Devices that a probe reads after its moves.
     pub probes: Option<BTreeSet<DeviceName>>,
 }
 

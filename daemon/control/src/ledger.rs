@@ -315,7 +315,6 @@ impl Ledger {
         self.owned.get(device).is_some_and(|owned| at(owned, *slot) == *to)
     }
 
-    /// A probe expects some ends to stay dark, so missing light on its slots is not a fault.
     pub(crate) fn is_probed(&self, (device, slot, _): &FibreEnd) -> bool {
         self.probed.get(device).is_some_and(|slots| slots.contains(slot))
     }
@@ -387,17 +386,8 @@ impl Ledger {
         }
     }
 
-    /// Sets the plan in force and its devices after a commit:
-    ///
-    /// | cause | plan | its devices |
-    /// | --- | --- | --- |
-    /// | apply of a plan | that plan | all that it names |
-    /// | phase | unchanged | these and those before |
-    /// | bypass, repair | the new plan | these and those before, because an unresponsive one is left out |
-    /// | rollback, expired confirmation | as before the undone change, or around new faults | as before |
-    /// | drift, late command, deferred rollback, probe | unchanged | unchanged |
-    /// | circuits on a device of the plan | none | none |
-    /// | circuits on other devices | unchanged | unchanged |
+    /// Bypasses and repairs extend the plan's devices, because they leave out unresponsive ones.
+    /// Circuits on a device of the plan end the plan.
     fn take_plan(&mut self, intent: &Intent) {
         let named = || intent.goal.keys().cloned();
         match intent.cause {
@@ -489,7 +479,6 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
     found
 }
 
-/// Returns owned positions even after drift, and the lit positions of other circuits.
 fn stood_before(intent: &Intent) -> SwitchState {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {

@@ -152,7 +152,6 @@ pub enum Note {
     Late(DeviceName),
 }
 
-/// Collects the actions that an event causes, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox(Vec<Action>);
 

@@ -114,13 +114,7 @@ const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
 impl Limits {
-    /// | limit | promise | margin |
-    /// | --- | --- | --- |
-    /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
-    /// | a switch | commit and 10 ms | five times, the line time of 256 bytes, and the dwell |
-    /// | a read of a suspected node | its reply time for events | five times, and the line time of 160 bytes |
-    /// | an unresponsive device without light | a hello | [`RECONNECT`] and a read |
-    /// | darkness | commit and settle | three times, at least 5 ms |
+    /// Derives limits from the promised times of the device.
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
         let bits = 10 * 1_000_000;

@@ -2,12 +2,6 @@
 //! All policies around the [controller](crate::controller). They decide which parts have failed,
 //! how the daemon responds, which plan is in force, and which state an undo restores.
 //!
-//! ```text
-//!   requests, faults ─▶ plans: the request, around known faults ────┐
-//!   devices, time ─▶ deaths: detected faults ─▶ faults: bypass ─────┼─▶ controller ─▶ actions
-//!   ends of changes ─▶ plan in force, settled reports, way back ────┘
-//! ```
-//!
 //! State that must survive a crash is in the [`Ledger`]. All effects are [`Action`]s.
 
 mod bypasses;
@@ -76,7 +70,6 @@ pub struct Setup {
     pub heartbeat: Micros,
 }
 
-/// What the policies decide from. They return decisions as data.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     setup: &'a Setup,

@@ -25,7 +25,6 @@ impl fmt::Debug for Schedule {
 }
 
 impl Schedule {
-    /// Takes up the due times of all devices with new evidence.
     pub(crate) fn settle(&mut self, sightings: &mut Sightings, ledger: &Ledger) {
         for device in sightings.take_changed() {
             let Some(seen) = sightings.devices().get(&device) else { continue };

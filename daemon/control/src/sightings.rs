@@ -37,7 +37,6 @@ use crate::state::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// The evidence about all devices, and their inventory with the times that they promised.
 #[derive(Clone, Debug)]
 pub struct Sightings {
     inventory: Inventory,
@@ -116,7 +115,6 @@ impl Sighting {
         self.observed.as_ref()
     }
 
-    /// Returns whether the device is reachable and has been read.
     #[must_use]
     pub fn answers(&self) -> bool {
         self.up && self.observed.is_some()
@@ -141,7 +139,6 @@ impl Sighting {
         self.in_flight.as_ref()
     }
 
-    /// Returns whether a circuit that the daemon set is missing.
     pub(crate) fn lost_circuit(&self) -> bool {
         self.up && self.drift.iter().any(|drift| !drift.wanted.is_dark())
     }
@@ -203,7 +200,6 @@ impl Sightings {
         Some(seen)
     }
 
-    /// Returns these devices and those with new evidence.
     pub(crate) fn with_changed<'a>(
         &'a self,
         known: &'a BTreeSet<DeviceName>,
@@ -223,7 +219,6 @@ impl Sightings {
         self.index.changed.contains(device)
     }
 
-    /// Returns the devices with new evidence since the last call.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<DeviceName> {
         let changed = std::mem::take(&mut self.index.changed);
         for device in &changed {
@@ -244,7 +239,6 @@ impl Sightings {
         self.inventory.far_end(device, *slot, *to)
     }
 
-    /// Returns the far ends of the circuits that a device should have.
     fn far_ends<'a>(
         &'a self,
         device: &DeviceName,
@@ -391,7 +385,6 @@ impl Sightings {
         self.note_shut(now, device, read);
     }
 
-    /// Returns the drift of a device if it has changed.
     pub(crate) fn note_drift(
         &mut self,
         device: &DeviceName,
@@ -460,7 +453,6 @@ impl Sightings {
         Some(seen.in_flight.is_none())
     }
 
-    /// Returns the ticket of the request that gets no reply.
     pub(crate) fn lost(
         &mut self,
         now: &Now,
@@ -500,7 +492,6 @@ impl Sightings {
         }
     }
 
-    /// Returns whether another controller has moved a restored slot again.
     pub(crate) fn note_contention(
         &mut self,
         now: &Now,
@@ -523,7 +514,6 @@ impl Sightings {
         }
     }
 
-    /// Returns whether another controller was known.
     pub(crate) fn forget_contention(&mut self, device: &DeviceName) -> bool {
         self.get_mut(device).is_some_and(|seen| seen.contention.forget())
     }

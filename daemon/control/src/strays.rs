@@ -129,7 +129,6 @@ impl Strays {
         }
     }
 
-    /// Returns the change that undoes late commands.
     pub(crate) fn undo(
         &mut self,
         now: &Now,

@@ -56,7 +56,6 @@ pub struct Planned {
     pub positions: SwitchState,
 }
 
-/// What a transaction decides from, and where it reports to.
 pub(crate) struct Context<'a> {
     now: &'a Now,
     sightings: &'a Sightings,
@@ -85,7 +84,6 @@ pub(crate) struct Unfinished {
     pub(crate) interrupted: bool,
 }
 
-/// The end of a drive: another one in the opposite direction, or the end of the transaction.
 pub(crate) enum DriveEnd {
     GoesBack(Vec<Command>),
     Ended(Box<Ended>),

@@ -151,7 +151,6 @@ impl OcsTrx {
     }
 
     fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
-        // Requests for registers and names do not contain an epoch.
         let carries = !matches!(wire, Wire::Read { .. } | Wire::Write { .. } | Wire::Module { .. });
         self.ask_in(self.epoch.filter(|_| carries && self.checks_epochs), wire, awaits)
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transceivers behind a host's agent. The agent uses the serial line's frames over mutual TLS,
-//! preceded by the name of the module.
+//! Transceivers behind a host's agent.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Preview of an apply: the bytes for each device and the circuits that change.
 
 use std::collections::BTreeMap;
 

@@ -19,14 +19,12 @@ impl PartsPerMillion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFault {
-    /// This share of bytes is lost in each direction.
     Lose(PartsPerMillion),
     Duplicate(PartsPerMillion),
     Garble(PartsPerMillion),
     /// Every byte is delayed by this time, without reordering.
     Late(Picoseconds),
     HalfOpen,
-    /// The device has no power: it neither responds nor emits light.
     Dead,
     Unplug(u8),
     /// The fibre of this external path delivers no light, but still transmits light in the other direction.

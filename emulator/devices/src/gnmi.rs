@@ -6,8 +6,7 @@
 //!                                                                      └─▶ tree ─▶ Feeds ─▶ subscribers
 //! ```
 //!
-//! A Set is validated as a whole and then executed: removals, then additions. As the model
-//! specifies, the switch replies immediately, and `status` shows when the light has settled.
+//! The switch replies to a Set immediately, as the model specifies; `status` shows when the light has settled.
 
 mod arbitration;
 mod config;
@@ -142,7 +141,6 @@ impl GnmiSwitch {
         }
     }
 
-    /// Ports of the second group are numbered after the first group.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()

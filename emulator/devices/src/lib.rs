@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Emulated optical devices with real protocols and injectable faults.
 //!
-//! A [`Transceiver`] has an integrated optical switch and a serial port, an [`OpticalSwitch`]
-//! supports SCPI and TL1, and a [`GnmiSwitch`] supports the OCP model over gNMI. Each is an
-//! [`EmulatedDevice`]: a state machine without I/O. A [`Rack`] runs many devices under one clock,
-//! and [`load`] creates it from a device list. Only `serve` performs I/O.
+//! Each [`EmulatedDevice`] is a state machine without I/O. A [`Rack`] runs many devices under one clock; only `serve`
+//! performs I/O.
 //!
 //! Outputs depend only on the seed and the sequence of calls. The daemon's drivers share only the
 //! serial protocol definition with these devices.

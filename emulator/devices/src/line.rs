@@ -15,7 +15,6 @@ use super::optoe::Bus;
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
-/// Further bytes are lost, as in any finite buffer.
 const LATE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]

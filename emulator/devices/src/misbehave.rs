@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Deliberate protocol violations, which a conformance suite must detect. Unlike faults, the device does not report
-//! them. Each entry has a name (as in `misbehave half-a-set`), the device family and the violated rule.
+//! Deliberate protocol violations for a conformance suite to detect. Unlike faults, devices do not report them.
 
 use std::fmt;
 use std::str::FromStr;

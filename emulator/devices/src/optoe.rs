@@ -186,7 +186,6 @@ impl RunningAccess {
         }
     }
 
-    /// Page 0 is selected again even after the last attempt, with the same time limit.
     fn give_up(&mut self, now: SimTime, delay: Picoseconds) -> Option<Result<AccessDone, Failed>> {
         self.failed = Some(Failed::TimedOut);
         if self.step == AccessStep::Transfer && self.page().is_some() {

@@ -256,7 +256,6 @@ impl Server {
         SimTime::START + Picoseconds::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
     }
 
-    /// Serves clients until an error affects all of them.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         loop {

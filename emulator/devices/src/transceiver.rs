@@ -140,7 +140,6 @@ impl Transceiver {
         self.firmware.poll(now, |frame| sent.push(frame.to_vec()));
     }
 
-    /// Forges reports if the module lies, and schedules a reboot during a change.
     fn finish(&mut self, now: SimTime, sent: Vec<Vec<u8>>, out: &mut Vec<Output>) {
         let faults = self.firmware.module().hardware().faults;
         if faults.reboots_in_commit && self.firmware.module().moving() && self.reboot_at.is_none() {

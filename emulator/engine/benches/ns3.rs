@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares the engine with ns-3 packet by packet: same network, paths, flows and fixed window.
 //!
-//! ```text
-//!   flows and paths ──▶ this engine ─────────────▶ completion times, packet-hops, processor time
-//!          └──────────▶ ns3/fixed_window.cc ─────▶ the same three
-//! ```
 //! Both workloads run on three-tier fat-trees of 400 Gb/s with 1 µs per link, 4,096-byte packets, 64-byte
 //! acknowledgements and unbounded queues: a permutation over 1,024 hosts, and a ring all-reduce over 128 hosts. Nothing
 //! is lost, so both programs put the same packets on the same wires; each such transmission is a packet-hop. Prints the

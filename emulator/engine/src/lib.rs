@@ -2,9 +2,7 @@
 //! A packet-level network simulator: hosts send flows over a transport, and switches queue and forward packets.
 //!
 //! The inputs of an [`Engine`] are a [`Network`], flows and timed link changes. It returns events in chronological
-//! order: completed batches and timers. [`transport`] implements the hosts, [`topology`] builds common networks,
-//! [`collective`] runs collective schedules, and [`capture`] writes packet captures and timelines. [`steady`] simulates
-//! identical and idle parts only once, with the same result.
+//! order: completed batches and timers. [`steady`] simulates identical and idle parts only once, with the same result.
 //!
 //! Times are integer picoseconds and sizes are bytes. The seed determines the result, whatever the
 //! number of threads. The crate does not model fabrics, plans, jobs or faults.

@@ -34,7 +34,6 @@ pub enum LossRecovery {
     SelectiveRepeat { reordering: Reordering },
 }
 
-/// How far packets of a flow may overtake each other before one is treated as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reordering {
     /// Should be 1 if every flow uses a single path.

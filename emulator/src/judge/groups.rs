@@ -48,7 +48,6 @@ fn end(log: &RunLog, group: &GroupLog) -> Option<SimTime> {
     all_done.then(|| steps(log, group).filter_map(|step| step.end).max()).flatten()
 }
 
-/// Unfinished groups are counted until the end of the run.
 fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
@@ -84,8 +83,7 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     share
 }
 
-/// Returns when each group first differed from the baseline. Groups that were formed only after a
-/// repair have no baseline and never differ.
+/// Groups that were formed only after a repair have no baseline, so they never differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
         let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
@@ -116,8 +114,7 @@ pub(super) struct GroupImpact {
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// Attributes changed groups to the faults that hit, moved or delayed them. A group that only
-/// waited is attributed to the earliest active fault, preferably one that hit its job.
+/// Attributes a group that only waited to the earliest active fault, preferably one that hit its job.
 pub(super) fn impacts(
     ran: &JudgedRun<'_>,
     results: &[GroupResult],

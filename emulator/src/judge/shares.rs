@@ -2,8 +2,7 @@
 //! Availability and goodput, as docs/metrics.md defines them.
 //!
 //! Workers are the GPUs of a group, hosts that carry only traffic, and optical ports of a fabric
-//! with phases. Availability is the share of the workers' time without fault-induced downtime.
-//! Goodput is the share of this time that the same work would take without faults.
+//! with phases.
 
 use lightloom_units::SimTime;
 

@@ -254,7 +254,6 @@ pub fn months(
         let words = "repairs in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    // A shorter detection delay requires new runs.
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;

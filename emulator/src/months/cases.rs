@@ -290,7 +290,6 @@ impl Prepared {
             true => self.calm.clone(),
             false => run_alone((&self.short, &self.start), &events, maker)?.trained,
         };
-        // Use the longest step if there are several jobs.
         let step = before.iter().filter_map(|log| log.steps.get(FAILS_IN));
         let step = step.filter_map(|step| Some((step.start, took(step)?)));
         let (begins, takes) = step.max_by_key(|(_, takes)| *takes).unwrap_or_default();

@@ -247,7 +247,6 @@ impl Cluster<'_> {
         (0..self.jobs.len()).map(of).collect()
     }
 
-    /// Adds the combined slowdown of all failed nodes and the slowdown of each other failed part.
     fn set_steps(&mut self) {
         let nodes = self.nodes_out();
         for (at, one) in self.jobs.iter_mut().enumerate() {

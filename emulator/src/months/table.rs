@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured losses for each kind of failure, from which months are sampled.
 
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Common head of all results: the scenario, duration and packet counts.
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_units::SimTime;

@@ -20,7 +20,6 @@ pub(crate) trait ControlPlane {
     fn begin(&mut self, _context: &mut Context<'_>, _me: Owner) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called after a fault has started and changed its links.
     fn fault_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
@@ -28,7 +27,6 @@ pub(crate) trait ControlPlane {
     fn fault_ends(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called after a fault has ended and restored its links.
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }

@@ -107,7 +107,6 @@ impl FaultLog {
         Some(self.restored?.since(self.mattered?))
     }
 
-    /// Returns the repair time or, for a permanent fault, the restoration time.
     pub(crate) fn over(&self) -> SimTime {
         self.repaired.or(self.restored).unwrap_or(SimTime(u64::MAX))
     }

@@ -57,7 +57,6 @@ pub(crate) trait Workload {
         Ok(())
     }
     fn is_done(&self) -> bool;
-    /// Returns whether unfinished work can no longer progress.
     fn stands_still(&self) -> bool {
         !self.is_done()
     }
@@ -65,7 +64,6 @@ pub(crate) trait Workload {
     fn can_strand(&self) -> bool {
         false
     }
-    /// Returns whether the run must continue until its faults are restored.
     fn waits_for_restoration(&self) -> bool {
         false
     }

@@ -310,7 +310,6 @@ fn lower_faults(
     faults
 }
 
-/// Adds the expectations and the time limit, and refuses what the workloads cannot have.
 fn expect(
     mut scenario: Option<Scenario>,
     start: Option<&RunStart>,

@@ -131,7 +131,6 @@ impl RunStart {
         groups.filter(|group| group.job.is_some()).count()
     }
 
-    /// Excludes hosts that have failed before the run starts.
     pub(crate) fn traffic(&self, scenario: &Scenario) -> Vec<Traffic> {
         let mut traffic = scenario.traffic.clone();
         if let Some(rings) = &self.substrate.rings {

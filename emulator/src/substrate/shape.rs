@@ -156,7 +156,6 @@ fn route(shape: &Shape, network: &Network) -> Route {
     Route::Across(Arc::new(groups), crossing)
 }
 
-/// Hosts are called `h0 h1 …` and switches `s0 s1 …`, in order of creation.
 fn numbered(places: &[Option<u32>]) -> Vec<String> {
     let mut switches = 0..;
     let mut name = |place: &Option<u32>| match place {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses of training steps due to faults, for one run and as a distribution over seeds.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -158,7 +157,6 @@ impl LossFigure {
         }
     }
 
-    /// Infinite if a job never finishes. `None` without training jobs.
     fn of(self, run: &SeedRun) -> Option<f64> {
         let lost = run.step_losses?;
         let time = |time: Option<Picoseconds>| time.map_or(f64::INFINITY, |time| time.0 as f64);

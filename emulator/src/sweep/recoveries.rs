@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recovery times by kind of fault over all seeds of a sweep.
 
 use std::collections::BTreeMap;
 

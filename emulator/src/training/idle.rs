@@ -12,7 +12,6 @@ use rustc_hash::FxHashMap;
 use super::replay::{RingReuse, replay};
 use crate::run::RunError;
 
-/// Returns the end of the step if no exchange shared a link with another.
 pub(super) fn end(graph: &TaskGraph, machine: &Machine) -> Result<SimTime, RunError> {
     let domains = machine.domain_of();
     let mut places: FxHashMap<Exchange, usize> = FxHashMap::default();

@@ -177,7 +177,6 @@ impl JobExcerpt {
         Err(PacketsError::PartialRound { micro_batches, stages: mapping.pipeline, nearest })
     }
 
-    /// Removes whole pipeline rounds of micro-batches first, and then layers evenly.
     fn shrink(&mut self) -> Result<(), PacketsError> {
         let round = u64::from(self.0.mapping.pipeline);
         let places = self.0.mapping.pipeline * self.0.mapping.virtual_stages;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs a task graph on a machine without other traffic or faults.
 //!
-//! With [`RingReuse::IdleRings`], each kind and size of collective on an idle ring is simulated
-//! only once. This is exact, because each ring has separate cables, and a collective that would
+//! [`RingReuse::IdleRings`] is exact, because each ring has separate cables and a collective that would
 //! start on a busy ring is rejected. Times over the data-centre network are never reused.
 
 use std::sync::Arc;

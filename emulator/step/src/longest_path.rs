@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use super::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 
-/// Returns the start and end of each task. Every task starts as soon as its dependencies have ended. Panics if the
-/// numbers of durations and tasks differ.
+/// Starts every task as soon as its dependencies have ended. Panics if the numbers of durations and tasks differ.
 #[must_use]
 pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
     assert_eq!(took.len(), graph.tasks().len(), "one duration per task");
@@ -80,7 +79,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By definition: the latest end of the dependencies plus the task's duration.
     fn naive_end(after: &[Vec<usize>], took: &[u64], task: usize) -> u64 {
         let before = after[task].iter().map(|before| naive_end(after, took, *before)).max();
         before.unwrap_or(0) + took[task]

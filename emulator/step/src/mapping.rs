@@ -10,7 +10,6 @@ use super::schedule::Schedule;
 /// CP, DP and PP, with EP inside DP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapping {
-    /// GPUs that share every matrix (TP).
     pub tensor: u32,
     pub context: u32,
     pub pipeline: u32,

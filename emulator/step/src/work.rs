@@ -89,7 +89,6 @@ pub struct StepWork {
     pub data_shown: f64,
     pub optimizer_seconds: f64,
     pub jitter: f64,
-    /// Whether micro-batches start at both ends of the pipeline.
     pub is_dual_pipe: bool,
 }
 

@@ -77,7 +77,6 @@ fn main() {
     }
 }
 
-/// Writes three significant digits; `day` is the date of the fit.
 fn write(folder: &Path, fitted: &Constants, day: &str) {
     let day: &'static str = String::leak(day.to_owned());
     let chips = fitted.chips.iter().map(|chip| Chip { fitted: day, ..*chip });
@@ -87,7 +86,6 @@ fn write(folder: &Path, fitted: &Constants, day: &str) {
     }
 }
 
-/// Field `b` of field `a` becomes column `a.b`; list values are separated by blanks.
 fn table(rows: impl Iterator<Item = impl Serialize>) -> String {
     let mut lines = Vec::new();
     for row in rows {

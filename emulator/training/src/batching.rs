@@ -58,7 +58,6 @@ pub struct Served {
     pub waited: f64,
     /// Requests still in the pool at the end, with the replica that holds their cache.
     pub left: Vec<Request>,
-    /// Number of requests that exceed the cache of every replica.
     pub refused: usize,
 }
 

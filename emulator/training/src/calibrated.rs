@@ -57,9 +57,7 @@ pub struct Framework {
     pub gemm: f64,
     /// Additional factor for matrix products with eight or four bits.
     pub low: f64,
-    /// Efficiency of the attention core relative to the chip's value.
     pub attention: f64,
-    /// Efficiency of element-wise work relative to the chip's value.
     pub memory: f64,
     /// Efficiency of expert products relative to dense products, with 16 bits.
     pub expert: f64,

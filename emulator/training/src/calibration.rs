@@ -106,29 +106,23 @@ pub struct Calibration {
     pub gemm_efficiency_fp8: f64,
     pub gemm_efficiency_mxfp8: f64,
     pub gemm_efficiency_fp4: f64,
-    /// Operations lost to ramp-up and tail per matrix product.
     pub gemm_lost_flops: f64,
     /// Factor for 16-bit expert products, which are grouped and padded and wait for the most heavily loaded expert.
     pub expert_efficiency: f64,
-    /// Factor for expert products with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
     /// Share of peak for the attention core, counting executed operations only.
     pub attention_efficiency: f64,
-    /// Share of memory bandwidth for element-wise work.
     pub memory_efficiency: f64,
     pub launch_seconds: f64,
     /// Minimum duration of an expert layer's forward pass: if the host waits for the routing, if not, and if overlapped.
     pub expert_launch_seconds: [f64; 3],
-    /// Exposed share of TP communication within a domain.
     pub tensor_exposed: f64,
-    /// Exposed share of TP communication over network cards.
     pub tensor_exposed_across: f64,
     pub expert_exposed: f64,
     pub expert_exposed_across: f64,
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
-    /// Share of overlapped communication that slows micro-batches with fully sharded states.
     pub gather_exposed: f64,
     /// Growth of the step time per doubling of the number of eight-GPU nodes (stragglers, congestion).
     pub jitter_per_doubling: f64,

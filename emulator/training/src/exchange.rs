@@ -252,7 +252,6 @@ pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
 mod tests {
     use super::*;
 
-    /// Eight ranks; shards have 1 MiB.
     #[test]
     fn one_size_has_one_meaning_in_every_program() {
         const MIB: u64 = 1 << 20;

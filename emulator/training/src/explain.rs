@@ -236,7 +236,6 @@ fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMu
     }
 }
 
-/// Minimum sum of squares over the grids of `set`, assuming additive effects.
 fn screen(set: &[usize], profiles: &[ResidualProfile], residues: &[f64]) -> (f64, Vec<f64>) {
     let Some((&first, rest)) = set.split_first() else {
         return (residues.iter().map(|residue| residue * residue).sum(), Vec::new());

@@ -3,8 +3,6 @@
 //!
 //! Cyclic coordinate descent on the logarithms of the bounded constants minimizes the mean absolute logarithmic error.
 //! A penalty on the distance from the start keeps undetermined constants plausible.
-//!
-//! This fit produces the tables in docs/validation-mfu.md. For the few runs of a user, see [`super::explain`].
 
 use std::collections::BTreeMap;
 

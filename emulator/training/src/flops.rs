@@ -89,7 +89,6 @@ pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + prediction
 }
 
-/// Counts a forward pass, and a backward pass with twice as many operations.
 #[must_use]
 pub fn step_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     3.0 * forward_per_token(model, sequence, mask)

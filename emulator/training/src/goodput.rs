@@ -25,9 +25,7 @@ pub struct FaultCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
     pub mfu: f64,
-    /// Share of wall time with progress that is kept.
     pub ettr: f64,
-    /// Share of healthy GPUs outside groups.
     pub waste_ratio: f64,
     pub straggler_loss: f64,
     pub goodput: f64,
@@ -36,7 +34,6 @@ pub struct Goodput {
 }
 
 impl FaultCosts {
-    /// `1 / (nodes · rate)`.
     #[must_use]
     pub fn mttf_seconds(&self) -> f64 {
         DAY_SECONDS / (self.nodes * self.faults_per_node_day)

@@ -110,7 +110,6 @@ fn searched(
     Ok((step, searched))
 }
 
-/// Returns `tp` if it is given, or the divisors of the job size that fill whole nodes or fit into one node.
 fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     if tp > 0 {
         return vec![tp];

@@ -38,7 +38,6 @@ pub struct Request {
     pub limits: Limits,
     /// `None` for the software most used with the card.
     pub constants: Option<String>,
-    /// Constants refitted to a user's runs, by name.
     pub refitted: BTreeMap<String, f64>,
     pub changes: Changes,
 }

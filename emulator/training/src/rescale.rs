@@ -61,8 +61,7 @@ struct Rescale {
 }
 
 impl Recorded {
-    /// Returns the same step with the layout `to` instead of `from`. Fails if a layout is invalid or a group of the
-    /// recording does not match `from`.
+    /// Fails if a layout is invalid or a group of the recording does not match `from`.
     pub fn rescaled(&self, from: RankLayout, to: RankLayout) -> Result<Self, RescaleError> {
         for RankLayout { data, expert, .. } in [from, to] {
             if expert == 0 || data == 0 || !data.is_multiple_of(expert) {

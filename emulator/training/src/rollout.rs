@@ -7,8 +7,7 @@
 //! ```
 //! At each of these points the pool may change its replica size. Every GPU then fetches the weights that it lacks, and
 //! caches move. Small replicas generate the most tokens per GPU while batches are full; large ones are faster for the
-//! long samples of the tail. [`fixed`] never changes, [`adaptive`] decides from the lengths of earlier steps, [`exact`]
-//! knows the lengths and tries every order, and [`least_seconds`] is a lower bound for all.
+//! long samples of the tail.
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -95,7 +94,6 @@ impl Pool {
         self.gpus / self.sizes[size].gpus
     }
 
-    /// Largest share of the weights that any GPU lacks after a change between these sizes.
     fn lacks(&self, [from, to]: [u32; 2]) -> f64 {
         let lack = |gpu: u32| {
             let held = (gpu % from) as f64 / f64::from(from);
@@ -108,7 +106,6 @@ impl Pool {
         (0..from.max(to)).map(lack).fold(0.0, f64::max)
     }
 
-    /// Returns the remaining samples with their new replicas, and the stage that starts.
     fn change(&self, [from, to]: [usize; 2], left: &[Request]) -> (Vec<Request>, Stage) {
         let [old, new] = [from, to].map(|size| self.sizes[size].gpus);
         let replicas = self.replicas(to) as usize;
@@ -186,7 +183,6 @@ impl Course {
         Self { left: samples.to_vec(), ..Self::default() }
     }
 
-    /// Continues with replicas of `size` until at most `stop` samples are left.
     fn go_on(&mut self, pool: &Pool, size: usize, stop: usize, is_spread: bool) {
         let mut stage = Stage {
             replica_gpus: pool.sizes[size].gpus,

@@ -58,7 +58,6 @@ pub struct Found {
 pub struct SearchOutcome {
     pub found: Vec<Found>,
     pub tried: usize,
-    /// The closest mapping if no mapping fits.
     pub closest: Option<(Mapping, MappingRefusal)>,
 }
 
@@ -297,8 +296,6 @@ impl Search<'_> {
     }
 
     /// Returns the nearest number of GPUs with a mapping within the limits, and the fastest such mapping.
-    ///
-    /// Tries the requested degrees times each divisor of the batch, times powers of two.
     #[must_use]
     pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
         let asked = self.asked();

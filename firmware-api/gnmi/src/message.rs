@@ -12,31 +12,24 @@ use crate::extension::Extension;
 
 pub const GNMI_VERSION: &str = "0.10.0";
 
-/// A path in the tree of a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct Path {
-    /// Schema of the tree; empty for the device's default.
     #[prost(string, tag = "2")]
     pub origin: String,
-    /// Elements of the path, from the root down.
     #[prost(message, repeated, tag = "3")]
     pub elem: Vec<PathElem>,
-    /// The target device, if a collector forwards the request.
     #[prost(string, tag = "4")]
     pub target: String,
 }
 
-/// One element of a path.
 #[derive(Clone, PartialEq, Message)]
 pub struct PathElem {
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Keys of a list entry.
     #[prost(btree_map = "string, string", tag = "2")]
     pub key: BTreeMap<String, String>,
 }
 
-/// A value in one of several encodings.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypedValue {
     #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 7, 10, 11, 12, 14")]
@@ -57,13 +50,10 @@ pub enum Value {
     Bytes(Vec<u8>),
     #[prost(message, tag = "7")]
     Decimal(Decimal64),
-    /// JSON without namespaces.
     #[prost(bytes = "vec", tag = "10")]
     Json(Vec<u8>),
-    /// JSON as defined by RFC 7951.
     #[prost(bytes = "vec", tag = "11")]
     JsonIetf(Vec<u8>),
-    /// Text in the device's own format.
     #[prost(string, tag = "12")]
     Ascii(String),
     #[prost(double, tag = "14")]
@@ -75,24 +65,20 @@ pub enum Value {
 pub struct Decimal64 {
     #[prost(int64, tag = "1")]
     pub digits: i64,
-    /// Digits after the decimal point.
     #[prost(uint32, tag = "2")]
     pub precision: u32,
 }
 
-/// A value at a path.
 #[derive(Clone, PartialEq, Message)]
 pub struct Update {
     #[prost(message, optional, tag = "1")]
     pub path: Option<Path>,
     #[prost(message, optional, tag = "3")]
     pub val: Option<TypedValue>,
-    /// Number of earlier updates that were merged into this one.
     #[prost(uint32, tag = "4")]
     pub duplicates: u32,
 }
 
-/// Current or changed values.
 #[derive(Clone, PartialEq, Message)]
 pub struct Notification {
     /// Nanoseconds since 1970.
@@ -104,7 +90,6 @@ pub struct Notification {
     pub update: Vec<Update>,
     #[prost(message, repeated, tag = "5")]
     pub delete: Vec<Path>,
-    /// Whether the updates form an atomic unit.
     #[prost(bool, tag = "6")]
     pub atomic: bool,
 }
@@ -112,15 +97,10 @@ pub struct Notification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Encoding {
-    /// JSON without namespaces.
     Json = 0,
-    /// Bytes in the device's own format.
     Bytes = 1,
-    /// Leaves as protobuf scalars.
     Proto = 2,
-    /// Text in the device's own format.
     Ascii = 3,
-    /// JSON as defined by RFC 7951.
     JsonIetf = 4,
 }
 
@@ -147,14 +127,12 @@ pub struct CapabilityResponse {
     pub gnmi_version: String,
 }
 
-/// Part of the tree that a Get returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum DataType {
     All = 0,
     Config = 1,
     State = 2,
-    /// State nodes without a configuration counterpart.
     Operational = 3,
 }
 
@@ -168,14 +146,12 @@ pub struct GetRequest {
     pub r#type: i32,
     #[prost(enumeration = "Encoding", tag = "5")]
     pub encoding: i32,
-    /// Limits the reply to these models.
     #[prost(message, repeated, tag = "6")]
     pub use_models: Vec<ModelData>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
-    /// The notifications, one for each requested path.
     #[prost(message, repeated, tag = "1")]
     pub notification: Vec<Notification>,
 }
@@ -193,7 +169,6 @@ pub struct SetRequest {
     pub update: Vec<Update>,
     #[prost(message, repeated, tag = "5")]
     pub extension: Vec<Extension>,
-    /// A complete configuration from several origins.
     #[prost(message, repeated, tag = "6")]
     pub union_replace: Vec<Update>,
 }
@@ -219,7 +194,6 @@ pub struct UpdateResult {
 pub struct SetResponse {
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// The results, one for each operation.
     #[prost(message, repeated, tag = "2")]
     pub response: Vec<UpdateResult>,
     /// Nanoseconds since 1970.
@@ -238,7 +212,6 @@ pub enum ListMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum SubscriptionMode {
-    /// The device selects the mode.
     TargetDefined = 0,
     OnChange = 1,
     Sample = 2,
@@ -253,7 +226,6 @@ pub struct Subscription {
     /// Interval between samples in nanoseconds.
     #[prost(uint64, tag = "3")]
     pub sample_interval: u64,
-    /// Omits samples that equal the previous one.
     #[prost(bool, tag = "4")]
     pub suppress_redundant: bool,
     /// Maximum nanoseconds between updates; 0 for no limit.
@@ -271,7 +243,6 @@ pub struct SubscriptionList {
     pub mode: i32,
     #[prost(enumeration = "Encoding", tag = "8")]
     pub encoding: i32,
-    /// Omits the initial values.
     #[prost(bool, tag = "9")]
     pub updates_only: bool,
 }
@@ -287,10 +258,8 @@ pub struct SubscribeRequest {
 
 #[derive(Clone, PartialEq, Oneof)]
 pub enum SubscribeAsk {
-    /// The first message of the stream.
     #[prost(message, tag = "1")]
     Subscribe(SubscriptionList),
-    /// A later message of the stream.
     #[prost(message, tag = "3")]
     Poll(Poll),
 }

@@ -328,8 +328,7 @@ fn check_transition(
     }
 }
 
-/// Executes stages on the circuits `from`, which must become `to`. Calls `during` in each stage, with
-/// its index, the number of its removals, and the circuits that are lit.
+/// Calls `during` in each stage with its index, the number of its removals, and the lit circuits.
 pub(super) fn execute<'a>(
     spec: &FatTreeSpec,
     name: &str,

@@ -156,7 +156,6 @@ impl Claims<'_> {
         }
     }
 
-    /// One topology for all phases must not beat its bound, and gains must not exceed 100 %.
     fn gains(&mut self, plan: &Plan) {
         let metrics = &plan.metrics;
         if let Some(fixed) = metrics.static_step_time_ps {

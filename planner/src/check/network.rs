@@ -204,7 +204,6 @@ fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
     near("leaf_bytes", stated.leaf_bytes.0, sent.below);
 }
 
-/// Returns the traffic of each phase of `plan`. `None` if it cannot be derived.
 pub(super) fn asked(fabric: &Fabric, plan: &Plan) -> Option<Vec<Asked>> {
     let phases = expected(fabric, plan, &mut Vec::new())?.into_iter().flat_map(|(_, own)| own);
     let rate = fabric.dcn.link_rate().0 as f64;

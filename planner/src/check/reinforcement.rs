@@ -16,7 +16,6 @@ use crate::rfabric::workload::card::ModelCard;
 /// Token id and log-probability of one sampled token, in bytes.
 const SAMPLE_TOKEN: f64 = 8.0;
 
-/// Returns the phases with traffic. `None` if the ranks do not match such a step.
 pub(super) fn expected(
     fabric: &Fabric,
     plan: &Plan,

@@ -99,7 +99,6 @@ fn check_bundles(
     findings
 }
 
-/// The change of a phase's circuits.
 struct PhaseChange<'a> {
     phase: &'a PhasePlan,
     from: Vec<CrossConnect>,

@@ -180,7 +180,6 @@ impl<'a> Training<'a> {
         let Policy { every, load, answer, .. } = self.job.policy;
         let checkpoint = self.since(every);
         match answer {
-            // Ignore copies older than the last checkpoint.
             Answer::InMemory { every, load, copies, .. }
                 if self.deaths < copies && self.since(every) <= checkpoint =>
             {

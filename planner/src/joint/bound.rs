@@ -33,12 +33,10 @@ use crate::rfabric::workload::card::ModelCard;
 #[derive(Clone, Copy, Debug)]
 struct Direction {
     size: u32,
-    /// Minimum bytes that a grid line sends out of a leaf that holds only part of it.
     bytes: f64,
 }
 
-/// Returns the number of nodes connected below a leaf or by an island. `None` if neither size
-/// divides the other, because overlapping leaves and islands may then connect all nodes.
+/// `None` if neither size divides the other, because overlapping leaves and islands may connect all nodes.
 fn nodes_together(fabric: &Fabric) -> Option<u32> {
     let of_leaf = fabric.dcn.nodes_per_tor();
     match fabric.hbd.grouping() {

@@ -129,8 +129,7 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Returns sets of nodes to leave idle. They contain the surplus nodes of each leaf, then also
-/// small leaves, then also the leaves beyond `needed` nodes.
+/// Returns the surplus nodes of each leaf, then also small leaves, then also leaves beyond `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);
@@ -158,9 +157,8 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
 
 const MOST_SKIPPED: usize = 16;
 
-/// Returns sets that leave the first leaves idle, or all blocks of 2, 4, 8 or 16 leaves with a
-/// failed node. Without such sets, the job may be shifted along the leaves and load some cables
-/// twice.
+/// Returns the first leaves, or all blocks of 2, 4, 8 or 16 leaves with a failed node. Unless these stay
+/// idle, the job may be shifted along the leaves and load some cables twice.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
     failed: &BTreeSet<NodeId>,

@@ -53,8 +53,7 @@ pub struct Mapping {
 pub enum Count {
     /// Numbered in the order of placement, set by set.
     AsPlaced,
-    /// Numbered by the leaf of the first node. If leaves differ in size, a set may span several
-    /// leaves.
+    /// Numbered by the leaf of the first node. If leaves differ in size, a set may span several.
     LeafByLeaf,
 }
 

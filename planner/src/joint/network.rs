@@ -130,7 +130,6 @@ impl CarriedStep {
         }
         self.step_time_ps = longest(&self.phases, |phase| phase.duration_ps);
         self.static_step_time_ps = self.static_step_time_ps.map(|fixed| fixed + others);
-        // A longer step means a smaller share of dark ports.
         let longer = sending / (sending + others.as_secs_f64());
         let share = self.dark_port_time_share.filter(|share| *share > 0.0);
         self.dark_port_time_share = share.map(|share| share * longer).or(self.dark_port_time_share);

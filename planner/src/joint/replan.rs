@@ -60,8 +60,7 @@ pub struct Replanned {
     pub groups_hit: usize,
     /// Groups of jobs with other nodes, another stage or other experts than before.
     pub moves: Vec<MovedGroup>,
-    /// The shortest estimated steps for each number of moves that the search found, fewest moves
-    /// first. Empty if it did not search.
+    /// The shortest estimated steps by number of moves, fewest first. Empty without a search.
     pub curve: Vec<CurvePoint>,
     /// The plan from scratch, if the limit on moves required one.
     pub cold: Option<Plan>,
@@ -136,8 +135,7 @@ pub struct RanksChanged {
 /// (`is_repair`), idle nodes form spare groups again.
 ///
 /// # Errors
-/// Fails if `before` is not a plan for this fabric, or if the network cannot carry the jobs'
-/// traffic.
+/// Fails if `before` is not a plan for this fabric, or if the network cannot carry the traffic.
 pub fn replan(
     fabric: &Fabric,
     before: &Plan,
@@ -153,11 +151,9 @@ pub fn replan(
 pub struct Bounds {
     /// Nodes whose transceivers cannot be set now. Such nodes do not replace failed nodes.
     pub out_of_reach: BTreeSet<NodeId>,
-    /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None`
-    /// means that any may be cut.
+    /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None` allows all.
     pub cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings without a fault may only move if they belong to these jobs. `None` means that all may
-    /// move.
+    /// Rings without a fault may only move if they belong to these jobs. `None` allows all.
     pub moves: Option<BTreeSet<u32>>,
     /// The number of groups that may move for a shorter step.
     pub limit: MoveLimit,
@@ -235,8 +231,7 @@ pub fn replan_within(
     })
 }
 
-/// Returns the reason why each group in `moved` moves. Groups in `needed` move in the plan with the
-/// fewest moves.
+/// Groups in `needed` move in the plan with the fewest moves.
 fn reasons(
     moved: BTreeSet<GroupId>,
     hit: &BTreeSet<GroupId>,
@@ -255,7 +250,6 @@ struct Found {
     change: Change,
 }
 
-/// The result of a search within a limit on moves.
 struct Searched {
     curve: Vec<CurvePoint>,
     cold: Option<Plan>,
@@ -264,7 +258,6 @@ struct Searched {
 
 type States = BTreeMap<GroupId, (Vec<NodeId>, model::Weights)>;
 
-/// Returns the nodes in rank order and the weights of each group of a job.
 fn states(fabric: &Fabric, layout: &Layout, at: &BTreeMap<GroupId, Coordinates>) -> States {
     let of_jobs = layout.groups.iter().filter_map(|group| Some((group.job?, group)));
     let state = |(job, group): (u32, &RingGroup)| {
@@ -274,7 +267,6 @@ fn states(fabric: &Fabric, layout: &Layout, at: &BTreeMap<GroupId, Coordinates>)
     of_jobs.map(state).collect()
 }
 
-/// Returns the groups in both plans that have other nodes, another stage or other experts.
 fn groups_moved(fabric: &Fabric, states: &States, plan: &Plan) -> BTreeSet<GroupId> {
     let mut now: States = BTreeMap::new();
     for rank in plan.ranks.iter().filter(|rank| rank.gpu.gpu == 0 || rank.tp == 0) {
@@ -320,7 +312,6 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// Returns the placement of `cold`, a plan from scratch, in which as few groups as possible move.
     fn moved_to(
         &self,
         cold: &Plan,
@@ -344,8 +335,6 @@ impl Network<'_> {
         None
     }
 
-    /// Renumbers the ranks of jobs whose nodes changed, if the step of `plan` takes longer than
-    /// before and renumbering shortens it. No group moves.
     fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
         let Self { fabric, faults, before, .. } = *self;
         let worth = 1.0 + network::WORTH_A_CHANGE;
@@ -377,7 +366,6 @@ fn jobs_with_other_nodes(before: &Plan, layout: &Layout) -> BTreeSet<u32> {
     others.filter_map(|group| group.job).collect()
 }
 
-/// Counts the groups in both plans that have another rank.
 fn groups_ranked_anew(known: &BTreeMap<GroupId, Coordinates>, plan: &Plan) -> usize {
     let now = coordinates(plan);
     known.iter().filter(|(id, was)| now.get(id).is_some_and(|now| now != *was)).count()
@@ -468,8 +456,7 @@ fn fewer_generate(
     })
 }
 
-/// Reduces a job to `dp` replicas. Groups with a rank in these replicas keep it, other groups fill
-/// the vacant ranks, and the rest become spares. Returns the number of new spares.
+/// Returns the number of new spares.
 fn shrink(
     layout: &mut Layout,
     own: &[GroupId],
@@ -509,8 +496,7 @@ pub fn step_over_cold(next: &Plan, cold: &Plan) -> Option<f64> {
     (next.gpus_used == cold.gpus_used).then_some(step / least)
 }
 
-/// Returns the numbers of cross-connects made and removed. A cross-connect that serves several
-/// phases counts once, and one that only moves to another phase does not count.
+/// A cross-connect of several phases counts once, and one that only moves to another phase does not count.
 fn changed(before: &Plan, after: &Plan) -> (usize, usize) {
     let all = |plan: &Plan| -> BTreeSet<CrossConnect> {
         plan.phases.iter().flat_map(|phase| phase.circuits.iter().copied()).collect()

@@ -134,10 +134,9 @@ fn times(
     times
 }
 
-/// Returns the smallest share of the weights for which a change of circuits pays off. The change
-/// delays traffic by `exposed` seconds, and `phase` describes a transfer of the share `now`. Bytes
-/// and switching time scale together, so share s is tested as `phase` with a change of `exposed ·
-/// now / s` seconds.
+/// Returns the smallest share of the weights for which a change of circuits pays off. It delays traffic by
+/// `exposed` seconds, and `phase` transfers the share `now`. Bytes and switching time scale together, so
+/// share s is tested as `phase` with a change of `exposed · now / s` seconds.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,

@@ -163,9 +163,6 @@ fn of_step(
 /// Returns the traffic between the groups of a training job in both phases of its step. Each group
 /// counts as a leaf, numbered with the context rank changing fastest, then the data-parallel rank.
 /// `None` if the job does not train.
-///
-/// # Errors
-/// Fails if the model of the step is unknown.
 pub(super) fn between_groups(
     fabric: &Fabric,
     job: &Job,

@@ -122,8 +122,7 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// Returns the possible chain ends per start node, with their charges. Each end is cheaper than
-    /// every nearer end.
+    /// Returns the possible chain ends per start node. Each end is cheaper than every nearer end.
     fn cheapest_chains(
         &self,
         length: usize,

@@ -126,8 +126,7 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Bisects the price per column. The first columns get the higher price, and the others get the
-    /// lower one.
+    /// Bisects the price per column. The first columns get the higher price.
     fn refine(
         &self,
         wanted: &[Wanted],

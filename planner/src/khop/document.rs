@@ -189,7 +189,6 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
-/// Healthy GPUs that do not fill a ring under any method.
 fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
     if divisor == 0 { 0 } else { healthy % divisor }
@@ -209,7 +208,6 @@ pub enum DocumentError {
         "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: make a new plan, or use its fabric file"
     )]
     OtherFabric { plan: String, fabric: String },
-    /// A fault refers to a part that does not exist.
     #[error(transparent)]
     Fault(#[from] FaultError),
     #[error("{what} does not exist in this fabric")]

@@ -20,8 +20,7 @@ pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) 
         .collect()
 }
 
-/// Moves the ranks of failed nodes to idle nodes of the same island. `None` if there are too few
-/// idle nodes.
+/// Moves the ranks of failed nodes to idle nodes of the same island. `None` if too few are idle.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -24,15 +24,13 @@ pub struct Segment {
 /// The GPUs of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
-    /// The id does not change while the group exists. [`GroupId::default`] until the group is added
-    /// to a layout.
+    /// Does not change while the group exists. [`GroupId::default`] until the group is in a layout.
     pub id: GroupId,
     /// Index of the job. `None` for a spare ring.
     pub job: Option<u32>,
     /// Nodes in chain order.
     pub nodes: Vec<NodeId>,
-    /// Hops between consecutive nodes, one fewer than `nodes`. Empty if the nodes are not connected
-    /// by fibres.
+    /// Hops between consecutive nodes, one fewer than `nodes`. Empty without fibres between them.
     pub hops: Vec<Hop>,
     /// Nodes in rank order, where rank = index × R + GPU. A replacement node inherits the rank.
     pub ranks: Vec<NodeId>,
@@ -132,7 +130,6 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group` and sets their other bundles to loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;

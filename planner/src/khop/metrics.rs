@@ -6,8 +6,6 @@ use lightloom_units::id::NodeId;
 
 /// Number of hops in the inner data-parallel rings, and how many of them cross ToRs.
 ///
-/// Every p consecutive groups of a job form a set, where p is the number of nodes per ToR. A
-/// data-parallel reduction first runs among the equal-rank GPUs within each set, then across sets.
 /// The inner ring of s equal-rank GPUs has s hops, or none if s is 1. See docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {

@@ -85,7 +85,6 @@ fn lay(
     laid
 }
 
-/// Divides the runs among all needs. `None` if this is impossible or the search would be too large.
 fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
     if !survey.all_fibres_work() {
         return None;

@@ -8,8 +8,7 @@
 //!
 //! 1. `sliding` finds the cheapest sets, one job after another, at one price per column.
 //! 2. If some sets do not fit, the planner keeps as many sets as possible and lets `packing` place
-//!    the other groups, ignoring ToRs. In the extreme case, it does not keep any sets, so a job is
-//!    never refused because of alignment.
+//!    the other groups, ignoring ToRs.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +117,6 @@ impl Keeping<'_> {
     }
 }
 
-/// Chooses the spares, then assigns a rank to every other node.
 pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     if spare::are_wanted(fabric) {
         choose_passing(&fabric.dcn, groups);
@@ -143,9 +141,8 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Tries several groups as the reference. If a node shares a ToR with a node of the reference
-/// group, it gets that node's rank; each remaining node keeps its rank in the first group if it is
-/// still free, and otherwise gets any free rank.
+/// Tries several groups as the reference. A node takes the rank of a reference node under its ToR, else
+/// its rank in the first group, else any free rank.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {

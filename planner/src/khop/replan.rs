@@ -4,30 +4,23 @@
 //! Groups without a new fault stay unchanged. Each group that lost a part gets the first of the
 //! following that exists:
 //!
-//! 0. The chain without the failed node, if rings have a spare node that passes light through
-//!    (`spare`). The spare takes over the failed node's ranks, and only the bundles of that node's
-//!    two neighbours switch.
-//! 1. A small bypass: a chain in its neighbourhood that keeps every working node of the group,
-//!    replaces failed nodes by idle ones and switches at most 2K bundles, as few as possible. A
-//!    replacement takes over the rank of the node it replaces, so no other rank moves.
+//! 0. The chain without the failed node, if rings have a spare node (`spare`).
+//! 1. A small bypass: a chain in its neighbourhood that keeps every working node of the group and
+//!    switches at most 2K bundles. A replacement takes over the rank of the node it replaces.
 //! 2. A spare ring of the same size. It is already lit, so only the bundles next to the fault
 //!    switch, but all ranks of the group move.
 //! 3. Any bypass, with as few replaced nodes as possible, then as few switched bundles as possible.
-//!    The search is exact (see `neighbourhood`).
 //! 4. A new chain of idle nodes anywhere.
-//! 5. A bypass or new chain that also uses nodes of spare rings of other sizes. These spare rings
-//!    are dissolved.
+//! 5. A bypass or new chain that also uses nodes of spare rings of other sizes.
 //! 6. No replacement. The job continues with one group fewer.
 //!
 //! If a group would be lost, as few groups without a fault as possible move to make room (`least`).
-//! If that search runs out of steps, the groups move to the placement of a new plan (`cold`). The
-//! change lists every bundle that switches.
+//! If that search runs out of steps, the groups move to the placement of a new plan (`cold`).
 //!
 //! Circuits between idle nodes stay lit until a group needs one end. If the far end of a bundle
 //! fails or switches away, the bundle returns to loopback.
 //!
-//! After repairs, idle nodes form spare rings again as in a new plan, so a repaired fault causes no
-//! permanent loss. No ring of a job moves for this.
+//! After repairs, idle nodes form spare rings again. No ring of a job moves for this.
 
 mod change;
 mod cold;
@@ -124,7 +117,6 @@ pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut L
     work.finish()
 }
 
-/// Returns the groups of jobs that a fault affects.
 pub(crate) fn groups_hit(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -136,9 +128,8 @@ pub(crate) fn groups_hit(
     own.filter(|group| work.is_broken_group(group)).map(|group| group.id).collect()
 }
 
-/// Replaces the groups of `layout` by `groups`. A group with the identifier of an earlier group is
-/// that group, on the given nodes. `hit` are the groups that a fault affects. If `forms_spares` is
-/// set, idle nodes form spare rings.
+/// A group with the identifier of an earlier group is that group, on the given nodes. `hit` are the groups
+/// that a fault affects. If `forms_spares` is set, idle nodes form spare rings.
 pub(crate) fn rebuilt(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -198,8 +189,7 @@ impl<'a> Work<'a> {
         self.fill_jobs();
     }
 
-    /// Moves the job's last group into the place of the lost one, so that no other group gets new
-    /// neighbours.
+    /// Moves the job's last group into the gap, so that no other group gets new neighbours.
     fn close_gap(&mut self, lost: usize) {
         let job = self.layout.groups[lost].job;
         let last = self.layout.groups.iter().rposition(|group| group.job == job).unwrap_or(lost);
@@ -227,8 +217,7 @@ impl<'a> Work<'a> {
             || !(self.survey.all_fibres_work() || group.nodes.iter().zip(&group.hops).all(lit))
     }
 
-    /// Removes spare rings with a fault. They follow the groups of jobs, so no job's group changes
-    /// its place.
+    /// Spare rings follow the groups of jobs, so no job's group changes its place.
     fn drop_broken_spares(&mut self) {
         for index in (0..self.layout.groups.len()).rev() {
             if self.layout.groups[index].job.is_none() && self.is_broken(index) {
@@ -240,8 +229,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Idle nodes may still have lit circuits from an earlier group. Circuits to a failed part go
-    /// dark.
+    /// Idle nodes may have lit circuits from an earlier group. Circuits to a failed part go dark.
     fn darken_idle(&mut self) {
         let faults = self.survey.faults();
         let hbd = &self.fabric.hbd;
@@ -265,8 +253,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Repairs one group. Returns false if the group is lost, and leaves its place in the layout
-    /// empty.
+    /// Returns false if the group is lost, and leaves its place in the layout empty.
     fn mend(&mut self, index: usize) -> bool {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
@@ -335,7 +322,6 @@ impl<'a> Work<'a> {
         }
         self.remember(&new.nodes);
         self.layout.light(&self.fabric.hbd, &new);
-        // The group keeps its identifier on new nodes.
         let id = self.layout.groups[index].id;
         self.layout.groups[index] = RingGroup { id, ..new };
         self.put_out(&disturbed);
@@ -388,8 +374,7 @@ impl<'a> Work<'a> {
         group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node)).collect()
     }
 
-    /// Counts the ranks of `group` below its former `leaves`, because their traffic can stay below
-    /// these leaves.
+    /// Counts the ranks of `group` below `leaves`, because their traffic can stay below these leaves.
     fn near(&self, group: &RingGroup, leaves: &BTreeSet<TorId>) -> usize {
         let leaf = |node: &NodeId| self.fabric.dcn.tor_of(*node);
         group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
@@ -432,8 +417,7 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: like.job, ..ring })
     }
 
-    /// Replaces `old` by a group of idle nodes and nodes of spare rings of any size. Also returns
-    /// whether the group is a bypass of `old`. Dissolves every spare ring that loses a node.
+    /// Also returns whether the group is a bypass of `old`. Dissolves every spare ring that loses a node.
     fn taken_from_spares(
         &mut self,
         old: &RingGroup,
@@ -526,7 +510,6 @@ impl<'a> Work<'a> {
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
     }
 
-    /// Gives rings that lost their spare node an idle node next to or between their nodes.
     fn regain_spares(&mut self) {
         for index in 0..self.layout.groups.len() {
             let old = self.layout.groups[index].clone();
@@ -562,8 +545,7 @@ impl<'a> Work<'a> {
 
     fn finish(self) -> Change {
         if !self.groups.is_empty() {
-            // Computing the bound over all placements would take longer than a bypass is allowed to
-            // take.
+            // Computing the bound over all placements would take longer than a bypass may take.
             for job in &mut self.layout.jobs {
                 (job.cross_tor_bound, job.most_rings) = (None, None);
             }

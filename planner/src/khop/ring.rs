@@ -13,8 +13,7 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// Returns all GPUs in ring order, including pass-through GPUs, from the first GPU of the first
-/// node. Panics if the paths do not form a single ring, which cannot happen in a layout.
+/// Starts at the first GPU of the first node. Panics if the paths do not form a single ring.
 pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;

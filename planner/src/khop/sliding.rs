@@ -276,7 +276,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         levels.filter(|level| above.is_none_or(|above| *level > above)).min()
     }
 
-    /// Abandons the open chains of `slots` because they cannot continue, and frees their nodes.
     /// Each freed node adds one crossing hop to the set, but a set without nodes is free.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;

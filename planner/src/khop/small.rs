@@ -25,9 +25,8 @@ const MOST_PATHS: usize = 10_000;
 
 const MOST_STEPS: usize = 30_000;
 
-/// Returns groups in rank order with fewer crossing hops than `known`, the groups of one job with
-/// `length` nodes including the spare. `None` if there are no such groups or the search is too
-/// large.
+/// Returns groups of one job in rank order with fewer crossing hops than `known`. `length` includes the
+/// spare. `None` if there are no such groups or the search is too large.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings (`spare_per_ring: 1`) consist of N ranked nodes and one pass-through node.
 //!
-//! All N + 1 nodes are adjacent. If one fails, each neighbour switches a bundle to the fibre that
-//! bypasses it, and the spare takes over its ranks. At the end of a chain only one bundle switches.
-//! A ring therefore needs N + 1 consecutive nodes without faults, and working fibres between all
-//! nodes one or two places apart. If the spare itself fails, the ranks do not move.
+//! All N + 1 nodes are adjacent, and a ring needs working fibres between all nodes one or two places
+//! apart. If the spare itself fails, the ranks do not move. docs/khop.md describes a bypass.
 //!
 //! On an open line, starting each run as early as possible maximises the number of runs. A closed
 //! line is cut at every relevant place, so the result is also the true maximum.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lists the nodes, the nodes whose bundles all work, and the fibres that are usable, by position
-//! on the line.
+//! The usable nodes and fibres of a k-hop ring, by position on the line.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +38,7 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
     }
 
-    /// Marks nodes whose transceivers cannot be set. These nodes stay lit and cannot replace other
-    /// nodes.
+    /// Marks nodes whose transceivers cannot be set. They stay lit and cannot replace other nodes.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
@@ -56,8 +54,7 @@ impl<'a> Survey<'a> {
         self
     }
 
-    /// Restricts moves, so that a ring without a fault may move only if it belongs to one of these
-    /// jobs.
+    /// Restricts moves: a ring without a fault may only move if it belongs to one of these jobs.
     #[must_use]
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the rate of a phase with multi-hop traffic as a maximum concurrent flow. Routes and
-//! bound can be checked independently.
+//! Computes the rate of a phase with multi-hop traffic as a maximum concurrent flow.
 //!
 //! ```text
 //!   route   for given circuits: weighted paths over them and the packet core
@@ -29,8 +28,7 @@ pub use search::search;
 /// Above this number of leaves, traffic takes one hop.
 pub const LEAVES_MAX: usize = 128;
 
-/// Above this number of leaves, the bound treats each leaf separately, unless multi-hop routes could
-/// pay off.
+/// For more leaves, the bound treats each leaf separately, unless multi-hop routes could pay off.
 const LEAVES_PRICED: usize = 32;
 
 const TOLERANCE: f64 = 0.005;

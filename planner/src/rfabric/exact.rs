@@ -10,8 +10,7 @@
 //! ```
 //!
 //! Switches are interchangeable, and a variable per switch would make the problem intractable, so
-//! the model omits them. [`realise`](super::realise) assigns circuits to switches afterwards. The
-//! result includes the best bound and whether the solver timed out.
+//! the model omits them. [`realise`](super::realise) assigns circuits to switches afterwards.
 
 use std::collections::BTreeMap;
 
@@ -365,8 +364,6 @@ mod tests {
     use lightloom_units::{BitsPerSecond, Bytes};
     use proptest::prelude::*;
 
-    /// Finds the optimum without an electrical core by binary search.
-    ///
     /// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all banks have the same
     /// reach, a rate is feasible exactly if every leaf has enough ports (ATRO, arXiv 2507.13717, uses the same fact). The
     /// search covers only the rates beyond which some pair needs another circuit.

@@ -227,8 +227,7 @@ struct Way {
     weight: f64,
 }
 
-/// Applies progressive filling, which raises all rates together until a flow reaches its limit or a
-/// link on its path is full. Deducts the rates from `capacity`.
+/// Raises all rates together until a flow reaches its limit or a link is full. Deducts them from `capacity`.
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();

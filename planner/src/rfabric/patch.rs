@@ -16,8 +16,7 @@ use super::topology::Topology;
 
 const PEERS: usize = 6;
 
-/// Improves circuits shared by all phases in `live`, each with its upper bound. Stops when every phase reaches the
-/// fraction `good` of its bound, when steps no longer help, or after `steps` steps.
+/// Stops when all phases reach the fraction `good` of their bounds, when steps do not help, or after `steps` steps.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],

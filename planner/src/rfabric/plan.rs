@@ -28,8 +28,7 @@ pub struct Options {
     pub floor: f64,
     /// Also solve every phase by integer programming within these limits.
     pub exact: Option<Limits>,
-    /// Whether circuits may change between phases. Must be false for phases of several jobs, whose
-    /// steps are not synchronised.
+    /// Whether circuits may change between phases. False for several jobs, which are not synchronised.
     pub may_change: bool,
 }
 
@@ -162,9 +161,8 @@ const NEAR_ENOUGH: f64 = 0.95;
 /// Maximum exchanges for a changed demand. If more are needed, a new plan is better.
 const EXCHANGES: u32 = 64;
 
-/// Like [`plan`], but keeps the circuits on working ports. A circuit that lost a port is
-/// re-established on another switch if both leaves have a free port there. `None` if a phase then
-/// cannot be served, or if the number of phases differs.
+/// Like [`plan`], but keeps the circuits on working ports and moves the others to free ports of other
+/// switches. `None` if a phase then cannot be served, or if the number of phases differs.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,

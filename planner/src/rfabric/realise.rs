@@ -13,8 +13,8 @@
 //! Exact minimum rewiring is impractical above about 32 leaves on 16 switches. The sequence of matchings is a heuristic
 //! for *which* circuits are kept; it does not affect whether all circuits fit.
 //!
-//! Odd numbers of ports in the file, other jobs' circuits, and ports that are occupied or have failed leave an odd number of ports, so that a leaf has one more port on one side
-//! of a switch. Both choices are tried; [`Realisation::unplaced`] lists the circuits that still do not fit.
+//! Odd numbers of ports in the file, other jobs' circuits, and occupied or failed ports can leave a leaf with one more
+//! port on one side of a switch. Both choices are tried; [`Realisation::unplaced`] lists the circuits that do not fit.
 
 mod orient;
 mod room;

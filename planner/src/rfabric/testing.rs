@@ -39,7 +39,6 @@ pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
 }
 
-/// Like [`fabric`], with `ports_per_leaf` ports per leaf and switch.
 #[must_use]
 fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let mut spec = spec(leaves, ports);

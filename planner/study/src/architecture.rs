@@ -3,13 +3,7 @@
 //! data-centre networks, which are compared only by price.
 //!
 //! A design defines which GPUs remain usable when nodes fail ([`Architecture::usable`]) and a bill
-//! of materials ([`Architecture::bill`]). Three implementations are shared:
-//!
-//! | part | counts | used by |
-//! | --- | --- | --- |
-//! | `chain` | a line of nodes that bypasses short runs of faulty ones | k-hop ring |
-//! | `domains` | any healthy GPUs of a switch domain | big switch, NVL, DGX |
-//! | `blocks` | fixed blocks, lost as a whole | TPUv4, SiP-Ring, 3D torus |
+//! of materials ([`Architecture::bill`]).
 
 mod big_switch;
 mod bill;
@@ -65,7 +59,6 @@ impl Cluster {
     }
 }
 
-/// Why a design cannot hold a tensor-parallel group of a given size even without faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotHold(pub String);
@@ -134,8 +127,6 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
     }
 }
 
-/// Tracks the usable GPUs of a cluster while nodes fail and return.
-///
 /// Report only changes, so a failing node must be healthy and a repaired node must be faulty.
 pub trait UsableGpus {
     fn fail(&mut self, node: NodeId);

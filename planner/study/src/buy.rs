@@ -47,11 +47,9 @@ pub struct JobKind {
     pub name: String,
     pub gpus: u32,
     pub work_ms: u64,
-    /// Mean time between arrivals. The first job arrives at the start.
     pub every_ms: f64,
 }
 
-/// Parts fail independently, with exponentially distributed times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRate {
     pub part: String,
@@ -67,7 +65,6 @@ pub struct Candidate {
     pub spares: u32,
     pub answer: JobAnswer,
     pub least: f64,
-    /// Time to the next step after a start, or after a fault that the response does not cover.
     pub restart_ms: u64,
 }
 
@@ -76,7 +73,6 @@ pub struct Running {
     pub service_years: f64,
     pub gpu_watts: f64,
     pub usd_per_kwh: f64,
-    /// Site power ÷ equipment power.
     pub pue: f64,
 }
 
@@ -197,7 +193,6 @@ pub struct Row {
     pub design: String,
     /// Policy for faulty nodes, followed by the jobs' response unless it is the usual one.
     pub policy: String,
-    /// Number of GPUs bought. A small budget buys fewer than requested.
     pub gpus: u32,
     pub capex_usd: f64,
     /// Cost of the window in dollars, for energy and its share of the purchase price.
@@ -224,7 +219,6 @@ pub struct Row {
 pub struct Shares {
     pub useful: f64,
     pub redone: f64,
-    /// Time from a start or a fault to the next step.
     pub restarting: f64,
     pub checkpoint: f64,
     pub slower: f64,
@@ -245,7 +239,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns all designs, with policies, at the lowest cost per useful PFLOP-year.
     #[must_use]
     pub fn winners(&self) -> Vec<String> {
         verdict::winners(&self.rows)
@@ -443,7 +436,6 @@ impl Candidate {
         }
     }
 
-    /// Mean time that a job loses when one of its nodes goes out of service.
     fn interruption_ms(&self, question: &Question) -> f64 {
         let ms = |ps: i128| ps as f64 / run::MILLISECOND as f64;
         let again = question.checkpoint_every_ms as f64 / 2.0;

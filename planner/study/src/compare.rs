@@ -96,8 +96,7 @@ pub struct Waiting {
     pub share: f64,
 }
 
-/// Replays all samples against all designs and group sizes. Rows are ordered by group size and then in the order of the
-/// designs. Reports progress to `replayed` as numbers of (design, group size, sample) triples.
+/// Rows are ordered by group size, then by design. `replayed` counts (design, group size, sample) triples.
 #[must_use]
 pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     let bound = parse("big-switch").expect("the ideal switch is in the registry");
@@ -132,8 +131,7 @@ pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     rows
 }
 
-/// Returns the tally of every design over all samples. Tallies are sums of integers and are merged
-/// in order, so threads do not affect the result.
+/// Tallies are sums of integers and are merged in order, so threads do not affect the result.
 fn replay_all(
     study: &Study<'_>,
     designs: &[(&dyn Architecture, u32)],

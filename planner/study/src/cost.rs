@@ -8,8 +8,6 @@
 //!                                            ├─▶ aggregate cost against the fault ratio
 //!                                            └─▶ sensitivity of the ranking to each price
 //! ```
-//!
-//! Counts come from the designs, and prices and watts come from the file.
 
 mod aggregate;
 mod prices;

@@ -35,7 +35,6 @@ pub struct CrossTorResult {
     pub tp: u32,
     pub nodes_per_tor: u32,
     pub job_share: f64,
-    /// Maximum share of faulty nodes without crossing hops, ignoring fragmentation.
     pub aligned_limit: f64,
     pub points: Vec<CrossTorPoint>,
 }
@@ -69,7 +68,6 @@ pub struct CostResult {
     pub sensitivity: Vec<Sensitivity>,
 }
 
-/// Cost per GPU that is neither faulty nor wasted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UsableCost {
     pub arch: String,

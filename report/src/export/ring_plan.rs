@@ -88,7 +88,6 @@ impl<'a> RingPlan<'a> {
         self.plan.jobs.get(group.job? as usize)
     }
 
-    /// Returns the selected job and its number of rings, for formats that describe only one job.
     #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;

@@ -27,7 +27,6 @@ const MOST_SECTORS: u32 = 64;
 enum State {
     Used(u32),
     Spare,
-    /// The node works, but is outside any ring.
     Idle,
     Faulty,
 }

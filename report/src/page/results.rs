@@ -116,7 +116,6 @@ pub struct LiveRun {
     pub steps: Vec<LiveStep>,
     /// Components, with the digest of the plan that each one reports after the fault.
     pub digests: Vec<(String, String)>,
-    /// Reason why a scheduler did not take part.
     pub lacks: Option<String>,
 }
 

@@ -69,7 +69,6 @@ pub(crate) fn own_user_namespace() -> Result<u64, Error> {
     file.map(|of| of.ino()).map_err(|error| Error::system("read its user namespace", error))
 }
 
-/// Returns the state of the holder and its process id as seen by this process.
 pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     let holder: Option<Holder> = folder.read("holder.json")?;
     let ready: Option<Ready> = folder.read("ready.json")?;
@@ -89,7 +88,6 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
 pub struct NodePrograms {
     pub name: String,
     pub command: Vec<String>,
-    /// Time limit after which a program is killed.
     pub timeout: Option<Duration>,
 }
 

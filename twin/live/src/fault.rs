@@ -22,7 +22,6 @@ pub struct InjectedFault {
     pub part: String,
     /// In the syntax of `lightloom device fault`.
     pub fault: String,
-    /// Unix time in microseconds when the light was lost.
     pub unix_us: u64,
     pub killed: u32,
 }

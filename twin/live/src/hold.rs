@@ -31,7 +31,6 @@ pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user nam
 /// Starts the first process. If the parent ends without sending this message, the first process ends as well.
 const GO: &[u8] = b"go\n";
 
-/// Creates the namespaces and starts the first process in them. Returns when that process ends.
 pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     setsid().map_err(|error| Error::system("leave the session of the terminal", error))?;
     let (user, group) = (geteuid(), getegid());
@@ -64,7 +63,6 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first process inside: sets everything up and serves until killed. If it fails, everything else ends with it.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;

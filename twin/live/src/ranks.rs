@@ -17,13 +17,11 @@ pub const FILE: &str = "ranks.json";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
     pub generation: u64,
-    /// Unix time in microseconds of the last write.
     pub unix_us: u64,
     pub plan: String,
     pub groups: Vec<Group>,
 }
 
-/// A group and its nodes in line order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub id: String,

@@ -100,11 +100,9 @@ impl Folder {
     }
 }
 
-/// The twin as requested, before it is created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     pub schema: String,
-    /// Unix time in microseconds of the request.
     pub unix_us: u64,
     pub fabric: String,
     /// Number of nodes that get a namespace, starting with n0.

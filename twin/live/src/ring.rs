@@ -26,7 +26,6 @@ pub struct RingStep {
     pub generation: u64,
     pub step: u64,
     pub members: usize,
-    /// Unix time in microseconds when the step was complete.
     pub unix_us: u64,
     pub step_us: u64,
 }

@@ -21,7 +21,6 @@ pub struct Wanted {
     pub fabric: PathBuf,
     /// Plan to apply. `None` computes a plan.
     pub plan: Option<PathBuf>,
-    /// Number of nodes that get a namespace, starting with n0.
     pub nodes: Option<u32>,
     pub bytes_per_second: Option<u64>,
 }
@@ -60,7 +59,6 @@ pub struct UpReport {
     pub transceivers: u32,
     pub circuits: usize,
     pub way: String,
-    /// Rate limit of a fibre; `None` means as fast as the host allows.
     pub bytes_per_second: Option<u64>,
     pub daemon_socket: PathBuf,
     /// Time in milliseconds from the start until namespaces and interfaces existed.

@@ -28,7 +28,6 @@ struct LightMove {
 pub struct Rewired {
     /// Unix time in microseconds of the first reported change.
     pub light_unix_us: u64,
-    /// Unix time in microseconds when the kernel used the new connections.
     pub done_unix_us: u64,
     /// Time in microseconds from the last reported change until the kernel used the new connections.
     pub paths_us: u64,

@@ -77,7 +77,6 @@ impl World {
         }
     }
 
-    /// `None` for a transceiver without light.
     pub(super) fn truth(&self, index: usize) -> Option<Positions> {
         let device = &self.devices[index];
         let way = |&(input, output): &(u16, u16)| (Slot(input.into()), Position(output.into()));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cabling faults of each fibre, and pairs of plugs to swap.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +55,6 @@ pub struct Swap {
     pub or: [String; 2],
 }
 
-/// `least_mdbm` is the power that the budget requires, if known.
 #[must_use]
 pub fn findings(
     planned: &[FibreEnds],

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! Plans the bypass of failed parts.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;

@@ -2,16 +2,10 @@
 //! Decides whether a node or module has failed. Missing replies are not enough evidence, because a
 //! line, a terminal server or the daemon's own host may be at fault.
 //!
-//! ```text
-//!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
-//!    n8 ──dark──▶ n9 (silent) ◀──lit─── n10       n9 sends light: its fibre or one module, and lost management
-//!    n8 ──dark──▶ n9 (silent) ◀──────── n10 (silent, seen lit by n11)    one witness: nothing moves
-//!                 n9 (silent) ◀─no link─ t0                  a group inside n9: no circuit, its switch is the witness
-//! ```
-//!
 //! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
 //! * No far end receives the suspect's light, and each has missed it for long enough.
-//! * Independent witnesses and the suspect do not share a [failure domain](crate::management).
+//! * Two far ends are enough witnesses. They and the suspect must not share a
+//!   [failure domain](crate::management).
 //! * A switch connected to all network interfaces of a node is a witness if their links are down.
 //! * One witness is enough for a suspect with at most one circuit, unless a common cause exists.
 //!

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides when the circuits of each phase of a plan are lit, and for which job.
 //!
-//! ```text
-//!   asked ─▶ too short for the way into it? ──▶ kept
-//!     └────▶ waiting ─(time to begin)─▶ transaction ─▶ lit, or missed
-//! ```
-//!
 //! A lease reserves the circuits for one job. When the lease ends, lit circuits stay lit and
 //! waiting phases are dropped. The journal contains the lease but not the waiting phases, so the
 //! job requests them again after a restart.

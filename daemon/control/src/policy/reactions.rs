@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reacts to failures: bypasses them, or reports why it does not.
 
 use std::collections::BTreeMap;
 

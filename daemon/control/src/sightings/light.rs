@@ -10,9 +10,7 @@
 //! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
 //! the first such read until the request of the last one. Otherwise an end may be moving.
 //!
-//! Missing light is evidence about the device itself. A missing reply may also be caused by the
-//! device's management line or by the daemon's. Ports that were shut down report that they send no
-//! light, which is not a fault.
+//! Ports that were shut down report that they send no light, which is not a fault.
 
 use super::{Sighting, Sightings};
 use crate::drive::Site;
@@ -229,7 +227,6 @@ impl Sightings {
         crossed.collect()
     }
 
-    /// Returns the crossed ends if they have changed.
     pub(crate) fn note_crossed(
         &mut self,
         device: &DeviceName,

@@ -15,7 +15,6 @@ use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 /// Increase in 1/1000 dB that resets the usual power, because the fibre was cleaned or replaced.
 const BRIGHTER: i32 = 1_000;
 
-/// The links of the whole fabric, or of some nodes, and the modules without a link.
 #[derive(Clone, Copy)]
 pub struct Links<'a> {
     pub sightings: &'a Sightings,

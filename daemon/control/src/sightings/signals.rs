@@ -80,7 +80,6 @@ impl Pace {
 }
 
 impl Signalled {
-    /// Returns whether the report causes a read: reports of one device are limited to a rate.
     pub(super) fn takes(&mut self, now: &Now, signal: Signal) -> bool {
         self.is_heard(now);
         let burst = Micros(SIGNAL_EVERY.0 * (SIGNALS_BURST - 1));

@@ -6,14 +6,7 @@
 //! if the light is missing, or if another module of the node is unresponsive and dark. The device
 //! has then failed unless it replies to a hello on a fresh connection.
 //!
-//! Failed nodes are detected from unsolicited reports of loss of light.
-//!
-//! ```text
-//!   near end    light lost ──▶ read near end, far end, its node's other modules, and their far ends, all at once
-//!   the node    no module of it answers a plain status in time
-//!   near end    is asked once more, answers promptly, and sees no light
-//!               ──▶ the node is given up, without a hello on a fresh connection
-//! ```
+//! After an unsolicited report of lost light, a whole node can be found failed without that hello.
 //!
 //! Reports only trigger reads. The daemon decides from readings and missing replies:
 //!
@@ -25,8 +18,7 @@
 //! * A busy host delays all replies, so the near end must then reply promptly again.
 //!
 //! If no other module receives a module's light, the missing reply is the only evidence, and the
-//! module is bypassed as a suspect. All other failures are detected by a hello on a fresh
-//! connection.
+//! module is bypassed as a suspect.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +36,6 @@ const HELLO_WITHIN: Micros = Micros::from_millis(50);
 /// Time limit for the first hello after the daemon starts: twice the promised time for a status.
 const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
-/// What to do about a request without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
     FoundDead,
@@ -114,7 +105,6 @@ impl Sightings {
             })
     }
 
-    /// Returns when the next read or time limit of a device is due.
     pub(crate) fn due_at(
         &self,
         device: &DeviceName,
@@ -273,7 +263,6 @@ impl Sightings {
         Some(missed.map_or(late, |missed| missed.min(late)))
     }
 
-    /// Decides what to do about a request whose reply may be overdue.
     pub(crate) fn overdue(
         &self,
         now: &Now,
@@ -401,7 +390,6 @@ impl Sightings {
         !seen.up && (seen.signalled.is_given_up() || now.mono >= since + self.hello_within(device))
     }
 
-    /// Returns the unresponsive devices that need not be waited for any longer.
     pub(crate) fn long_silent(&self, now: &Now) -> BTreeSet<DeviceName> {
         let devices = self.devices.iter().filter(|(device, seen)| {
             let patience = self.inventory.limits(device).patience();

@@ -22,7 +22,6 @@ pub enum Remedy {
     Adopt { apply: bool },
 }
 
-/// Attempts at the deferred change of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tries {
     count: u32,
@@ -122,14 +121,12 @@ impl Transactions {
         self.tries.get(device).copied().unwrap_or_default()
     }
 
-    /// Returns when the next attempt at a deferred change is due.
     pub(crate) fn settles_at(&self, sightings: &Sightings) -> Option<Micros> {
         let deferred = self.ledger.deferred.iter().filter(|_| self.is_free());
         let ready = deferred.filter(|(device, one)| self.can_settle(device, one, sightings));
         ready.map(|(device, _)| self.tries(device).next).min()
     }
 
-    /// Begins the deferred change of a device that responds again.
     pub(crate) fn settle(&mut self, cx: &mut Context<'_>) -> Option<Decision> {
         let mut deferred = self.ledger.deferred.iter().filter(|_| self.is_free());
         let (device, deferred) = deferred.find(|(device, one)| {
@@ -150,7 +147,6 @@ impl Transactions {
         Some(self.begin(cx, own(Policy::Undo, request), apply, changes))
     }
 
-    /// Begins the rollback of a change that was not confirmed in time.
     pub(crate) fn confirm_too_late(&mut self, cx: &mut Context<'_>) -> Option<Decision> {
         let txn = self.ledger.pending.as_ref()?.txn;
         let asked = own(Policy::ConfirmTimeout, format!("confirm-timeout-{txn}"));

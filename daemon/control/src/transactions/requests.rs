@@ -14,12 +14,10 @@ use crate::state::{
     DeviceName, Drift, Move, Neighbours, Op, Position, Positions, Slot, SwitchState, Txn,
 };
 
-/// What follows from a request.
 pub(crate) enum Decision {
     Answered(Answer),
     Begun(Txn, Vec<Command>),
     Adopted(Answer, Vec<DeviceName>),
-    /// Operations outside any transaction.
     Held(Vec<(DeviceName, Op)>),
     Resumed,
 }

@@ -98,7 +98,6 @@ impl State {
         }
         let mut state = BTreeMap::from([("name", leaf(name))]);
         if let Some(circuit) = circuit {
-            // Connections between bidirectional ports are shown in the requested direction.
             let swapped = intent
                 .and_then(|intent| intent.input.as_ref())
                 .is_some_and(|input| *input == self.spec.port_name(circuit.pair.1));

@@ -176,8 +176,7 @@ impl Tl1State {
         ended(pairs.len(), &matrix.connect(now, &pairs))
     }
 
-    /// Deletes patches with either end at one of these ports. Deployed drivers clear both ends
-    /// sequentially, so a port without a patch is not an error.
+    /// Deployed drivers clear both ends sequentially, so a port without a patch is not an error.
     fn delete_patch(
         now: SimTime,
         matrix: &mut Matrix,
@@ -348,7 +347,6 @@ fn explained(denial: &Denial) -> String {
     format!("   {}\r\n   /* {} */\r\n", denial.code, denial.text)
 }
 
-/// A run starts on 1 September 2024.
 fn date_and_time(now: SimTime) -> String {
     let seconds = now.0 / 1_000_000_000_000;
     let (mut day, mut month, mut year) = (seconds / 86_400, 8, 24);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes runs in the Trace Event Format, for Perfetto and Chrome.
 //!
-//! Hosts have tracks with the flows that they send, and watched links have tracks with their busy
-//! periods. Counters show values such as queue lengths. Callers may add tracks.
+//! Hosts have tracks with the flows that they send, and watched links have tracks with their busy periods.
 
 use std::io::{self, Write};
 

@@ -136,7 +136,6 @@ impl NetworkBuilder {
         self.roles.push(role);
         VertexId::from_index(self.roles.len() - 1)
     }
-    /// Returns the link from `a` to `b`; [`LinkId::reverse`] is the other direction.
     pub fn connect(&mut self, a: VertexId, b: VertexId, spec: LinkSpec) -> LinkId {
         self.connect_unequal(a, b, spec, spec)
     }
@@ -236,7 +235,6 @@ impl Network {
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.outgoing[vertex.index()]
     }
-    /// The minimum propagation delay. A packet sent now cannot arrive earlier.
     #[must_use]
     pub fn shortest_delay(&self) -> Picoseconds {
         self.shortest_delay

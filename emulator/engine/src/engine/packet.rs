@@ -6,10 +6,8 @@ use super::shard::again::StateLag;
 
 pub(crate) mod flag {
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
-    /// Congestion experienced: the packet met a long queue.
     pub(crate) const MARKED: u16 = 1 << 1;
     pub(crate) const ECHO: u16 = 1 << 2;
-    /// The acknowledged packet arrived after a gap.
     pub(crate) const GAP: u16 = 1 << 3;
     pub(crate) const RESENT: u16 = 1 << 4;
     pub(crate) const TRIMMED: u16 = 1 << 5;
@@ -123,7 +121,6 @@ impl Packet {
         let rest = self.when & ((1 << TIME_SHIFT) - 1);
         Self { when: time << TIME_SHIFT | rest, ..self }
     }
-    /// Shifts a packet that arrives at `now` or later by a time and a number of packets.
     pub(crate) fn moved(self, now: u64, by: StateLag) -> Self {
         let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
         Self { what, ..self }.at(now + self.after(now) + by.time)
@@ -152,7 +149,6 @@ impl Packet {
         let rest = self.when & !0xFFFF | words_of(flag::TRIMMED).0;
         Self { when: rest | bytes as u64, ..self }
     }
-    /// Updates `paused` (one bit per priority). Returns whether the frame resumes a priority.
     pub(crate) const fn obeyed_by(&self, paused: &mut u8) -> bool {
         let bit = 1 << self.sequence();
         let resumes = self.has(flag::RESUME);

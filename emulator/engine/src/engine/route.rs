@@ -34,7 +34,6 @@ pub enum Route {
 }
 
 impl Route {
-    /// The plane of shortest paths. An inner `None` means any plane.
     pub(crate) fn plane(&self) -> Option<Option<Plane>> {
         match self {
             Self::Shortest => Some(None),

@@ -169,7 +169,6 @@ impl<P: Probe> Engine<P> {
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    /// Returns whether no packet is in flight and every flow is fully acknowledged or cancelled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)

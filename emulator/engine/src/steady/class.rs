@@ -80,7 +80,6 @@ impl<P: Probe> Class<P> {
         Some(earliest)
     }
 
-    /// Replays changes up to `now`, then runs ahead to `limit`. Returns the packet-hops simulated.
     pub(super) fn run_ahead(
         &mut self,
         acts: Vec<(u64, IslandChange)>,

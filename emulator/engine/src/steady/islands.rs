@@ -68,7 +68,6 @@ pub(super) struct Entangled;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
     pub islands: usize,
-    /// Number of simulated islands. The other islands reused the result of an identical one.
     pub simulated: usize,
     pub leapt_packet_hops: u64,
 }

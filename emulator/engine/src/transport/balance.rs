@@ -69,7 +69,6 @@ impl Balance {
         (0..if is_drawn { paths as u16 } else { 0 }).collect()
     }
 
-    /// Zero if paths are never retired.
     const fn probe_interval(self) -> u64 {
         match self {
             Self::Spray { .. } => SPRAY_PROBE.get(),
@@ -154,7 +153,6 @@ impl Balancer {
         matches!(self.balance, Balance::Entropy { .. })
     }
 
-    /// Whether the loss of this packet indicates a faulty path rather than congestion.
     pub(crate) fn blames_path(&self, sequence: u32) -> bool {
         self.path_of(sequence).is_some_and(|path| self.takes_for_dark(path, sequence))
     }

@@ -42,8 +42,7 @@ impl SenderLane {
         self.end - self.first
     }
 
-    /// Returns the time before which the lane cannot send because all paths are retired and no probe is due, or 0 if a
-    /// path is in use.
+    /// Before this time, all paths are retired and no probe is due. Zero if a path is in use.
     pub(crate) fn rests_until(&self) -> u64 {
         if self.retired < self.width() { 0 } else { self.probe_due }
     }

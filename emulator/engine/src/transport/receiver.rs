@@ -132,7 +132,6 @@ impl Receiver {
             && !self.keeps.as_ref().is_some_and(kept)
     }
 
-    /// Retransmissions and duplicates earn additional credit.
     pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
         let earns = !self.is_done() && (!is_new || self.unpaid > 0);
         self.unpaid -= u32::from(earns && is_new);

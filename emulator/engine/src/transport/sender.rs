@@ -324,7 +324,6 @@ impl Sender {
         self.outgoing(at, sequence, wire_bytes, true)
     }
 
-    /// Skips packets that have arrived, and trimmed packets that wait for room.
     fn skip_held(&mut self) {
         if !self.trimmed.is_empty() {
             let (acked, held) = (self.acked, &self.held);
@@ -520,7 +519,6 @@ impl Sender {
         self.deadline = now + self.backoff(self.timeouts);
     }
 
-    /// Doubles with each consecutive timeout up to 64-fold if the transport backs off.
     fn backoff(&self, timeouts: u32) -> u64 {
         self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }

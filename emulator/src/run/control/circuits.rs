@@ -38,7 +38,6 @@ pub(crate) struct CircuitOrder<'a> {
     pub(crate) demands: &'a [Demand],
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
-    /// Minimum share of the next phase's rate that every stage of a change must carry.
     pub(crate) floor: f64,
     pub(crate) in_flight: InFlight,
 }

@@ -13,8 +13,7 @@ use super::replan::{Placed, Replanner};
 use crate::scenario::Effect;
 
 impl Replanner<'_> {
-    /// `before` lists the previous nodes of each group in rank order, and `lit_at` contains the
-    /// time when each switched bundle has light.
+    /// `before` lists the previous nodes of each group in rank order.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,

@@ -207,7 +207,6 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Returns when each bundle starts to carry packets, after its receivers have locked.
     fn command(
         &mut self,
         context: &mut Context<'_>,

@@ -89,7 +89,6 @@ impl HostCircuits {
         }
     }
 
-    /// Adds or removes a reason why a host cannot switch. Returns the pending move if it has become possible.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };

@@ -26,7 +26,6 @@ pub(crate) struct Jobs<'a> {
     owner: BTreeMap<BatchId, usize>,
     turns: Vec<(SimTime, JobTurn)>,
     planned: Vec<JobTurn>,
-    /// Present if each host has only one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     pub(super) playing: BTreeMap<usize, Playing>,

@@ -184,7 +184,6 @@ impl Lanes {
         self.has_core || !self.between((from, to, false)).is_empty()
     }
 
-    /// Splits bytes over routes by weight, and evenly over the lanes of each hop.
     pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);

@@ -90,7 +90,6 @@ impl PhaseTraffic {
         Bytes(self.pairs.iter().map(|pair| pair.held).sum())
     }
 
-    /// Returns bytes resent because of stopped flows and losses.
     pub(super) fn sent_twice(&self, engine: &IslandEngine<Watch>) -> Bytes {
         let flows = self.pairs.iter().flat_map(|pair| &pair.flows);
         let again = flows.map(|(flow, _)| again(engine, *flow)).fold(Bytes::ZERO, |a, b| a + b);
@@ -173,7 +172,6 @@ impl PhaseTraffic {
         Ok(())
     }
 
-    /// Returns the planned routes while they have light, otherwise newly computed ones.
     fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();

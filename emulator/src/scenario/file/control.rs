@@ -80,7 +80,6 @@ pub struct DaemonFile {
     pub switches: Option<SwitchLanguage>,
 }
 
-/// Accepts `control: lightloomd` and `control: {…}`.
 pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<ControlFile, D::Error> {
     struct Either;
     impl<'de> Visitor<'de> for Either {

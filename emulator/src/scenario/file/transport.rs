@@ -11,7 +11,6 @@ use serde::Deserialize;
 use super::codes;
 use super::congestion::*;
 
-/// Default reordering tolerance of multipath flows.
 const REORDERING: Reordering = Reordering::WindowPercent(50);
 
 /// Four round trips in a three-tier fat-tree with 1 us per link.

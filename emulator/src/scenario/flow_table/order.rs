@@ -58,7 +58,6 @@ impl<'a> CellOrder<'a> {
     }
 }
 
-/// Parses one word of `after`, or returns the error and its fix.
 fn awaited(
     text: &str,
     (place, flows): (usize, &[ListedFlow]),

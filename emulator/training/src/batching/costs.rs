@@ -57,7 +57,6 @@ pub trait StepCosts {
         self.cache_tokens()
     }
     fn prompt_seconds(&self, tokens: u32) -> f64;
-    /// Returns the time of `steps` decode steps of `batch` requests that start with `cached` tokens in total.
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {

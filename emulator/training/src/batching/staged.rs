@@ -32,7 +32,6 @@ impl Line {
         self.fixed + self.slope * cached
     }
 
-    /// Returns the cached tokens above which `steeper` is higher.
     fn meets(self, steeper: Self) -> f64 {
         (self.fixed - steeper.fixed) / (steeper.slope - self.slope)
     }

@@ -223,7 +223,6 @@ impl PoolStep {
         all
     }
 
-    /// Transfers of the weights that GPUs lack after a change of replica size.
     fn reshard(&self, trainer: u32) -> Vec<RankTransfer> {
         let [before, after] = self.replica_gpus;
         if before == after {
@@ -454,7 +453,6 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// New weights wait for the trainer and the last samples; transfers for a new replica size follow.
     fn new_weights(&mut self, ends: &[Vec<TaskId>]) {
         let pool = self.pool;
         let size = pool.replica_gpus[0];

@@ -61,13 +61,9 @@ pub struct Refit {
     pub changed: BTreeMap<&'static str, [f64; 2]>,
     /// 95 % confidence intervals, if all other constants are correct.
     pub intervals: BTreeMap<&'static str, [f64; 2]>,
-    /// Alternatives to each changed constant that explain the runs equally well.
     pub stands_in_for: BTreeMap<&'static str, Vec<&'static str>>,
-    /// Constants whose best value is beyond their limit.
     pub at_limit: Vec<&'static str>,
-    /// Constants that affect the runs but keep their values.
     pub kept: Vec<&'static str>,
-    /// Constants without effect on the runs.
     pub not_determined: Vec<&'static str>,
 }
 
@@ -85,7 +81,6 @@ pub enum RefitError {
 }
 
 impl Refit {
-    /// Returns the file for `lightloom mfu --constants FILE`.
     #[must_use]
     pub fn file(&self) -> RefitFile {
         RefitFile {

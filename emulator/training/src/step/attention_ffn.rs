@@ -73,7 +73,6 @@ impl LayerStages {
         }
     }
 
-    /// Returns the seconds for `micro_batches` with `cached` tokens each.
     #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;
@@ -95,7 +94,6 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Returns the duration of the step with `cached` tokens in all caches.
     #[must_use]
     pub fn seconds(&self, cached: f64) -> f64 {
         let of = |(count, layer): &(u32, LayerStages)| {
@@ -111,7 +109,6 @@ impl AttentionFfn<'_> {
         self.attention.all_gpus().saturating_add(self.feed_forward.all_gpus())
     }
 
-    /// Returns the bytes of a token's hidden values sent to a feed-forward instance, and back.
     fn token_bytes(&self) -> [f64; 2] {
         let hidden = f64::from(self.server.replica.model.hidden);
         [self.server.formats.weights.operand_bytes() * hidden, 2.0 * hidden]
@@ -222,7 +219,6 @@ impl Job<'_> {
             + 2.0 * mixing.parts() * self.decode_exchange()
     }
 
-    /// One layer on one of `instances` instances.
     fn feed_forward_part(&self, is_expert: bool, instances: f64) -> f64 {
         let share = self.model.shares().feed_forward;
         let alone = LayerShares { attention: 0.0, state_space: 0.0, feed_forward: share };

@@ -28,7 +28,6 @@ impl Job<'_> {
         group
     }
 
-    /// Returns the groups of more than one GPU, except TP groups, with the names of their dimensions.
     pub fn other_groups(&self) -> impl Iterator<Item = (&'static str, Group)> {
         let groups = [
             ("CP", self.context_group()),

@@ -28,7 +28,6 @@ pub struct Replica<'a> {
     pub compute: &'a Compute,
     pub network: &'a Network,
     pub calibration: &'a Calibration,
-    /// GPUs that share every matrix.
     pub gpus: u32,
     pub host_seconds: f64,
 }
@@ -40,7 +39,6 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// 16 bits for weights and caches.
     pub const SIXTEEN_BITS: Self = Self { weights: Precision::Bf16, cache_value_bytes: 2.0 };
 }
 
@@ -104,7 +102,6 @@ impl<'a> Server<'a> {
         layers + job.output().forward.total() + self.replica.host_seconds
     }
 
-    /// Additional time of a decode step per cached token.
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
         let job = self.job(1, 1);

@@ -16,7 +16,6 @@ struct LayerProducts {
     feed_forward: [f64; 2],
     core: [f64; 2],
     elements: f64,
-    /// TP exchanges before the first product of a half-layer, and after the second.
     tensor: [Option<Exchange>; 2],
 }
 
@@ -345,7 +344,6 @@ impl Job<'_> {
         self.element_bytes_of(self.model.shares(), is_expert)
     }
 
-    /// Returns the bytes of norms and residual additions in `parts` parts of a layer.
     pub(super) fn residual_bytes(&self, parts: f64) -> f64 {
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
         2.0 * self.tokens() * parts * 10.0 * f64::from(self.model.hidden) / split

@@ -16,8 +16,7 @@ use super::{
 };
 use crate::khop::{self, Layout, RingGroup, Survey};
 
-/// On larger fabrics, groups move for a shorter step only on request, because the search takes too
-/// long for a bypass.
+/// On larger fabrics, groups move for a shorter step only on request; the search would delay a bypass.
 const MOST_NODES: u32 = 2_048;
 
 /// On larger fabrics, a repair does not compare its result with a plan from scratch.
@@ -29,16 +28,13 @@ const WORTH_A_MOVE: f64 = 0.01;
 pub(super) struct Task<'a> {
     pub(super) network: &'a Network<'a>,
     pub(super) survey: &'a Survey<'a>,
-    /// The layout before the replan.
     pub(super) start: &'a Layout,
     pub(super) states: &'a States,
     pub(super) is_repair: bool,
     pub(super) limit: MoveLimit,
-    /// Groups with a fault.
     pub(super) hit: &'a BTreeSet<GroupId>,
 }
 
-/// Returns whether the step is shorter, or as long with fewer hops between ToRs.
 pub(super) fn is_better(one: &Plan, other: &Plan) -> bool {
     let (one, other) = (&one.metrics, &other.metrics);
     one.step_time_ps < other.step_time_ps
@@ -57,8 +53,7 @@ fn chosen(points: &[SeatingPoint], is_heal: bool, most: usize) -> Option<&Seatin
 }
 
 impl Task<'_> {
-    /// Returns the placements found for each number of moves, and the plan to take: `least`, or a
-    /// better one within the limit on moves.
+    /// Returns the placements found, and the plan to take: `least`, or a better one within the limit.
     pub(super) fn within_limit(
         &self,
         layout: &Layout,
@@ -90,7 +85,6 @@ impl Task<'_> {
         Ok(Searched { curve, cold, found })
     }
 
-    /// Returns the largest number of moves. `None` if the limit is no number.
     fn most(&self) -> Option<usize> {
         match self.limit {
             MoveLimit::BeyondHit(extra) => {
@@ -102,8 +96,6 @@ impl Task<'_> {
         }
     }
 
-    /// Returns the placements found for each number of moves, and a better plan than `least` if one
-    /// of them is worth its moves.
     fn improved(
         &self,
         layout: &Layout,
@@ -162,8 +154,7 @@ impl Task<'_> {
     }
 }
 
-/// Returns `cold`, a plan from scratch, as the layout after `start`: each group takes the identifier
-/// of a former group, so that as few groups as possible move. Also returns the new identifiers. If
+/// Returns `cold`, a plan from scratch, under the identifiers of former groups, and these identifiers. If
 /// `keeps_ranks` is set, groups keep the order of their nodes where possible.
 pub(super) fn renamed(
     fabric: &Fabric,

@@ -22,8 +22,7 @@ use crate::khop::{Layout, cross_tor};
 /// Above this number of groups in a job, no groups move for a shorter step.
 const MOST_GROUPS: usize = 1_024;
 
-/// The part of a rank that a group must load from another group if the rank changes: its pipeline
-/// stage and its experts.
+/// The weights of a rank, by pipeline stage and experts. A group loads them if its rank changes.
 pub(super) type Weights = (u32, u32);
 
 pub(super) fn weights(job: &Job, at: &Coordinates) -> Weights {
@@ -33,15 +32,12 @@ pub(super) fn weights(job: &Job, at: &Coordinates) -> Weights {
     }
 }
 
-/// The traffic of one job between its groups.
 pub(super) struct JobModel {
-    /// Whether groups of this job may move.
     pub(super) may_move: bool,
     /// For each place in the job's order: the coordinates of the group there.
     pub(super) coordinates: Vec<Coordinates>,
     pub(super) weights: Vec<Weights>,
-    /// For each place: other places and the seconds that one node with the average rate needs for
-    /// the traffic with them.
+    /// For each place: other places, and the seconds of the traffic with them at a node's average rate.
     pub(super) neighbours: Vec<Vec<(usize, f64)>>,
     phases: Vec<PhaseModel>,
 }
@@ -55,7 +51,6 @@ struct PhaseModel {
 struct NodeFlow {
     from: usize,
     to: usize,
-    /// Bits between the nodes of one rank.
     bits: f64,
 }
 
@@ -75,7 +70,6 @@ impl Score {
             || self.step <= other.step + same && self.load < other.load - 1e-6
     }
 
-    /// Returns a measure of the improvement, in which the step counts most.
     pub(super) fn gain_over(&self, before: &Self) -> f64 {
         let shorter = (before.step - self.step) / before.step.max(f64::MIN_POSITIVE);
         100.0 * shorter + before.load - self.load
@@ -86,7 +80,6 @@ impl Score {
     }
 }
 
-/// A group and its nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeatedGroup {
     pub(super) id: GroupId,
@@ -96,7 +89,6 @@ pub(super) struct SeatedGroup {
     pub(super) chain: Option<Vec<Position>>,
 }
 
-/// The groups of a job in its order.
 pub(super) type SeatedGroups = Vec<SeatedGroup>;
 
 pub(super) struct Model<'a> {
@@ -225,7 +217,6 @@ impl<'a> Model<'a> {
         all.into_iter().map(|own| own.into_iter().collect()).collect()
     }
 
-    /// Iterates over the pairs of places that the cross-ToR share counts.
     fn hops(&self, places: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let width = self.fabric.dcn.nodes_per_tor().max(1) as usize;
         (0..places)
@@ -237,7 +228,6 @@ impl<'a> Model<'a> {
             .filter(|(one, other)| one != other)
     }
 
-    /// Returns the quality of one job's placement.
     pub(super) fn of_job(&self, job: usize, members: &SeatedGroups) -> Score {
         let nodes = members.iter().map(|member| member.ranks.as_slice());
         let crossing = cross_tor(&self.fabric.dcn, nodes).crossing as f64;
@@ -250,7 +240,6 @@ impl<'a> Model<'a> {
         score
     }
 
-    /// Returns the seconds of each rack in the phases of a job, summed over the phases.
     pub(super) fn racks(&self, job: usize, members: &SeatedGroups) -> Vec<f64> {
         let mut all = vec![0.0; self.rates.len()];
         for phase in &self.jobs[job].phases {

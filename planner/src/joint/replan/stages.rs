@@ -51,7 +51,6 @@ pub fn stages(
     Ok(all)
 }
 
-/// A change of cross-connects, with all phases on them.
 struct SwitchChange<'a> {
     from: Vec<CrossConnect>,
     to: &'a [CrossConnect],
@@ -83,7 +82,6 @@ impl SwitchChange<'_> {
     }
 }
 
-/// Returns the circuits of the phase in `before` whose ports work.
 fn circuits_left(
     network: &ReconfigurableFatTree,
     before: &Plan,

@@ -26,7 +26,6 @@ const EFFORT: usize = 20_000_000;
 /// Groups below the busiest racks that a search tries to move.
 const MOST_TRIED: usize = 48;
 
-/// A placement, and the number of groups that move for it.
 #[derive(Clone)]
 pub(super) struct SeatingPoint {
     pub(super) moves: usize,
@@ -43,9 +42,7 @@ struct Edit {
 pub(super) struct SeatingWalk<'a> {
     model: &'a Model<'a>,
     survey: &'a Survey<'a>,
-    /// The nodes and weights of each group before the replan.
     before: &'a BTreeMap<GroupId, (Vec<NodeId>, Weights)>,
-    /// The jobs whose groups may change.
     jobs: Vec<usize>,
     seating: Vec<SeatedGroups>,
     scores: Vec<Score>,
@@ -63,7 +60,6 @@ enum Aim {
     Apart,
 }
 
-/// The racks where the neighbours of a group are.
 struct RackWish {
     /// For each rank, the traffic with neighbours by rack.
     of_rank: Vec<BTreeMap<TorId, f64>>,
@@ -113,7 +109,6 @@ impl<'a> SeatingWalk<'a> {
         }
     }
 
-    /// Returns the jobs with a moved group, and those that take as long as the step.
     fn concerned(&self) -> Vec<usize> {
         let step = self.score().step;
         let is_slowest = |job: usize| self.scores[job].step >= step * (1.0 - 1e-6);
@@ -122,9 +117,8 @@ impl<'a> SeatingWalk<'a> {
         (0..self.scores.len()).filter(|job| is_slowest(*job) || has_moved(*job)).collect()
     }
 
-    /// Returns the best placements found for each number of moves up to `most`, fewest first. If
-    /// `all_jobs` is not set, jobs that neither lost a node nor delay the step change only to make
-    /// room.
+    /// Returns the best placements for each number of moves up to `most`, fewest first. Without
+    /// `all_jobs`, jobs that neither lost a node nor delay the step change only to make room.
     pub(super) fn points(mut self, all_jobs: bool, most: usize) -> Vec<SeatingPoint> {
         self.jobs = if all_jobs { (0..self.scores.len()).collect() } else { self.concerned() };
         self.jobs.retain(|job| self.model.jobs[*job].may_move);
@@ -160,7 +154,6 @@ impl<'a> SeatingWalk<'a> {
         })
     }
 
-    /// Makes the best change that needs at most `most` moves in all. Returns whether there is one.
     fn improve(&mut self, most: usize) -> bool {
         let now = (self.score(), self.moves());
         let mut best: Option<(f64, Vec<Edit>)> = None;
@@ -187,7 +180,6 @@ impl<'a> SeatingWalk<'a> {
         true
     }
 
-    /// Returns the places of groups that send between racks, busiest racks first.
     fn busiest(&self, job: usize) -> Vec<usize> {
         let members = &self.seating[job];
         let racks = self.model.racks(job, members);
@@ -208,7 +200,6 @@ impl<'a> SeatingWalk<'a> {
         places
     }
 
-    /// Returns the score and the number of moves after `edits`, which start from `moves`.
     fn tried(&mut self, mut edits: Vec<Edit>, moves: usize) -> (Vec<Edit>, Score, usize) {
         let moved = |walk: &Self, edits: &[Edit]| {
             edits.iter().filter(|edit| walk.is_moved(edit.job, edit.place)).count()
@@ -251,8 +242,7 @@ impl<'a> SeatingWalk<'a> {
         }
     }
 
-    /// Returns the changes of the group at `place` to try. If `may_push` is set, other groups may
-    /// have to leave their nodes to it.
+    /// If `may_push` is set, other groups may have to leave their nodes to the group at `place`.
     fn edits(&mut self, job: usize, place: usize, may_push: bool) -> Vec<Vec<Edit>> {
         let mut all = self.places_exchanged(job, place, may_push);
         let is_known = self.before.contains_key(&self.seating[job][place].id);
@@ -276,7 +266,6 @@ impl<'a> SeatingWalk<'a> {
         all
     }
 
-    /// Moves the group at `place` to other nodes and to every other place of its job.
     fn moved_to_other_places(
         &mut self,
         job: usize,
@@ -304,7 +293,6 @@ impl<'a> SeatingWalk<'a> {
         all
     }
 
-    /// Moves a group to nodes of another one, which moves to free nodes.
     fn pushed(
         &mut self,
         (job, place): (usize, usize),
@@ -361,7 +349,6 @@ impl<'a> SeatingWalk<'a> {
         all
     }
 
-    /// Returns groups on nodes below the racks of the neighbours of a group.
     fn in_the_way(&self, job: usize, place: usize) -> Vec<(usize, usize)> {
         let wish = self.wish(job, place);
         let is_wanted =
@@ -428,7 +415,6 @@ impl<'a> SeatingWalk<'a> {
         (ranks != own.ranks).then_some(SeatedGroup { id: own.id, ranks, chain: Some(chain) })
     }
 
-    /// Assigns ranks to `nodes`, so that they share racks with their neighbours.
     fn ranked(&self, wish: &RackWish, old: &[NodeId], mut nodes: Vec<NodeId>) -> Vec<NodeId> {
         let gain = |rank: usize, node: &NodeId| {
             let rack = self.model.fabric.dcn.tor_of(*node);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The difference between two layouts: changed groups, switched bundles, and healthy rings that
-//! moved.
+//! The difference between two layouts: changed groups, switched bundles, healthy rings that moved.
 
 use std::fmt;
 

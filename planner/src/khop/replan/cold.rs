@@ -34,8 +34,7 @@ pub(super) fn with_more_groups(
 }
 
 impl Work<'_> {
-    /// Replaces the groups of the layout by `new`. `given` maps the place of a former group to the
-    /// new group that takes over its identifier and ranks.
+    /// `given` maps the place of a former group to the new group with its identifier and ranks.
     pub(super) fn place(&mut self, new: &[RingGroup], given: BTreeMap<usize, usize>) {
         let old = std::mem::take(&mut self.layout.groups);
         let (mut groups, mut lost) = (Vec::new(), Vec::new());
@@ -67,7 +66,6 @@ impl Work<'_> {
         self.idle = idle(self.fabric, self.survey, self.layout);
     }
 
-    /// Replaces the groups of the layout by `new`, which have their final identifiers and ranks.
     pub(super) fn become_groups(&mut self, new: Vec<RingGroup>) {
         let old = std::mem::take(&mut self.layout.groups);
         let now: BTreeMap<_, _> = new.iter().map(|group| (group.id, group)).collect();
@@ -135,7 +133,6 @@ fn nodes_in_order(group: &RingGroup) -> Vec<NodeId> {
     nodes
 }
 
-/// Returns `now` in rank order. Nodes that stay keep their rank, and new nodes take the free ranks.
 fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     if was.len() != now.len() {
         return now.to_vec();
@@ -148,9 +145,7 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
 }
 
-/// Matches groups of the same job and size, as places in `old` to indices in `new`. Pairs with the
-/// most nodes in common are matched first. A spare is only matched to a group with exactly the same
-/// nodes.
+/// Maps places in `old` to indices in `new`. A spare is only matched to a group with the same nodes.
 pub(crate) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {

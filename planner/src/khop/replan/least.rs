@@ -29,7 +29,6 @@ const MOST_JOBS: usize = 8;
 /// Rings without a fault in the largest set that the second search moves.
 const LARGEST_SET: usize = 3;
 
-/// Steps for the preparation of one set.
 const STEPS_OF_SET: u32 = 50;
 
 /// Numbers of places to search, one after the other, if a wider search ran out of steps.
@@ -49,8 +48,7 @@ pub(super) enum Nothing {
     },
 }
 
-/// Returns whether rings may move to keep the groups of this job. A job that takes all nodes
-/// continues with fewer groups instead.
+/// A job that takes all nodes continues with fewer groups, so no rings move for it.
 pub(super) fn is_sized(job: &Job) -> bool {
     job.is_placed() && job.size != JobSize::All
 }
@@ -62,8 +60,7 @@ pub(super) fn unit(job: &Job) -> usize {
     }
 }
 
-/// Returns groups that keep more GPUs in use than `mended`. `is_hit` states for each former place
-/// whether the group there lost a part.
+/// `is_hit` states for each former place whether the group there lost a part.
 pub(super) fn rearranged(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -134,8 +131,7 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
-    /// Places all lost groups in the nodes of the fewest other rings. At least `at_least` of them
-    /// must move.
+    /// Places all lost groups in the nodes of the fewest other rings, at least `at_least` of them.
     fn place_by_sets(
         &mut self,
         whole: &Region<'a>,
@@ -184,7 +180,6 @@ impl<'a> Task<'a> {
         Err(Nothing::InSight { at_least })
     }
 
-    /// Places all lost groups within narrower sections. At least `at_least` rings must move.
     fn place_within_less(&mut self, lost: &[usize], at_least: u32) -> Result<(), Nothing> {
         let nodes = self.fabric.hbd.nodes() as usize;
         for width in NARROWER.into_iter().filter(|width| *width < nodes) {
@@ -201,7 +196,6 @@ impl<'a> Task<'a> {
         Err(Nothing::InSight { at_least })
     }
 
-    /// Places one lost group at a time, at the place on the line where the fewest rings move.
     /// `width` is the number of places in a section.
     fn place_in_turn(&mut self, lost: &[usize], width: usize) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
@@ -231,8 +225,7 @@ impl<'a> Task<'a> {
         self.jobs.iter().map(of).sum()
     }
 
-    /// Returns the regions to search, nearest first. Together they cover every possible place for a
-    /// lost group.
+    /// Nearest first. Together they cover every possible place for a lost group.
     fn regions(&self, lost: usize, width: usize) -> Vec<Region<'a>> {
         let nodes = self.fabric.hbd.nodes() as usize;
         let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
@@ -248,8 +241,7 @@ impl<'a> Task<'a> {
         firsts.map(|first| self.region(from(first), &[lost], |_| true)).collect()
     }
 
-    /// Returns the section at `places`. Only the rings without a fault for which `moves` is true may
-    /// move.
+    /// Only the rings without a fault for which `moves` is true may move.
     fn region(
         &self,
         places: Vec<Position>,
@@ -292,8 +284,7 @@ impl<'a> Task<'a> {
         Region::new(self.survey, self.before, places.len(), nodes, &olds, classes)
     }
 
-    /// Returns the numbers of rings per job to try, most GPUs first. Each uses more GPUs than are
-    /// in use now.
+    /// Returns numbers of rings per job to try, most GPUs first. Each uses more GPUs than now.
     fn levels(&self, region: &Region<'_>, lost: &[usize]) -> Vec<Vec<u32>> {
         let mut levels = vec![(0, Vec::new())];
         for (job, class) in self.jobs.iter().zip(&region.classes) {

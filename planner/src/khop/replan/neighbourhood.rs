@@ -32,8 +32,7 @@ pub(super) enum Effort {
     Any,
 }
 
-/// Returns the cheapest replacement for `old` that `effort` allows. `idle` includes the working
-/// nodes of `old`.
+/// `idle` includes the working nodes of `old`.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -57,8 +56,7 @@ pub(super) fn rebuild(
     Some(group)
 }
 
-/// Returns `nodes` in rank order. Nodes of `old` keep their rank, and new nodes take the free
-/// ranks.
+/// New nodes take the free ranks.
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
     let fill = |node: &NodeId| {
@@ -78,8 +76,7 @@ struct Candidate {
     lit_down: Vec<u8>,
     /// Lit bundles whose far end failed. They go dark if the node does not join the chain.
     widowed: u32,
-    /// Lit bundles whose far end works but cannot join the chain. That far end goes dark if this
-    /// node joins.
+    /// Lit bundles whose far end works but cannot join. That far end goes dark if this node joins.
     outside: u32,
 }
 
@@ -168,8 +165,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the cheapest chain with at most `replaced` replaced nodes, and the number of bundles
-    /// it switches.
+    /// Also returns the number of bundles that the chain switches.
     fn run(&self, replaced: usize) -> Option<(Vec<Position>, u32)> {
         let spare_own = (self.own + replaced).checked_sub(self.length)?;
         let mut trails: Vec<(usize, usize)> = Vec::new();
@@ -281,9 +277,8 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
     }
 }
 
-/// Returns the start and the width of the section within reach of a chain of `length` nodes that
-/// keeps a node of the old chain. If a closed line is shorter than this section, returns the whole
-/// line, cut open at its start.
+/// Returns the start and the width of the section within reach of a chain that keeps a node of the old
+/// chain. A closed line shorter than this section is cut open at its start.
 fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());

@@ -34,7 +34,6 @@ pub(super) struct MoveCost {
 }
 
 impl MoveCost {
-    /// Returns a cost above every other.
     pub(super) fn most() -> Self {
         Self { rings: u32::MAX, ..Self::default() }
     }
@@ -97,8 +96,7 @@ pub(super) struct Region<'a> {
     pub(super) classes: Vec<RegionClass>,
     owner: Vec<Option<usize>>,
     near: Vec<Vec<(usize, Hop)>>,
-    /// For each node, the far ends of its lit bundles, with whether a ring without a fault uses the
-    /// circuit.
+    /// For each node, the far ends of its lit bundles, and whether a ring without a fault uses the circuit.
     lit: Vec<Vec<(usize, bool)>>,
     lit_to: Vec<u128>,
     /// Number of lit bundles of each node whose far end is outside the search.
@@ -112,17 +110,14 @@ struct Chain {
     order: Vec<usize>,
     hops: Vec<Hop>,
     within: (u32, u32),
-    /// Far ends of lit circuits that leave the chain, with whether a ring without a fault uses the
-    /// circuit.
+    /// Far ends of lit circuits that leave the chain, and whether a ring without a fault uses the circuit.
     leaving: Vec<(usize, bool)>,
-    /// Rings without a fault with ranks on these nodes; `overlapped` lists all rings with ranks
-    /// there.
+    /// Rings without a fault with ranks on these nodes; `overlapped` also lists rings with a fault.
     touched: Vec<usize>,
     overlapped: Vec<usize>,
 }
 
-/// The state after some decisions. `left` is the first field so that states sort in the order of
-/// decisions.
+/// `left` is the first field so that states sort in the order of decisions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     left: u128,
@@ -133,8 +128,7 @@ struct State {
     placed: u64,
 }
 
-/// A decision: a ring stays, or a chain replaces `old`. `of` is the lowest node and the length of
-/// the chain, and `index` is its index among these chains.
+/// A decision. `of` is the lowest node and the length of a chain, and `index` its index among these.
 #[derive(Clone, Copy)]
 enum RegionStep {
     Stays { old: usize },
@@ -152,9 +146,8 @@ fn bits(mut set: u128) -> impl Iterator<Item = usize> {
 }
 
 impl<'a> Region<'a> {
-    /// `nodes` lists the nodes that no fixed ring uses, with their places. `olds` lists the movable
-    /// rings as (former place, class, whether the ring lost a part). `places` is at most
-    /// [`MOST_PLACES`].
+    /// `nodes` lists the nodes that no fixed ring uses. `olds` lists the movable rings as (former place,
+    /// class, whether the ring lost a part). `places` is at most [`MOST_PLACES`].
     pub(super) fn new(
         survey: &'a Survey<'a>,
         before: &'a Layout,
@@ -229,8 +222,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Finds the cheapest packing with at least `required` rings of each class, at a cost below
-    /// `limit`.
+    /// Packs at least `required` rings of each class, at the least cost below `limit`.
     pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> RegionOutcome {
         let all = u128::MAX
             .checked_shr(u32::try_from(MOST_PLACES - self.nodes.len()).expect("at most 128"));
@@ -259,8 +251,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Returns whether the undecided nodes have room for the missing rings. If `is_spent` is set,
-    /// no further ring may be broken up.
+    /// If `is_spent` is set, no further ring may be broken up.
     fn has_room(&self, state: &State, required: &[u32], is_spent: bool) -> bool {
         let (mut placed, mut open) = (state.placed, state.left);
         let is_kept = |old: &&Old| is_spent && !old.is_hit && old.ranks & !state.left == 0;
@@ -335,7 +326,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Tries every decision on the lowest undecided node. `None` if no steps are left.
     fn decide(
         &mut self,
         state: State,
@@ -383,7 +373,6 @@ impl Search<'_> {
         MoveCost { rings: breaks.into(), bundles, ..MoveCost::default() }
     }
 
-    /// Adds a new chain, once for every ring that it can replace.
     fn take(
         &mut self,
         chain: &Chain,
@@ -465,8 +454,6 @@ impl Search<'_> {
         picks
     }
 
-    /// Returns the chains with this lowest node and length that break up no more rings than the
-    /// limit allows.
     fn candidates(&mut self, of: (usize, usize), steps: &mut u32) -> Option<Rc<Vec<Chain>>> {
         if let Some(chains) = self.chains.get(&of) {
             return Some(chains.clone());
@@ -500,8 +487,7 @@ struct RegionWalk<'a> {
 }
 
 impl RegionWalk<'_> {
-    /// Extends the chain by every possible node. `touched` is the set of rings without a fault that
-    /// have ranks on it.
+    /// `touched` is the set of rings without a fault that have ranks on the chain.
     fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
         *steps = steps.checked_sub(1)?;
         if self.order.len() == self.length {

@@ -71,8 +71,7 @@ impl CircuitPrices {
     }
 }
 
-/// All exchanges of one or two circuits that are worth something, best first. Empty if the
-/// circuits do not connect all leaves with traffic.
+/// Best first. Empty if the circuits do not connect all leaves with traffic.
 pub(super) fn exchanges(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,

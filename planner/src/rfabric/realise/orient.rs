@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performs step 1 of a placement, which chooses the tail of each circuit so that every leaf is the tail of at most
-//! half of its ports and the head of at most half, consistent with existing circuits.
+//! Performs step 1 of a placement, which chooses the tail of each circuit.
 
 use std::collections::VecDeque;
 

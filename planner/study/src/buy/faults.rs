@@ -157,7 +157,6 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// Adds the faults of all parts except nodes in a candidate's bills.
     pub(super) fn with_parts(
         self,
         question: &Question,

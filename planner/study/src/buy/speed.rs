@@ -20,7 +20,6 @@ pub struct Speed {
     pub all_to_all: f64,
     pub data_parallel: f64,
     pub at_gbytes_per_s: f64,
-    /// Time of data-parallel traffic between ToRs ÷ its time under one ToR.
     pub cross_tor_slowdown: f64,
     pub nodes_per_tor: u32,
 }

@@ -426,8 +426,7 @@ fn beyond_price(flip: &PriceFlip) -> String {
     format!("at {} {side} ${:.2} ({:.2} ×)", flip.part, flip.usd, flip.factor)
 }
 
-/// Changes one price at a time. Returns the nearest factors above and below 1 that make another
-/// design cheaper than every design in `choice`.
+/// Returns the nearest factors above and below 1 that make another design cheaper than all in `choice`.
 fn price_flips(
     question: &Question,
     rows: &[Row],

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measures data-parallel traffic between ToRs as node faults increase.
 //!
-//! The metric is the crossing share of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md), which is the number of
-//! hops of inner data-parallel rings between different ToRs divided by all hops of these rings.
+//! The metric is the crossing share of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md).
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};

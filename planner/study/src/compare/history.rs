@@ -12,8 +12,7 @@ pub struct Moment {
     pub gpus_wasted: u32,
 }
 
-/// A moment begins with the window or with a change. Simultaneous changes share a moment, so
-/// moments are in order and never empty.
+/// Simultaneous changes share a moment, so moments are in order and never empty.
 pub fn history(
     architecture: &dyn Architecture,
     cluster: Cluster,

@@ -112,7 +112,6 @@ impl Tally {
         reached(self.ms_by_wasted.iter().zip(0..), wanted.max(1))
     }
 
-    /// The largest job that waits for at most the given share of the time.
     pub(super) fn largest_job(&self, share: f64) -> u32 {
         let may_wait = (share * self.total_ms() as f64).floor() as u64;
         reached(self.ms_by_usable.iter().zip(0..), may_wait + 1)

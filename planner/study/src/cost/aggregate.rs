@@ -7,8 +7,7 @@ use super::{CostOutcome, CostRow};
 use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
-/// Interconnect cost of the whole cluster divided by the mean number of usable GPUs, which are
-/// neither faulty nor wasted. `None` if there are no usable GPUs.
+/// Interconnect cost of the whole cluster ÷ mean number of usable GPUs. `None` if there are none.
 #[must_use]
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
     (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)
@@ -20,7 +19,6 @@ pub struct AggregateQuestion<'a> {
     pub gpu_usd: f64,
 }
 
-/// The aggregate cost of a design as a function of the share of faulty nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Aggregate {
     pub arch: String,

@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::{Level, PriceList};
 use crate::architecture::{self, NicRate, NoBill, Site};
 
-/// Parts of one kind in one place of a fabric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PurchaseLine {
     pub place: String,
@@ -34,7 +33,6 @@ pub struct PurchaseLine {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Purchase {
     pub lines: Vec<PurchaseLine>,
-    /// Sum of the lines.
     pub usd: f64,
     pub usd_low: f64,
     pub usd_high: f64,

@@ -14,7 +14,6 @@ pub struct Sensitivity {
     pub designs: Vec<PriceSwing>,
     pub order_at_low: Vec<String>,
     pub order_at_high: Vec<String>,
-    /// Whether the order at either end differs from the order at the mean.
     pub changes_order: bool,
 }
 

@@ -4,7 +4,6 @@ use std::io;
 
 use super::link::{Link, Seat};
 
-/// Step number of a member that has not computed anything yet.
 pub(super) const NO_STEP: u64 = u64::MAX;
 
 pub(super) fn brings(index: usize, step: u64, at: usize) -> u32 {
@@ -57,7 +56,6 @@ pub(super) fn agree(
     Ok(if least == NO_STEP { 0 } else { least })
 }
 
-/// Runs one step with at least `elements` elements, and checks the sums.
 pub(super) fn step(
     link: &mut Link,
     seat: Seat,

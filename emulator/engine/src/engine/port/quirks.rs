@@ -56,7 +56,6 @@ impl Quirks {
 }
 
 impl Jitter {
-    /// Returns the delay of a packet sent now, behind packets that an earlier jitter still delays.
     pub(super) fn held(&self, sent: u64) -> u64 {
         (self.held_until + sent.saturating_sub(self.held_from) / 2).saturating_sub(sent)
     }

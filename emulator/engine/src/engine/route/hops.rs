@@ -12,7 +12,6 @@ pub(super) const FAR: u16 = u16::MAX;
 const NONE: u32 = u32::MAX;
 const AT_ONCE: usize = 64;
 
-/// Covers links that are up, in one plane or in all planes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
     numbers: Vec<u32>,
@@ -150,7 +149,6 @@ impl HopMap {
         }
     }
 
-    /// Breadth-first search backwards from `next`: vertices with a bit per destination `hops` away.
     fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];

@@ -17,7 +17,6 @@ pub(super) struct FlowBatch {
     open: u32,
     latest: SimTime,
     flows: Vec<FlowId>,
-    /// Index of the first flow that may still have new packets to send.
     sending: usize,
     is_prompt: bool,
 }
@@ -61,7 +60,6 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns a time just after the earliest end of any flow in a prompt batch whose last packet is on its last wire.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);
@@ -81,7 +79,6 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// Returns the length in picoseconds, doubled if pods can run in sequence and no batch can end in the first half.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
         let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();
@@ -89,7 +86,6 @@ impl<P: Probe> Engine<P> {
         if twice { 2 * self.window } else { self.window }
     }
 
-    /// Whether each open batch has a flow whose last packet cannot arrive within two windows.
     fn all_batches_send(&mut self) -> bool {
         let (shards, flows) = (&self.shards, &self.flows);
         let sends = |id: &FlowId| {

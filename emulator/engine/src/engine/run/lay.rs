@@ -268,7 +268,6 @@ mod tests {
     use crate::topology::LeafSpine;
     use crate::transport::{LossRecovery, Reordering, Transport};
 
-    /// Reroutes flows 400 times with packets in flight. Scans for unused regions after this number of words.
     fn led_anew(between_looks: u64) -> (u32, String) {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
             .with_queue(Bytes(1 << 20), Bytes(1 << 17));

@@ -52,7 +52,6 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Enables skipping, which does not change results.
     pub(crate) fn form_trains(&mut self) {
         self.trains = Some(Box::new(Trains::new()));
     }

@@ -21,14 +21,12 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Returns whether the state can repeat, which excludes random draws, choices among ports and out-of-order packets.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
             && self.senders.iter().all(|sender| sender.is_plain())
     }
 
-    /// The interval between two consecutive packets of a flow on one wire.
     pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
         let follows = |one: &Packet, next: &Packet| {
             !next.is_acknowledgement()
@@ -43,7 +41,6 @@ impl<P: Probe> Shard<P> {
         self.wires.iter().find_map(|wire| of_wire(&wire.queue))
     }
 
-    /// Whether `later` is this state (seen at `now`) shifted by `pace`.
     pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
         let then = now + pace.time;
         let hosts = self.hosts.iter().zip(&later.hosts);
@@ -183,7 +180,6 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
 pub(crate) trait End {
     fn reached(&self) -> u32;
 
-    /// Returns `pace` if there was progress, otherwise zero.
     fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
         if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }

@@ -39,7 +39,6 @@ impl Pacer {
 }
 
 impl<P> Shard<P> {
-    /// Matches each host's credit rate to its link rates, for packets of `bits` bits.
     pub(crate) fn pace_credits(&mut self, bits: u64) {
         for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
             let rates = &self.wire_rates[vertex.wires()];
@@ -53,7 +52,6 @@ impl<P> Shard<P> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// If no flow waits, adds the earned credit to the acknowledgement.
     pub(super) fn with_credit(
         &mut self,
         end: u32,

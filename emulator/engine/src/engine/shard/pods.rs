@@ -71,7 +71,6 @@ fn distances(network: &Network) -> Vec<u32> {
     far.iter().map(|far| if *far == u32::MAX { 0 } else { *far }).collect()
 }
 
-/// Numbers components in order of their first vertices. Vertices that are not `kept` get `u32::MAX`.
 fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
     let mut number = vec![u32::MAX; network.vertex_count()];
     let mut count = 0;

@@ -37,7 +37,6 @@ impl Sender {
             && self.timer.becomes(&later.timer, time)
     }
 
-    /// Returns how many more packets the sender can send before a message ends or must wait.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.min(self.released).saturating_sub(self.next + 1)
     }

@@ -49,7 +49,6 @@ impl TailProbe {
         self.0.is_some()
     }
 
-    /// [`u64::MAX`] until a packet is sent or a response arrives.
     #[inline(always)]
     pub(super) fn due(&self) -> u64 {
         self.0.as_ref().map_or(u64::MAX, |tail| tail.due)

@@ -200,7 +200,6 @@ impl<'a> Circuits<'a> {
     }
 }
 
-/// Returns the ports that a hop contends for: the port of a circuit in this direction, or the core ports on both sides.
 fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     let (out, into) = match hop.lane {
         HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),
@@ -274,7 +273,6 @@ impl Phases {
         (0..NAMES.len()).find(is_open).or(last).unwrap_or(0)
     }
 
-    /// Returns the phase whose circuits a task and its predecessors need, or 0.
     pub(super) fn waits_for(&self, task: TaskId) -> usize {
         let own = self.of_task.get(task.index()).copied().unwrap_or(0);
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)

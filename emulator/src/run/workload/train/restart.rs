@@ -104,7 +104,6 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Also restarts all groups that exchange more than gradients with the lost ones.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = self.rolled_back(rings);
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
@@ -313,7 +312,6 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    /// A checkpoint is read once all groups can work.
     fn go_on(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         if training.loads && training.all_can_work() {

@@ -53,7 +53,6 @@ impl Seat {
         self.ring_links = both(ring);
     }
 
-    /// Traffic uses both directions of a cabled ring, but only one over a domain switch.
     pub(super) fn directions(&self, context: &Context<'_>) -> Directions {
         let is_switched = context.substrate.domain_of(self.members.ranks[0]).is_some();
         if is_switched { Directions::One } else { Directions::Both }

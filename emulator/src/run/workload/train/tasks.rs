@@ -48,7 +48,6 @@ impl TrainingJob<'_> {
         a == b && self.seats[a as usize].has_ring()
     }
 
-    /// Returns whether one of the task's groups is unavailable or has a dark ring.
     fn is_held(&self, context: &Context<'_>, work: &TaskWork) -> bool {
         if self.loads {
             return true;

@@ -86,7 +86,6 @@ impl TrainingJob<'_> {
         why
     }
 
-    /// Adds the segment from `from` to the end of `task`.
     fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
         let log = &self.tasks[task.index()];
         let work = &self.order.graph.tasks()[task.index()].work;

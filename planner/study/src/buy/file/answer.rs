@@ -67,7 +67,6 @@ pub struct ElasticRecord {
     pub least: f64,
 }
 
-/// Returns the response of a design's jobs, with the minimum share of parts if they are elastic.
 pub(super) fn answer(
     record: &DesignRecord,
     policy: FaultPolicy,
