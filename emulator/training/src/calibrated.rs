@@ -15,11 +15,11 @@ use super::cards::generation;
 use super::network::Efficiency;
 use lightloom_collective::Generation;
 
-/// From `chips.csv`, which the example `fit_training` writes.
+/// From `chips.csv`, which the test `fit_again` writes.
 pub static CHIPS: LazyLock<Vec<Chip>> =
     LazyLock::new(|| rows(include_str!("calibrated/chips.csv")));
 
-/// From `frameworks.csv`, which the example `fit_training` writes.
+/// From `frameworks.csv`, which the test `fit_again` writes.
 pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
     LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
 

@@ -15,6 +15,7 @@ mod conformance;
 mod credit_and_choice;
 mod dark_path;
 mod engine_validation;
+mod ns3;
 mod paths;
 mod planes;
 mod prompt;

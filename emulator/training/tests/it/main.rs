@@ -11,6 +11,7 @@ mod calibrate;
 mod collectives;
 mod exchanges;
 mod features;
+mod fit_again;
 mod kineto;
 mod kineto_truth;
 mod published_runs;

@@ -12,7 +12,7 @@ use lightloom_training::calibrated::BANDS;
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 
-fn published() -> Option<Runs> {
+pub(crate) fn published() -> Option<Runs> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let read = |name| std::fs::read_to_string(data.join(name)).ok();
     let (Some(first), Some(second)) = (read("mfu_measured.csv"), read("mfu_measured_2.csv")) else {

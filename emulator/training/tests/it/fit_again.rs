@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fits the shipped calibration constants again to tables of published runs, and prints the errors.
+//! Fits the shipped calibration constants again to the published runs of `published_runs`. The fit must find nothing
+//! better.
 //!
-//! `cargo run -p lightloom-training --example fit_training -- FOLDER 2026-11-22
-//! ../shared/data/mfu_measured.csv …` writes `chips.csv` and `frameworks.csv` to FOLDER, normally
-//! `emulator/training/src/calibrated/`.
-#![allow(clippy::print_stdout, clippy::disallowed_methods)] // a tool of the maintainers
+//! `LIGHTLOOM_BLESS=2026-11-22 LIGHTLOOM_NIGHT=1 cargo test --release -p lightloom-training --test it fit_again:: --
+//! --nocapture` writes `chips.csv` and `frameworks.csv` with this date.
 
 use std::path::Path;
 
-use lightloom_training::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework, compose};
+use lightloom_training::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework};
 use lightloom_training::fit::{Constants, fit};
-use lightloom_training::runs::{MeasuredRun, Runs};
+use lightloom_training::runs::MeasuredRun;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::published_runs::published;
 
 /// The packet emulation and the runs in the documentation depend on these shipped values.
 const KEPT: [(&str, &str); 8] = [
@@ -26,57 +27,30 @@ const KEPT: [(&str, &str); 8] = [
     ("nemo-25.02", "step seconds"),
 ];
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().expect("a folder");
-    let day = arguments.next().expect("the day");
-    let tables: Vec<String> =
-        arguments.map(|path| std::fs::read_to_string(path).expect("a table")).collect();
-    let (runs, mistakes) = Runs::read(&tables.iter().map(String::as_str).collect::<Vec<_>>());
-    mistakes.iter().for_each(|mistake| println!("{mistake}"));
+#[test]
+fn shipped_constants_are_those_of_the_fit() {
+    if std::env::var_os("LIGHTLOOM_NIGHT").is_none() {
+        return;
+    }
+    let Some(runs) = published() else { return };
     let testing = runs.testing();
-    let part = |tests: bool| -> Vec<&MeasuredRun> {
-        runs.runs.iter().zip(&testing).filter(|(_, t)| **t == tests).map(|(run, _)| run).collect()
-    };
+    let fitting = runs.runs.iter().zip(&testing).filter(|(_, tests)| !**tests);
+    let fitting: Vec<&MeasuredRun> = fitting.map(|(run, _)| run).collect();
     let start = Constants { chips: CHIPS.to_vec(), frameworks: FRAMEWORKS.to_vec() };
-    let (fitting, judging) = (part(false), part(true));
+    let mut means = Vec::new();
     let fitted = fit(&start, &fitting, &KEPT, &mut |round, mean| {
         println!("round {round}: {:.2} %", 100.0 * mean);
+        means.push(mean);
     });
-    write(Path::new(&folder), &fitted, &day);
-    for (name, runs) in [("fit", &fitting), ("test", &judging)] {
-        for run in runs {
-            let Some(error) = fitted.error(run) else { continue };
-            let chip = run.request.card.chip_among(&fitted.chips);
-            let framework =
-                fitted.frameworks.iter().find(|known| known.name == run.software).expect("known");
-            let found = run.compute_with(compose(&chip, framework)).expect("it was computed");
-            let step = found.step;
-            println!(
-                "{name} {} {} {} {} {} {} | {} | {:.3} s {:+.1} % | comp {:.3} tp {:.3} cp {:.3} ep {:.3} bub {:.3} pp {:.3} dp {:.3} opt {:.3} jit {:.3}",
-                if run.is_mixture() { "mixture" } else { "dense" },
-                run.id,
-                run.software,
-                run.accelerator,
-                run.model,
-                run.request.precision.label(),
-                found.mapping,
-                run.measured_seconds,
-                100.0 * error,
-                step.compute_seconds,
-                step.tensor_seconds,
-                step.context_seconds,
-                step.expert_seconds,
-                step.bubble_seconds,
-                step.transfer_seconds,
-                step.data_seconds,
-                step.optimizer_seconds,
-                step.jitter_seconds
-            );
-        }
+    if let Ok(day) = std::env::var("LIGHTLOOM_BLESS") {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/calibrated");
+        return write(&folder, &fitted, &day);
     }
+    let [Some(first), Some(last)] = [means.first(), means.last()] else { panic!("no round") };
+    assert!(first - last < 0.005, "{means:?}: fit again with LIGHTLOOM_BLESS");
 }
 
+/// Writes three significant digits; `day` is the date of the fit.
 fn write(folder: &Path, fitted: &Constants, day: &str) {
     let day: &'static str = String::leak(day.to_owned());
     let chips = fitted.chips.iter().map(|chip| Chip { fitted: day, ..*chip });

@@ -8,8 +8,7 @@
 //!
 //! Requires the ns-3 library (Debian: `libns3-dev`) and a C++ compiler; reports if they are missing.
 //!
-//! `cargo bench -p lightloom-engine --bench ns3 [-- permutation | ring]`
-#![expect(clippy::print_stdout, reason = "a bench prints")]
+//! `LIGHTLOOM_NIGHT=1 cargo test --release -p lightloom-engine --test it ns3:: -- --nocapture`
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -33,18 +32,15 @@ const PAYLOAD: u64 = 4_032;
 const WINDOW: u32 = 160;
 const REPETITIONS: usize = 3;
 
-fn main() {
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|text| text != "--bench").collect();
-    let built = match build_ns3() {
-        Ok(built) => built,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
-    println!("4,096-byte packets, window of {WINDOW} packets, queues without a bound");
-    for work in [BenchWork::permutation(1_024, 256), BenchWork::ring(128, 32)] {
-        if chosen.is_empty() || chosen.iter().any(|name| *name == work.name) {
-            compare(&work, &built);
-        }
-    }
+#[test]
+fn permutation_ends_as_in_ns3() {
+    let apart = compare(|| BenchWork::permutation(1_024, 256));
+    assert!(apart.is_none_or(|per_cent| per_cent.abs() < 2.0), "{apart:?} %");
+}
+
+#[test]
+fn ring_sends_the_packets_of_ns3() {
+    compare(|| BenchWork::ring(128, 32));
 }
 
 struct BenchWork {
@@ -172,8 +168,12 @@ impl Outcome {
     }
 }
 
-fn compare(work: &BenchWork, ns3: &Path) {
-    let (ours, theirs) = (run_ours(work), run_ns3(work, ns3));
+/// Returns by how many per cent the flow furthest apart differs. `None` by day, or without ns-3.
+fn compare(work: impl FnOnce() -> BenchWork) -> Option<f64> {
+    std::env::var_os("LIGHTLOOM_NIGHT")?;
+    let ns3 = build_ns3().map_err(|reason| println!("skipped: {reason}")).ok()?;
+    let work = work();
+    let (ours, theirs) = (run_ours(&work), run_ns3(&work, &ns3));
     assert_eq!(ours.hops, theirs.hops, "both put the same packets on the same wires");
     println!("\n{} over {} hosts, {} packet-hops", work.name, work.flows.len(), ours.hops);
     println!(
@@ -200,6 +200,7 @@ fn compare(work: &BenchWork, ns3: &Path) {
         worst.unwrap_or_default(),
         ours.rate() / theirs.rate(),
     );
+    worst
 }
 
 fn run_ours(work: &BenchWork) -> Outcome {
@@ -227,7 +228,7 @@ fn build_ns3() -> Result<PathBuf, String> {
     if !Path::new("/usr/include/ns3").is_dir() {
         return Err("ns-3 is not here (Debian: apt-get install libns3-dev)".into());
     }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/ns3/fixed_window.cc");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/ns3/fixed_window.cc");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixed_window");
     let libraries = ["point-to-point", "internet", "traffic-control", "network", "core"];
     let status = Command::new("c++")

@@ -1,7 +1,7 @@
 // The same network, paths, flows and fixed window as a run of lightloom's engine, in ns-3: point-to-point
 // devices, its IPv4 and UDP stack, one socket at each end of a flow.
 //
-// Reads from standard input (written by emulator/benches/ns3.rs), all numbers decimal:
+// Reads from standard input (written by ../ns3.rs), all numbers decimal:
 //
 //   network VERTICES CABLES RATE_BPS DELAY_PS PACKET_BYTES ACK_BYTES WINDOW_PACKETS
 //   cable A B                      cable i is link 2i from A to B and link 2i+1 back
