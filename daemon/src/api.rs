@@ -653,9 +653,8 @@ async fn hold(
     let verb = if drained { "drain" } else { "undrain" };
     let asked = asked(client, &body.request_id, &(verb, &body));
     let names = body.devices;
-    let find = move |runtime: &Runtime| levers_of(runtime, &names);
     let slots = match client.must_have(Role::Apply) {
-        Ok(()) => shared.look(find).await?,
+        Ok(()) => shared.look(move |runtime: &Runtime| levers_of(runtime, &names)).await?,
         Err(_) => Ok(Vec::new()),
     };
     let call = |asked, answer| {

@@ -217,10 +217,9 @@ impl Runtime {
         let now = self.clock.now();
         let actions = self.control.tick(&now);
         let acted = !actions.is_empty();
-        let bypasses = |action: &Action| {
+        if actions.iter().any(|action: &Action| {
             matches!(action, Action::Note(Note::Bypassing(..) | Note::TooMany(_)))
-        };
-        if actions.iter().any(bypasses) {
+        }) {
             self.event_at = Some(Instant::now());
         }
         self.perform(actions);

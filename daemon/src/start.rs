@@ -314,6 +314,5 @@ fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
 
 #[must_use]
 pub fn socket_path(config: &Config) -> PathBuf {
-    let usual = || config.file.state_dir.join("lightloomd.sock");
-    config.file.socket.clone().unwrap_or_else(usual)
+    config.file.socket.clone().unwrap_or_else(|| config.file.state_dir.join("lightloomd.sock"))
 }

@@ -252,10 +252,8 @@ fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
 
 fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
     let broken = known.control.facts().broken();
-    let is_known = |end: &FibreEnd| {
-        let inside = |part: &String| is_inside(&end_name(end), part);
-        broken.keys().any(inside)
-    };
+    let is_known =
+        |end: &FibreEnd| broken.keys().any(|part: &String| is_inside(&end_name(end), part));
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| !is_known(&dark.near) && !is_known(&dark.far));
     let of = |dark: DarkFibre| DarkFibreView {

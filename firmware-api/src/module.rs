@@ -476,10 +476,9 @@ impl<H: Hardware> Module<H> {
         if password != cdb::DEFAULT_PASSWORD {
             return Err(RequestRefusal::Locked);
         }
-        let exists = |path: Path| {
+        if !paths.iter().copied().all(|path: Path| {
             path.external_number().is_none_or(|number| number <= self.profile.external_paths)
-        };
-        if !paths.iter().copied().all(exists) {
+        }) {
             return Err(RequestRefusal::Malformed);
         }
         self.hardware.store_power_on_paths(paths);

@@ -353,7 +353,6 @@ fn waste_table(rows: &[&Row]) -> TextTable {
         "job 1% GPUs",
     ]);
     for (row, figures) in held(rows) {
-        let percent = |ratio: f64| format!("{:.3}", 100.0 * ratio + 0.0);
         let mut cells = vec![row.arch.clone()];
         cells.extend(
             [
@@ -366,7 +365,7 @@ fn waste_table(rows: &[&Row]) -> TextTable {
                 figures.waste_from_faults,
                 figures.lower_bound_mean,
             ]
-            .map(percent),
+            .map(|ratio: f64| format!("{:.3}", 100.0 * ratio + 0.0)),
         );
         cells.push(figures.max_job_gpus.to_string());
         cells.push(figures.max_job_gpus_waiting_1pct.to_string());

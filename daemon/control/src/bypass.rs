@@ -484,9 +484,8 @@ mod tests {
     #[test]
     fn suspects_the_failed_module_and_not_its_dark_far_end() {
         use TxnResult::{Aborted, Committed, RolledBack};
-        let path = |plan: &str, _| (plan == "next").then_some(2);
         let of = |history: &[Past]| -> Vec<String> {
-            suspects(history.iter().rev(), path)
+            suspects(history.iter().rev(), |plan: &str, _| (plan == "next").then_some(2))
                 .into_iter()
                 .map(|(p, w)| format!("{p} {w}"))
                 .collect()

@@ -207,11 +207,10 @@ impl Transactions {
         let inventory = sightings.inventory();
         let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
             true => self.changes_back(&mut apply.clone(), sightings)?,
-            false => {
-                let known = |device: &DeviceName| self.known(device, sightings);
-                change::difference(&apply.target, apply.mode, known)
-                    .map_err(|objections| change::in_words(&objections))?
-            }
+            false => change::difference(&apply.target, apply.mode, |device: &DeviceName| {
+                self.known(device, sightings)
+            })
+            .map_err(|objections| change::in_words(&objections))?,
         };
         let levers = apply.target.keys().filter(|device| inventory.is_lever(device));
         let levers: Vec<String> = levers

@@ -185,8 +185,7 @@ impl OcsTrx {
     fn path(&self, position: Position) -> Result<Path, String> {
         let external = self.identity.map_or(8, |identity| identity.external_paths);
         let path = u8::try_from(position.0).ok().and_then(Path::from_code);
-        let there = |path: &Path| path.external_number().is_none_or(|number| number <= external);
-        path.filter(there).ok_or_else(|| {
+        path.filter(|path: &Path| path.external_number().is_none_or(|number| number <= external)).ok_or_else(|| {
             format!(
                 "it has no path {}: 1 to {external} are its external fibres, 15 is loopback, 0 is \
                     dark",
@@ -511,8 +510,7 @@ fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;
     let is = |states: &[DataPathState]| {
-        let is = |code: &u8| states.iter().any(|state| state.code() == *code);
-        lanes.iter().any(is)
+        lanes.iter().any(|code: &u8| states.iter().any(|state| state.code() == *code))
     };
     let says = lanes.iter().any(|code| DataPathState::from_code(*code).is_some());
     if !says || is(&[DataPathState::Activated]) || status.module_state == ModuleState::Fault.code()

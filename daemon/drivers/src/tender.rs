@@ -403,8 +403,7 @@ mod tests {
     fn at(now: u64, mut chance: impl FnMut(Micros, &mut Vec<Does>)) -> (bool, bool) {
         let mut out = Vec::new();
         chance(Micros(now), &mut out);
-        let is_reply = |does: &Does| matches!(does, Does::Event(event) if matches!(**event, Event::Reply { .. }));
-        (out.contains(&Does::Send(vec![b'!'])), out.iter().any(is_reply))
+        (out.contains(&Does::Send(vec![b'!'])), out.iter().any(|does: &Does| matches!(does, Does::Event(event) if matches!(**event, Event::Reply { .. }))))
     }
 
     #[test]

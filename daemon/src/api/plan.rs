@@ -18,8 +18,7 @@ pub(super) async fn plan_in_force(
 ) -> Reply<Box<RawValue>> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let found = shared.look(|runtime: &Runtime| runtime.control.plan_in_force()).await?;
-    let none = || Problem::NotFound("no plan is in force".into());
-    let plan = found.ok_or_else(none)?;
+    let plan = found.ok_or_else(|| Problem::NotFound("no plan is in force".into()))?;
     let write = move || to_raw_value(&*plan).map_err(|_| Problem::Gone).map(Json);
     tokio::task::spawn_blocking(write).await.map_err(|_| Problem::Gone)?
 }

@@ -47,8 +47,7 @@ impl Alarm {
             return tokio::time::sleep(wait).await;
         }
         let until = Instant::now() + wait;
-        let same = |set: Instant| set.max(until) - set.min(until) <= NEAR;
-        if !self.until.is_some_and(same) {
+        if !self.until.is_some_and(|set: Instant| set.max(until) - set.min(until) <= NEAR) {
             self.until = self.set.send(until).ok().map(|()| until);
         }
         let late = tokio::time::sleep(wait + Duration::from_millis(1));

@@ -34,8 +34,7 @@ pub fn diff(
     let ledger = known.control.ledger();
     let plan_after = plan_after(ledger, apply);
     let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
-        let view = |m| move_view(known, preview, next, device, m);
-        moves.iter().map(view).collect::<Vec<_>>()
+        moves.iter().map(|m| move_view(known, preview, next, device, m)).collect::<Vec<_>>()
     };
     Diff {
         version: preview.version,

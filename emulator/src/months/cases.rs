@@ -430,10 +430,9 @@ fn loss(
     let step = length(log)?;
     let slower = step - length(before)?;
     // Assumes that steps after the restart take as long as the last one.
-    let is_in_next = |step: &TrainStepLog| {
+    let is_spilled = log.steps.get(at + 1).is_some_and(|step: &TrainStepLog| {
         step.restarts > 0 || fault.restored.is_some_and(|restored| restored > step.start)
-    };
-    let is_spilled = log.steps.get(at + 1).is_some_and(is_in_next);
+    });
     let after = log.steps.len() - at - 1 - usize::from(is_spilled);
     let once = late - slower * after as i128;
     let more = |part: fn(&TrainStepLog) -> u64| {

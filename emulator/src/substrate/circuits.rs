@@ -144,9 +144,8 @@ impl OpticalCircuits {
     pub(super) fn name(&self, vertex: VertexId) -> Option<String> {
         let leaf = |at: usize| LeafId::from_index(at).to_string();
         let hosts = self.hosts.binary_search(&vertex).ok().map(|at| format!("{}/gpus", leaf(at)));
-        let leaves = || self.leaves.binary_search(&vertex).ok().map(leaf);
         let core = || (self.core == Some(vertex)).then(|| "core".to_owned());
-        hosts.or_else(leaves).or_else(core)
+        hosts.or_else(|| self.leaves.binary_search(&vertex).ok().map(leaf)).or_else(core)
     }
 
     pub(crate) fn links_of(&self, hop: &LaneHop) -> Vec<LinkId> {

@@ -62,10 +62,9 @@ impl Domains {
             }
             TaskWork::Compute { .. } => return Vec::new(),
         };
-        let meets_another = |rank: &&u32| {
+        let rings = ranks.iter().filter(|rank: &&u32| {
             ranks.iter().any(|other| other != *rank && self.is_inside(&[**rank, *other]))
-        };
-        let rings = ranks.iter().filter(meets_another);
+        });
         let mut rings: Vec<u32> = rings.filter_map(|rank| self.ring_of[*rank as usize]).collect();
         rings.sort_unstable();
         rings.dedup();

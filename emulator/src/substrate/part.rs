@@ -266,8 +266,7 @@ impl Substrate {
     }
 
     pub(crate) fn keep_towards(&self, part: &mut NetworkPart, end: &str) {
-        let leads_there = |link: &LinkId| self.name(self.network.link(*link).to) == end;
-        part.links.retain(leads_there);
+        part.links.retain(|link: &LinkId| self.name(self.network.link(*link).to) == end);
         let end_at = part.links.first().map(|link| self.network.link(*link).to);
         let gpu = end_at.and_then(|end| self.rings.as_ref()?.gpu(end));
         part.towards = gpu.map(|gpu| gpu.node);
@@ -326,10 +325,9 @@ impl Substrate {
         let cable = self.network.outgoing(one).iter().find(leads);
         let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
         // A GPU that loses its island's switch takes the node out of the plan.
-        let is_of_island = |at: &&VertexId| {
+        let island = [&one, &other].into_iter().find(|at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
-        };
-        let island = [&one, &other].into_iter().find(is_of_island);
+        });
         let gpus = [one, other].into_iter().filter_map(|at| self.rings.as_ref()?.gpu(at));
         let nodes = gpus.filter(|_| island.is_some()).map(|gpu| PlannedPart::Node(gpu.node));
         Ok(NetworkPart { planned: nodes.collect(), ..self.of_links(text, both_ways(*cable)) })

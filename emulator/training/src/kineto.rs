@@ -463,8 +463,7 @@ fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperat
 }
 
 fn of_device(events: &Events) -> Vec<ProfiledOperation<'_>> {
-    let is_call = |event: &&Event| event.category == Category::Runtime;
-    let calls = events.kept.iter().filter(is_call);
+    let calls = events.kept.iter().filter(|event: &&Event| event.category == Category::Runtime);
     let calls: BTreeMap<u32, &Event> =
         calls.filter_map(|event| Some((event.correlation?, event))).collect();
     let operation = |event| ProfiledOperation {

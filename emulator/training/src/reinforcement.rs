@@ -140,10 +140,9 @@ impl ReinforcementJob {
             host_seconds: self.host_seconds,
         };
         let generate = self.gpus[0];
-        let divides = |size: &u32| {
+        let sizes = SIZES.into_iter().filter(|size: &u32| {
             generate.is_multiple_of(*size) && self.model.attention.heads().is_multiple_of(*size)
-        };
-        let sizes = SIZES.into_iter().filter(divides);
+        });
         let links = &calibration.network;
         let change = ChangeCost {
             weight_bytes: 2.0 * self.model.parameters(),

@@ -165,8 +165,7 @@ impl Rescale {
             }
             LayoutSpan::Equal(old) => {
                 let places = (0..to.expert).filter(|place| place % from.expert == old);
-                let equal = |place| (place..to.data).step_by(to.expert as usize).collect();
-                places.map(equal).collect()
+                places.map(|place| (place..to.data).step_by(to.expert as usize).collect()).collect()
             }
         }
     }

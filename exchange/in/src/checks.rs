@@ -25,11 +25,10 @@ fn hosts_are_alike(logs: &mut Logs) {
     let Some(first) = logs.shapes.first() else { return };
     let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
     let (others, other) = of_hosts.unwrap_or((first.gpus, &first.place));
-    let differ = |shape: &&HostShape| shape.gpus != others && shape.place.file != other.file;
     let troubles: Vec<_> = logs
         .shapes
         .iter()
-        .filter(differ)
+        .filter(|shape: &&HostShape| shape.gpus != others && shape.place.file != other.file)
         .map(|shape| {
             let trouble =
                 LogTrouble::OtherShape { gpus: shape.gpus, other: other.file.clone(), others };

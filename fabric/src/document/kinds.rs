@@ -29,7 +29,7 @@ const KEYED: &[MarkedKind] = &[
     MarkedKind { name: "daemon", noun: "a daemon file", document: "DaemonFile", reader: "validate",
         marks: &["state_dir", "socket", "tls", "policies", "devices", "modules"] },
     MarkedKind { name: "agent", noun: "an agent file", document: "AgentFile", reader: "validate",
-        marks: &["listen", "state_dir", "allow_moves", "cages"] },
+        marks: &["listen", "state_dir", "tls", "allow_moves", "cages"] },
     MarkedKind { name: "devices", noun: "a devices file", document: "DeviceListFile", reader: "device serve",
         marks: &["transceivers", "fabric", "switches"] },
     MarkedKind { name: "faults", noun: "a faults file", document: "FaultListFile", reader: "validate",

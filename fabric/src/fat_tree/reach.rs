@@ -96,11 +96,10 @@ impl Reaches {
     }
 
     fn admits(&self, reach: &Reach, pair: LeafPair) -> bool {
-        let is_wired = |leaf: &LeafId| {
-            reach.leaves.as_ref().is_none_or(|leaves| leaves.binary_search(leaf).is_ok())
-        };
         let fits = |extra: f64| reach.common_db + extra <= reach.budget_db;
-        [pair.a, pair.b].iter().all(is_wired) && self.extra_db(pair).is_some_and(fits)
+        [pair.a, pair.b].iter().all(|leaf: &LeafId| {
+            reach.leaves.as_ref().is_none_or(|leaves| leaves.binary_search(leaf).is_ok())
+        }) && self.extra_db(pair).is_some_and(fits)
     }
 
     pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {

@@ -337,8 +337,7 @@ fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(
     match (khop.nodes, &raw.nodes, &raw.links) {
         (Some(nodes), None, None) => {
             let order = raw.deployment.order;
-            let line = || order.line(nodes, nodes_per_tor);
-            ring(khop, nodes, line, check).map(|ring| (ring, order))
+            ring(khop, nodes, || order.line(nodes, nodes_per_tor), check).map(|ring| (ring, order))
         }
         (None, Some(nodes), Some(links)) => {
             if check.is_written("/deployment/order") {

@@ -41,12 +41,10 @@ pub(crate) fn reproduce(
         ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
         ResultFormat::Markdown => output::print(&markdown(&document))?,
     }
-    let differs = |claim: &Claim| {
-        matches!(claim.verdict, ClaimVerdict::ShapeOnly | ClaimVerdict::NotReproduced)
-    };
     let is_contradicted = |one: &Sentence| one.verdict == SentenceVerdict::Contradicted;
-    let is_bad =
-        document.claims.iter().any(differs) || document.sentences.iter().any(is_contradicted);
+    let is_bad = document.claims.iter().any(|claim: &Claim| {
+        matches!(claim.verdict, ClaimVerdict::ShapeOnly | ClaimVerdict::NotReproduced)
+    }) || document.sentences.iter().any(is_contradicted);
     Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 

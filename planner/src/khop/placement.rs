@@ -107,10 +107,9 @@ impl Keeping<'_> {
                 return None;
             }
             // Chains that start under nearby ToRs should form a set.
-            let tor = |chain: &Chain| {
+            more.sort_by_key(|chain: &Chain| {
                 chain.first().map(|first| fabric.dcn.tor_of(fabric.hbd.node_at(*first)))
-            };
-            more.sort_by_key(tor);
+            });
             chains.extend(more);
         }
         Some(chains)

@@ -211,9 +211,8 @@ impl<'a> Work<'a> {
             });
             return cut || !self.survey.alive()[position.index()];
         }
-        let whole = |node: &NodeId| self.survey.is_whole(hbd.position_of(*node));
         let lit = |(node, hop): (&NodeId, &i8)| self.survey.has_fibre(hbd.position_of(*node), *hop);
-        !group.nodes.iter().all(whole)
+        !group.nodes.iter().all(|node: &NodeId| self.survey.is_whole(hbd.position_of(*node)))
             || !(self.survey.all_fibres_work() || group.nodes.iter().zip(&group.hops).all(lit))
     }
 

@@ -121,13 +121,12 @@ impl ProfileRules<'_, '_, '_> {
                 ProfileStepFile::Wait { .. } | ProfileStepFile::Pause(_) => false,
             })
         };
-        let acts = |step: &ProfileStepFile| {
-            matches!(step, ProfileStepFile::Write { .. } | ProfileStepFile::Command { .. })
-        };
         if !says(&file.arm) && !says(&file.moves) {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step writes `paths`");
             report.help("write the target paths: `- write: {at: \"B0h:136\", bytes: [paths]}`");
-        } else if !file.moves.iter().any(acts) {
+        } else if !file.moves.iter().any(|step: &ProfileStepFile| {
+            matches!(step, ProfileStepFile::Write { .. } | ProfileStepFile::Command { .. })
+        }) {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step switches the module");
             report.help(
                 "`arm` only prepares; put the write or command that switches the module in `move`",

@@ -447,11 +447,10 @@ mod tests {
             let wanted = matching(seed, 1, ports, 0.8, offset);
             let changes = changes_between(&start, &wanted);
             let domains = OneDomain { dark_links_max: dark_max, duplex: Some(offset) };
-            let links = |dark: &Positions| dark.len().div_ceil(2);
             let all = waves(&changes, &domains);
             let mut state = start.clone();
             for count in 1..=all.len() {
-                state = play(&start, &all[..count], dark_max, &wanted, links);
+                state = play(&start, &all[..count], dark_max, &wanted, |dark: &Positions| dark.len().div_ceil(2));
                 for (slot, position) in &state {
                     let back = Slot(position.0 - offset);
                     prop_assert_eq!(at(&state, back), Position(slot.0 + offset));

@@ -137,8 +137,7 @@ impl<'a> Facts<'a> {
             false => self.all_to_avoid(broken, repaired, now),
         };
         let parts: Vec<Part> = broken.iter().map(|around| around.part).collect();
-        let ends = || parts.iter().flat_map(|part| self.nodes_of(*part)).collect();
-        let cuts_at = found.then(ends);
+        let cuts_at = found.then(|| parts.iter().flat_map(|part| self.nodes_of(*part)).collect());
         let planned = self.plan_within(now, plan, (&parts, repaired), cuts_at);
         let (next, target) = planned.map_err(|reasons| Answer::Refused { reasons })?;
         let bypass::Around { plan: next, moved } = next;

@@ -98,8 +98,7 @@ impl Facts<'_> {
         let known = self.broken();
         let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
         let Ok(known) = FaultSet::of(installed, known) else { return Ok((sha256, plan)) };
-        let repaired = |part: &Part| bypass::is_news(installed, &known, *part);
-        if !plan.faults.iter().any(repaired) {
+        if !plan.faults.iter().any(|part: &Part| bypass::is_news(installed, &known, *part)) {
             return Ok((sha256, plan));
         }
         let anew = bypass::plan_anew(installed, &known, plan.seed)?;

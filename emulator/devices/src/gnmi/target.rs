@@ -186,10 +186,9 @@ fn send_all(
 ) -> Result<(), Status> {
     let all = snapshot(&locked(&shared.0), list)?;
     for message in all {
-        let full = |_| {
+        sender.try_send(Ok(message)).map_err(|_| {
             Status::resource_exhausted(format!("too many unread messages for {}", first_path(list)))
-        };
-        sender.try_send(Ok(message)).map_err(full)?;
+        })?;
     }
     Ok(())
 }

@@ -114,10 +114,9 @@ impl<'a> JobGroups<'a> {
         let place = first.log.next;
         let next = self.program.get(place).filter(|(_, next)| next.kind.is_between_groups());
         let Some(&(number, collective)) = next else { return Ok(()) };
-        let has_come = |group: &&GroupProgress| {
+        if !mine.iter().all(|group: &&GroupProgress| {
             group.log.next == place && !group.stopped && group.running.is_none()
-        };
-        if !mine.iter().all(has_come) {
+        }) {
             return Ok(());
         }
         let count = mine.len();

@@ -338,10 +338,9 @@ impl Lowering<'_, '_, '_, '_, '_> {
     fn table(&mut self, name: &str) -> Option<Arc<[ListedFlow]>> {
         let path = format!("{}/run/flows", self.path);
         let neighbour = self.beside.read(name, &path, self.check)?;
-        let host = |name: &str| {
+        let (flows, mistakes) = read_flows(&neighbour.name, &neighbour.bytes, |name: &str| {
             self.substrate.vertex(name).filter(|vertex| self.substrate.place_of(*vertex).is_some())
-        };
-        let (flows, mistakes) = read_flows(&neighbour.name, &neighbour.bytes, host);
+        });
         if !self.have_priorities
             && flows.iter().any(|flow| flow.priority.is_some_and(|above| above > 0))
         {

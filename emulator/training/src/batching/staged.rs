@@ -154,8 +154,7 @@ mod tests {
             let step = stages(micro_batches, seconds);
             let costs =
                 StagedCosts { gpus: 1, cache_tokens: 1, longest: 1, steps: vec![lines(&step); batch + 1] };
-            let one = |at: u64| step.seconds((cached + at * batch as u64) as f64);
-            let expected: f64 = (0..steps).map(one).sum();
+            let expected: f64 = (0..steps).map(|at: u64| step.seconds((cached + at * batch as u64) as f64)).sum();
             let ours = costs.steps_seconds(steps, batch, cached);
             prop_assert!((ours - expected).abs() < 1e-9 * (1.0 + expected), "{ours} {expected}");
             prop_assert_eq!(costs.whole_steps(batch, cached, ours + 1e-6), steps);

@@ -52,11 +52,10 @@ impl Described<'_> {
         let Some(arguments) = arguments else {
             let operation = Operation::of_name(events.name(event).strip_prefix("gloo:")?)?;
             // If an operator ends after the profile, its shapes are missing, but its call has them.
-            let called = || bytes_of(call?.args.as_deref()?);
             let bytes = match operation {
                 Operation::Barrier => 0,
                 operation if operation.is_between_two() => return None,
-                _ => bytes_of(own).or_else(called)?,
+                _ => bytes_of(own).or_else(|| bytes_of(call?.args.as_deref()?))?,
             };
             let group: Vec<u32> = (0..self.world()?).collect();
             let exchange = Exchange::new(operation, group, Size::Input(bytes));

@@ -245,8 +245,7 @@ fn pairs<'i>(
     if low.len() * high.len() > PAIRS_MAX {
         return Err(format!("an edge connects {} with {} instances", low.len(), high.len()));
     }
-    let with_each = |low| high.iter().map(move |high| (low, *high));
-    Ok(low.into_iter().flat_map(with_each).collect())
+    Ok(low.into_iter().flat_map(|low| high.iter().map(move |high| (low, *high))).collect())
 }
 
 fn places<'i>(

@@ -80,14 +80,13 @@ fn answer(cost: &Cost) -> (String, Vec<Headline>) {
 
 fn bars(cost: &Cost) -> Option<Picture> {
     let bar = |(arch, figures): (&str, &CostFigures)| {
-        let per_bandwidth = |usd: f64| usd / figures.gbytes_per_s_per_gpu;
         let usd = figures.cost_per_gbytes_per_s_usd;
         let ends = [figures.cost_per_gpu_low_usd, figures.cost_per_gpu_high_usd];
         Bar {
             name: arch.to_owned(),
             tone: Tone::Own,
             length: usd,
-            spread: Some(ends.map(per_bandwidth)),
+            spread: Some(ends.map(|usd: f64| usd / figures.gbytes_per_s_per_gpu)),
             label: ShownQuantity::new(usd, ShownUnit::Usd).show(),
             ..Bar::default()
         }

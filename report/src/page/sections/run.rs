@@ -176,10 +176,9 @@ struct AlikeSet<'a> {
 fn alike(collectives: &[EmulatedCollective]) -> Vec<AlikeSet<'_>> {
     let mut sets: Vec<AlikeSet<'_>> = Vec::new();
     for collective in collectives {
-        let is_alike = |set: &&mut AlikeSet<'_>| {
+        match sets.iter_mut().find(|set: &&mut AlikeSet<'_>| {
             (&set.name, set.all[0].ideal_ps) == (&collective.name, collective.ideal_ps)
-        };
-        match sets.iter_mut().find(is_alike) {
+        }) {
             Some(set) => set.all.push(collective),
             None => sets.push(AlikeSet {
                 name: collective.name.clone(),

@@ -190,10 +190,9 @@ impl<P: Probe> Engine<P> {
             let begin = self.shared.routes.at();
             self.lay_choice(choice, behind);
             behind.begins.insert(choice.at, begin);
-            let leads = |link: &LinkId| {
+            if !choice.links.iter().any(|link: &LinkId| {
                 self.router.is_up(*link) && !behind.nowhere.contains(&self.network.link(*link).to)
-            };
-            if !choice.links.iter().any(leads) {
+            }) {
                 behind.nowhere.insert(choice.at);
             }
         }

@@ -268,9 +268,8 @@ impl Phases {
     }
 
     fn first_open(&self) -> usize {
-        let is_open = |phase: &usize| self.open[*phase] > 0;
         let last = (0..NAMES.len()).rev().find(|phase| self.count[*phase] > 0);
-        (0..NAMES.len()).find(is_open).or(last).unwrap_or(0)
+        (0..NAMES.len()).find(|phase: &usize| self.open[*phase] > 0).or(last).unwrap_or(0)
     }
 
     pub(super) fn waits_for(&self, task: TaskId) -> usize {
