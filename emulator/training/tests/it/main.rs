@@ -8,7 +8,6 @@
 )]
 
 mod calibrate;
-mod collectives;
 mod exchanges;
 mod features;
 mod fit_again;
