@@ -47,7 +47,7 @@ impl Alarm {
             return tokio::time::sleep(wait).await;
         }
         let until = Instant::now() + wait;
-        if !self.until.is_some_and(|set: Instant| set.max(until) - set.min(until) <= NEAR) {
+        if self.until.is_none_or(|set: Instant| set.max(until) - set.min(until) > NEAR) {
             self.until = self.set.send(until).ok().map(|()| until);
         }
         let late = tokio::time::sleep(wait + Duration::from_millis(1));
