@@ -267,6 +267,9 @@ impl LeafView {
             }
         }
         gains.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        if let [ports] = self.ports[..] {
+            return gains.iter().take(ports as usize).map(|(gain, _)| gain).sum();
+        }
         let mut assigned = Assigned::to(&self.ports);
         gains.iter().filter(|(_, reaches)| assigned.add(*reaches)).map(|(gain, _)| gain).sum()
     }
