@@ -110,11 +110,12 @@ fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<Stri
             continue;
         };
         for (leaf, port) in [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)] {
-            let mut wired = (0..spec.leaves).filter(|own| match &bank.leaves {
-                Some(leaves) => leaves.contains(&LeafId(*own)),
-                None => true,
-            });
-            if wired.nth((port / bank.ports_per_leaf) as usize) != Some(leaf.0) {
+            let place = port / bank.ports_per_leaf;
+            let wired = match &bank.leaves {
+                Some(leaves) => leaves.get(place as usize).copied(),
+                None => Some(LeafId(place)).filter(|leaf| leaf.0 < spec.leaves),
+            };
+            if wired != Some(leaf) {
                 findings.push(format!("{place}: port {port} is not wired to {leaf}"));
             }
             if !owner.insert((circuit.ocs, port)) {
