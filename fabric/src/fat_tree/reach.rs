@@ -29,10 +29,7 @@ struct Reach {
 impl Reaches {
     pub(super) fn of(spec: &FatTreeSpec) -> Self {
         let forbidden = spec.forbidden.iter().filter_map(|&(a, b)| LeafPair::new(a, b)).collect();
-        let mut extra_db = vec![0.0; spec.leaves as usize];
-        for &(leaf, db) in &spec.loss.extra_db {
-            extra_db[leaf.index()] += db;
-        }
+        let extra_db = extra_db_of_leaves(spec);
         let of_bank = vec![None; spec.banks.len()];
         let mut reaches = Self { forbidden, extra_db, reaches: Vec::new(), of_bank };
         let mut found: Vec<(Reach, Vec<usize>)> = Vec::new();
@@ -132,13 +129,18 @@ impl Reaches {
     }
 }
 
-/// Returns the ports that stay dark because of the loss of their fibres. A port is used only if no circuit over it,
-/// to any other usable port of the switch, can exceed the budget.
-pub(super) fn dark_ports(spec: &FatTreeSpec) -> Vec<OcsPortId> {
+fn extra_db_of_leaves(spec: &FatTreeSpec) -> Vec<f64> {
     let mut extra_db = vec![0.0; spec.leaves as usize];
     for &(leaf, db) in &spec.loss.extra_db {
         extra_db[leaf.index()] += db;
     }
+    extra_db
+}
+
+/// Returns the ports that stay dark because of the loss of their fibres. A port is used only if no circuit over it,
+/// to any other usable port of the switch, can exceed the budget.
+pub(super) fn dark_ports(spec: &FatTreeSpec) -> Vec<OcsPortId> {
+    let extra_db = extra_db_of_leaves(spec);
     let mut of_switch = BTreeMap::<OcsId, Vec<(f64, OcsPortId)>>::new();
     for &(port, db) in &spec.loss.ports_db {
         let Some(bank) = spec.bank(port.ocs) else { continue };

@@ -208,7 +208,10 @@ fn circuits(network: &ReconfigurableFatTree, prices: &PriceList, counted: &mut C
             Some(model) => counted.add(&place, model, switches, "optical switches"),
             None => {
                 let ports = switches * f64::from(bank.ports_per_switch);
-                counted.add(&place, "ocs-port", ports, "switches × all ports of a switch");
+                let unpriced = bank.model.as_ref();
+                let unpriced = unpriced.map_or(String::new(), |it| format!(", no price for {it}"));
+                let formula = format!("switches × all ports of a switch{unpriced}");
+                counted.add(&place, "ocs-port", ports, formula);
             }
         }
     }
