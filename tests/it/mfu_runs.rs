@@ -90,12 +90,16 @@ fn validation_command_reproduces_its_page_and_rows() {
 #[test]
 fn validation_command_reproduces_the_collectives_page() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let tables = ["collectives_measured.csv", "collectives_measured_2.csv"].map(|n| data.join(n));
+    let names =
+        ["measured", "measured_2", "nccl_tests"].map(|name| format!("collectives_{name}.csv"));
+    let names = names.into_iter().chain(["expert_exchange_deepep.csv".to_owned()]);
+    let tables: Vec<_> = names.map(|name| data.join(name)).collect();
     if !tables.iter().all(|table| table.exists()) {
         println!("skipped: no ../shared/data");
         return;
     }
-    let tables = tables.map(|table| table.display().to_string()).join(",");
+    let tables: Vec<_> = tables.iter().map(|table| table.display().to_string()).collect();
+    let tables = tables.join(",");
     let output = Command::new(crate::programs::lightloom())
         .args(["reproduce", "collectives", "--format", "markdown", "--runs", &tables])
         .output()

@@ -11,6 +11,7 @@
 //! Networks, hosts and packets are not part of this crate. The caller maps ranks to hosts.
 
 mod all_to_all;
+mod expert;
 mod halving_doubling;
 mod hierarchical;
 mod library;
@@ -22,10 +23,12 @@ mod tree;
 use lightloom_units::Bytes;
 
 pub use all_to_all::{AllToAll, Exchange, Shift};
+pub use expert::{ExpertExchange, ExpertKernel};
 pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
 pub use library::{
-    Algorithm, Generation, Hops, Joined, LibraryPlan, LibraryTime, Pace, Protocol, Shape, Site,
+    Algorithm, Delivery, Generation, Hops, Joined, Launch, LibraryPlan, LibraryTime, Pace,
+    Protocol, Shape, Site,
 };
 pub use ring::{Directions, Ring};
 pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};

@@ -2,25 +2,29 @@
 //! Model of a communication library: duration of a collective by algorithm and protocol, and the library's choice.
 //!
 //! ```text
-//!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, NICs)
+//!   seconds = launch + kernel + steps × step + bytes ÷ min(domain, NICs)
 //! ```
-//! The slowest stage limits a pipeline. Latencies, lane rates, LL limits and NVLS fractions are taken from NCCL's
-//! tuning model (`src/graph/tuning.cc` in NCCL 2.27), and tree chunks from `src/enqueue.cc`. [`LAUNCH`],
-//! [`TREE_LAUNCH`], [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
-//! the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
+//! The library chooses by its own estimate, which NCCL's tuning model (`src/graph/tuning.cc` in NCCL 2.27) defines and
+//! which differs from the duration. Inside a domain, durations follow the measured [`DomainFit`]. Between domains, the
+//! slowest stage limits a pipeline. Its latencies, LL limits and NVLS fractions are NCCL's, and tree chunks are from
+//! `src/enqueue.cc`. [`HOST_LAUNCH`], [`TREE_LAUNCH`], [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`] and
+//! [`PAIRWISE_SHARE`] are fitted to the rows marked for fitting in docs/validation-collectives.md; [`PAIRWISE_STEP`] is
+//! assumed.
 //!
 //! Not modelled: groups whose domains have different numbers of ranks, and hosts without exactly one NIC per GPU.
 
+mod constants;
 mod plan;
 
 use serde::{Deserialize, Serialize};
 
 use super::CollectiveKind;
 
+pub(crate) use constants::{DomainFit, rows};
 pub use plan::{Joined, LibraryPlan};
 
-/// Launch time of host and kernel, in seconds.
-const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
+/// Time from the host's call until the kernel starts, in seconds.
+const HOST_LAUNCH: f64 = 20e-6;
 /// Launch time of a tree across in-switch domains, in seconds.
 const TREE_LAUNCH: f64 = 15e-6;
 /// Time of a tree step between the switches of two domains, in seconds.
@@ -28,23 +32,41 @@ const TREE_STEP: f64 = 11.3e-6;
 const CHANNELS: f64 = 16.0;
 /// In bytes per second.
 const CHANNEL_RATE: f64 = 2e9;
+/// LL128 limit of all channels, in bytes per second (36.7 GB/s per channel).
+const LL128_RATE: f64 = CHANNELS * 36.7e9;
 /// Shares of the NIC rate that rings and trees achieve.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
-/// Loss because a ring's channels are not full at first: a share of the total in a domain, a fixed time over a switch.
-const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
-/// Shares of the domain's and the NIC's rate that an all-to-all achieves.
-const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
+/// Share of the NIC's rate that an all-to-all achieves.
+const PAIRWISE_SHARE: f64 = 0.75;
 /// Time per domain beyond the first in an all-to-all, in seconds.
 const PAIRWISE_STEP: f64 = 2e-6;
 const MEBIBYTE: f64 = 1_048_576.0;
+/// Size from which all channels of an in-switch collective are used.
+const FULL_SWITCH: f64 = 16.0 * MEBIBYTE;
 
-struct RingFill {
-    share: f64,
-    bytes: f64,
-    switch_seconds: f64,
+/// Who starts the kernel of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Launch {
+    /// The previous kernel hides the launch, as in nccl-tests and in training steps.
+    BackToBack,
+    /// A recorded graph, in which the GPU starts the kernel.
+    Graph,
+    /// The host, for each call, while the GPU waits.
+    Host,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+impl Launch {
+    /// Seconds before the kernel starts.
+    const fn seconds(self) -> f64 {
+        match self {
+            Self::BackToBack | Self::Graph => 0.0,
+            Self::Host => HOST_LAUNCH,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
     Ampere,
@@ -54,12 +76,17 @@ pub enum Generation {
 
 impl Generation {
     /// Share of the domain's data-sheet rate that its lanes carry (20.0, 20.6 and 40.1 GB/s per lane).
-    fn lanes(self) -> f64 {
+    pub(crate) fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
     /// Share of the lane rate that in-switch collectives achieve. `None` if they are not supported.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
+    }
+    /// Latency of a kernel relative to Hopper: inversely proportional to the SM clock (1.41, 1.98 and 1.965 GHz), and
+    /// longer by `dies` if the GPU consists of two dies.
+    pub(crate) fn latency(self, dies: f64) -> f64 {
+        [1.98 / 1.41, 1.0, dies * 1.98 / 1.965][self as usize]
     }
     /// Minimum number of ranks per domain for in-switch collectives.
     fn least_in_switch(self) -> u64 {
@@ -70,6 +97,16 @@ impl Generation {
         let most = [[87.7e9, 22.5e9, 19e9], [141e9, 45e9, 35e9], [282e9, 90e9, 70e9]];
         most[self as usize][domains.clamp(1, 3) as usize - 1]
     }
+}
+
+/// Order of packets between domains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// InfiniBand and RoCE.
+    #[default]
+    Ordered,
+    /// EFA, where LL and LL128 would read flags before their data. Its times suggest that trees are not used either.
+    Unordered,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -123,6 +160,9 @@ pub struct LibraryTime {
     pub algorithm: Algorithm,
     pub protocol: Protocol,
     pub seconds: f64,
+    /// The library's own estimate, by which it chooses.
+    #[serde(skip)]
+    pub(crate) estimate: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,9 +199,10 @@ pub struct Site {
     pub domain_rate: f64,
     /// Data-sheet rate of a GPU's NIC, in bytes per second and direction.
     pub card_rate: f64,
-    /// Whether the host launches the collective in advance, as in a training step, so that only the
-    /// start-up time of the kernel matters.
-    pub is_queued: bool,
+    pub delivery: Delivery,
+    pub launch: Launch,
+    /// Generation whose measurements the constants are not fitted to, to test them.
+    pub left_out: Option<Generation>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +270,30 @@ const TREE: Latencies = [
 /// Fixed duration of an in-switch collective in one domain, in seconds.
 const IN_SWITCH: f64 = 25e-6;
 
+/// Duration of a ring: `start_seconds`, then steps inside and between domains, with messages at `rate`.
+struct RingPace {
+    start_seconds: f64,
+    step_seconds: [f64; 2],
+    rate: f64,
+}
+
 impl Site {
+    /// Returns a site of one domain with a switch, whose collectives are called back to back.
+    #[must_use]
+    pub fn of_domain(generation: Generation, ranks: u64, domain_rate: f64) -> Self {
+        Self {
+            generation,
+            ranks,
+            domains: 1,
+            shape: Shape::Switch,
+            domain_rate,
+            card_rate: 0.0,
+            delivery: Delivery::Ordered,
+            launch: Launch::BackToBack,
+            left_out: None,
+        }
+    }
+
     #[must_use]
     pub fn choose(
         &self,
@@ -239,20 +303,32 @@ impl Site {
     ) -> Option<LibraryTime> {
         let ways = self.ways(kind, bytes).into_iter();
         ways.filter(|way| allowed(way.algorithm, way.protocol))
-            .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
+            .min_by(|one, other| one.estimate.total_cmp(&other.estimate))
     }
 
     #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
-        let time = |algorithm, protocol, seconds| LibraryTime { algorithm, protocol, seconds };
+        let time = |algorithm, protocol, seconds| LibraryTime {
+            algorithm,
+            protocol,
+            seconds,
+            estimate: seconds,
+        };
         if kind == CollectiveKind::AllToAll {
             return vec![time(Algorithm::Pairwise, Protocol::Simple, self.pairwise(bytes))];
         }
-        let rounds = if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
-        let mut ways = RING
-            .map(|latency| time(Algorithm::Ring, latency.0, self.ring(rounds, bytes, latency)))
-            .to_vec();
-        if kind != CollectiveKind::AllReduce {
+        let rounds = rounds(kind);
+        let is_unordered = self.domains > 1 && self.delivery == Delivery::Unordered;
+        let mut ways: Vec<_> = RING
+            .into_iter()
+            .filter(|latency| !is_unordered || latency.0 == Protocol::Simple)
+            .map(|latency| {
+                let ring = time(Algorithm::Ring, latency.0, self.ring(rounds, bytes, latency.0));
+                let estimate = self.launch.seconds() + self.estimate(rounds, bytes, latency);
+                if self.domains == 1 { LibraryTime { estimate, ..ring } } else { ring }
+            })
+            .collect();
+        if kind != CollectiveKind::AllReduce || is_unordered {
             return ways;
         }
         if self.domains > 1 {
@@ -261,11 +337,7 @@ impl Site {
             );
         }
         if let Some(switch) = self.in_switch_rate() {
-            ways.extend(
-                self.in_switches(switch, bytes)
-                    .into_iter()
-                    .map(|(algorithm, seconds)| time(algorithm, Protocol::Simple, seconds)),
-            );
+            ways.extend(self.in_switches(switch, bytes));
         }
         ways
     }
@@ -276,25 +348,26 @@ impl Site {
         let (domain, card) = (self.domain_rate, self.inside() * self.card_rate);
         match way.algorithm {
             Algorithm::Ring => {
-                let (protocol, base, inside, between) = self.stretched(RING[way.protocol as usize]);
-                let rounds = if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
-                let limited =
-                    |rate| self.limit(protocol, rate, 1.0) / self.filling(protocol, bytes);
+                let RingPace { start_seconds, step_seconds, rate } =
+                    self.ring_pace(bytes, way.protocol);
+                let steps = self.hops([0.0; 2], [1.0; 2]).ring_steps();
                 Some(Pace {
-                    start_seconds: self.launch() + base,
-                    steps: self.hops([0.0; 2], [1.0; 2]).ring_steps().map(|steps| rounds * steps),
-                    step_seconds: [inside, between],
-                    shares: [
-                        limited(self.lanes()) / domain,
-                        limited(self.cards(CARD_SHARES[0])) / card,
-                    ],
+                    start_seconds,
+                    steps: steps.map(|steps| rounds(kind) * steps),
+                    step_seconds,
+                    shares: if self.domains == 1 {
+                        [rate / domain, 1.0]
+                    } else {
+                        let limited = |rate| self.limit(way.protocol, rate, 1.0);
+                        [limited(self.lanes()) / domain, limited(self.cards(CARD_SHARES[0])) / card]
+                    },
                 })
             }
             Algorithm::Pairwise => Some(Pace {
-                start_seconds: self.launch() + RING[2].1,
+                start_seconds: self.pairwise_start(bytes),
                 steps: [0.0, self.domains as f64 - 1.0],
                 step_seconds: [0.0, PAIRWISE_STEP],
-                shares: [self.lanes() * PAIRWISE_SHARES[0] / domain, PAIRWISE_SHARES[1]],
+                shares: [self.pairwise_rate() / domain, PAIRWISE_SHARE],
             }),
             _ => None,
         }
@@ -302,9 +375,15 @@ impl Site {
 
     #[must_use]
     pub fn card_share(kind: CollectiveKind) -> f64 {
-        if kind == CollectiveKind::AllToAll { PAIRWISE_SHARES[1] } else { CARD_SHARES[0] }
+        if kind == CollectiveKind::AllToAll { PAIRWISE_SHARE } else { CARD_SHARES[0] }
     }
 
+    fn constants(&self) -> &'static DomainFit {
+        DomainFit::without(self.left_out)
+    }
+    fn latency(&self) -> f64 {
+        self.generation.latency(self.constants().two_dies)
+    }
     fn inside(&self) -> f64 {
         self.ranks as f64 / self.domains as f64
     }
@@ -317,9 +396,6 @@ impl Site {
     fn depth(&self) -> f64 {
         (self.domains as f64).log2().ceil()
     }
-    fn launch(&self) -> f64 {
-        if self.is_queued { 0.0 } else { LAUNCH[self.generation as usize] }
-    }
     fn hops(&self, steps: [f64; 2], [domain, card]: [f64; 2]) -> Hops {
         let rates = [self.lanes() * domain, self.card_rate * card];
         Hops { ranks: self.ranks, domains: self.domains, steps, rates }
@@ -328,11 +404,39 @@ impl Site {
         self.hops([0.0; 2], [1.0, share]).slowest()
     }
 
-    fn ring(&self, rounds: f64, bytes: f64, latency: (Protocol, f64, f64, f64)) -> f64 {
-        let (protocol, base, inside, between) = self.stretched(latency);
-        let rate = self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0);
-        let hops = Hops { rates: [rate; 2], ..self.hops([inside, between], [1.0; 2]) };
-        self.launch() + base + rounds * hops.ring(bytes * self.filling(protocol, bytes))
+    fn ring_pace(&self, bytes: f64, protocol: Protocol) -> RingPace {
+        if self.domains > 1 {
+            let (_, base, inside, between) = self.stretched(RING[protocol as usize]);
+            return RingPace {
+                start_seconds: self.launch.seconds() + base,
+                step_seconds: [inside, between],
+                rate: self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0),
+            };
+        }
+        let constants = self.constants();
+        let (step, share) = constants.step(protocol);
+        let (step, rate) = (self.latency() * step, share * self.lanes());
+        let last = constants.last * (step + bytes / self.ranks as f64 / rate);
+        let start = 1e-6 * self.latency() * constants.kernel_us + last;
+        RingPace { start_seconds: self.launch.seconds() + start, step_seconds: [step; 2], rate }
+    }
+
+    fn ring(&self, rounds: f64, bytes: f64, protocol: Protocol) -> f64 {
+        let RingPace { start_seconds, step_seconds, rate } = self.ring_pace(bytes, protocol);
+        let hops = Hops { rates: [rate; 2], ..self.hops(step_seconds, [1.0; 2]) };
+        start_seconds + rounds * hops.ring(bytes)
+    }
+
+    /// Returns the library's estimate of a ring in one domain.
+    fn estimate(
+        &self,
+        rounds: f64,
+        bytes: f64,
+        (protocol, base, inside, _): (Protocol, f64, f64, f64),
+    ) -> f64 {
+        let rate = self.limit(protocol, self.lanes(), 1.0);
+        let hops = Hops { rates: [rate; 2], ..self.hops([inside; 2], [1.0; 2]) };
+        base + rounds * hops.ring(bytes)
     }
 
     /// Steps of a ring are longer if it spans several domains.
@@ -341,23 +445,16 @@ impl Site {
         (protocol, base, inside, between): (Protocol, f64, f64, f64),
     ) -> (Protocol, f64, f64, f64) {
         match protocol {
-            Protocol::Simple if self.domains > 1 => (protocol, base, 1.4 * inside, 1.4 * between),
-            Protocol::Ll if self.domains > 1 => (protocol, base, 1.8 * inside, between),
-            _ => (protocol, base, inside, between),
+            Protocol::Simple => (protocol, base, 1.4 * inside, 1.4 * between),
+            Protocol::Ll => (protocol, base, 1.8 * inside, between),
+            Protocol::Ll128 => (protocol, base, inside, between),
         }
-    }
-
-    fn filling(&self, protocol: Protocol, bytes: f64) -> f64 {
-        if self.domains > 1 || protocol == Protocol::Ll {
-            return 1.0;
-        }
-        1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
         match protocol {
             Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),
-            Protocol::Ll128 => 0.92 * rate,
+            Protocol::Ll128 => (0.92 * rate).min(LL128_RATE),
             Protocol::Simple => rate,
         }
     }
@@ -374,7 +471,7 @@ impl Site {
         let chain = (self.inside() - 1.0) * (inside + 16.0 * chunk / self.lanes());
         let rate = 2.0 * self.limit(protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);
         let trees = self.in_trees(bytes, chunk, rate, between);
-        self.launch() + base + 2.0 * chain + trees
+        self.launch.seconds() + base + 2.0 * chain + trees
     }
 
     /// Number of times a domain sends each byte in a double tree. With two domains, each is the
@@ -408,14 +505,21 @@ impl Site {
         Some(self.lanes() * share * self.inside() / (self.inside() + 1.0))
     }
 
-    fn in_switches(&self, switch: f64, bytes: f64) -> Vec<(Algorithm, f64)> {
+    fn in_switches(&self, switch: f64, bytes: f64) -> Vec<LibraryTime> {
+        let time = |algorithm, seconds, estimate| LibraryTime {
+            algorithm,
+            protocol: Protocol::Simple,
+            seconds,
+            estimate,
+        };
         if self.domains == 1 {
             if self.ranks < self.generation.least_in_switch() {
                 return Vec::new();
             }
-            let filling = FILL.switch_seconds * (bytes / (16.0 * MEBIBYTE)).min(1.0);
-            let seconds = self.launch() + IN_SWITCH + filling + bytes / switch;
-            return vec![(Algorithm::Nvls, seconds)];
+            let filling = 1e-6 * self.constants().fill_us * (bytes / FULL_SWITCH).min(1.0);
+            let sent = self.launch.seconds() + bytes / switch;
+            let seconds = sent + self.latency() * IN_SWITCH + filling;
+            return vec![time(Algorithm::Nvls, seconds, sent + IN_SWITCH)];
         }
         if self.ranks == self.domains {
             return Vec::new();
@@ -425,14 +529,35 @@ impl Site {
         let rate = cards.min(self.tree_sends() * switch);
         let trees = TREE_LAUNCH + self.in_trees(bytes, chunk(bytes), rate, TREE_STEP);
         let network = TREE_LAUNCH + 2.0 * passed + bytes / switch.min(cards);
-        vec![(Algorithm::NvlsTree, trees), (Algorithm::Sharp, network)]
+        vec![time(Algorithm::NvlsTree, trees, trees), time(Algorithm::Sharp, network, network)]
+    }
+
+    fn pairwise_rate(&self) -> f64 {
+        self.constants().pair_share * self.lanes()
+    }
+
+    /// Returns the time that an all-to-all takes in addition to sending: the kernel, the use of more channels with more
+    /// bytes, and the copy of a rank's own part.
+    fn pairwise_start(&self, bytes: f64) -> f64 {
+        let constants = self.constants();
+        let part = bytes / self.ranks as f64;
+        let ramp = constants.pair_ramp_us * part / (part + constants.pair_ramp_bytes);
+        let kernel = 1e-6 * self.latency() * (constants.pair_us + ramp);
+        self.launch.seconds() + kernel + constants.pair_own * part / self.pairwise_rate()
     }
 
     fn pairwise(&self, bytes: f64) -> f64 {
         let links = self.shape.links(self.inside());
-        let hops = self.hops([0.0, PAIRWISE_STEP], PAIRWISE_SHARES);
-        self.launch() + RING[2].1 + hops.pairwise(bytes, links)
+        let rates = [self.pairwise_rate(), self.card_rate * PAIRWISE_SHARE];
+        let hops = Hops { rates, ..self.hops([0.0, PAIRWISE_STEP], [1.0; 2]) };
+        self.pairwise_start(bytes)
+            + hops.pairwise(bytes, links).max(bytes / (1e9 * self.constants().pair_gigabytes))
     }
+}
+
+/// Returns the number of times that a ring passes all pieces around.
+fn rounds(kind: CollectiveKind) -> f64 {
+    if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 }
 }
 
 fn chunk(bytes: f64) -> f64 {

@@ -215,13 +215,10 @@ impl Network {
         let stated =
             if efficiency.is_stated { efficiency.scale_out / Site::card_share(kind) } else { 1.0 };
         Some(Site {
-            generation: efficiency.library?,
-            ranks: group.size,
             domains: group.size / self.inside(group),
             shape: self.shape,
-            domain_rate: self.domain_rate,
             card_rate: stated * self.across_rate(group),
-            is_queued: true,
+            ..Site::of_domain(efficiency.library?, group.size, self.domain_rate)
         })
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Collectives of a communication library, packet by packet and in closed form.
 use lightloom_collective::{
-    Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Shape, Site,
+    Algorithm, CollectiveKind, Generation, Launch, LibraryTime, Protocol, Site,
 };
 use lightloom_emulator::training::library;
 
@@ -29,9 +29,8 @@ fn largest(site: Site, kind: CollectiveKind, mebibytes: f64, algorithms: &[Algor
 }
 
 fn hopper(ranks: u64, domains: u64) -> Site {
-    let (generation, shape) = (Generation::Hopper, Shape::Switch);
-    let (domain_rate, card_rate) = (450e9, 50e9);
-    Site { generation, ranks, domains, shape, domain_rate, card_rate, is_queued: false }
+    let domain = Site::of_domain(Generation::Hopper, ranks, 450e9);
+    Site { domains, card_rate: 50e9, launch: Launch::Host, ..domain }
 }
 
 #[test]

@@ -1,36 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares measured collectives with the closed form of a library.
 //!
-//! Rows are grouped by source and hardware. A group's name determines whether it is used for fitting or testing.
+//! Results of nccl-tests are compared with constants that are fitted without their accelerator. Other rows are grouped by
+//! source and hardware; the name of a group determines whether it is used for fitting or testing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-pub use lightloom_collective::{Algorithm, CollectiveKind, LibraryTime, Protocol, Shape, Site};
+pub use lightloom_collective::{
+    Algorithm, CollectiveKind, Delivery, Launch, LibraryTime, Protocol, Shape, Site,
+};
+use lightloom_collective::{ExpertExchange, ExpertKernel, Generation};
 use serde::{Deserialize, Serialize};
 
-use super::cards;
+use super::cards::{self, Accelerator};
 
 /// Assumed size of a row that reports a plateau.
 const PLATEAU: f64 = 17_179_869_184.0;
 const MEBIBYTE: f64 = 1_048_576.0;
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct JudgedCollective {
     pub id: String,
     pub source: String,
     pub hardware: String,
-    pub collective: String,
+    pub collective: &'static str,
     pub gpus: u64,
     pub domains: u64,
     pub bytes: f64,
+    /// `fit`, `test` or `left out`, if the constants are fitted without the accelerator.
     pub used_to: &'static str,
     pub class: String,
     pub measured_seconds: f64,
-    #[serde(flatten)]
-    pub ours: LibraryTime,
+    pub algorithm: Option<Algorithm>,
+    pub protocol: Option<Protocol>,
+    pub seconds: f64,
     /// `(ours − measured) / measured`, in percent.
     pub error_percent: f64,
+}
+
+/// A result of nccl-tests inside a domain.
+#[derive(Deserialize)]
+struct BackToBack {
+    accelerator: String,
+    nccl: String,
+    collective: String,
+    gpus: u64,
+    bytes: f64,
+    microseconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -52,68 +69,165 @@ struct Row {
     bus: Option<f64>,
 }
 
-impl Row {
-    /// Returns `None` unless the row is a library collective on a switch with a known rate.
+/// Times of DeepEP.
+#[derive(Deserialize)]
+struct Expert {
+    accelerator: String,
+    software: String,
+    mode: String,
+    nodes: f64,
+    hidden: f64,
+    tokens_per_gpu: f64,
+    top_k: f64,
+    experts: f64,
+    sms: Option<f64>,
+    dispatch_us: f64,
+    combine_us: f64,
+}
+
+/// Returns the generation of an accelerator that constants are fitted to.
+fn left_out(card: &Accelerator) -> Option<Generation> {
+    card.generation().filter(|_| ["a100", "h200", "gb200"].contains(&&*card.name))
+}
+
+fn kind(name: &str) -> Option<CollectiveKind> {
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, ReduceScatter};
+    let mut kinds = [AllReduce, AllGather, ReduceScatter, AllToAll].into_iter();
+    kinds.find(|kind| kind.name() == name.replace('_', "-"))
+}
+
+impl BackToBack {
     fn judged(self) -> Option<JudgedCollective> {
-        let kind = match &self.collective[..] {
-            "all_reduce" => CollectiveKind::AllReduce,
-            "all_gather" => CollectiveKind::AllGather,
-            "reduce_scatter" => CollectiveKind::ReduceScatter,
-            "all_to_all" => CollectiveKind::AllToAll,
-            _ => return None,
-        };
-        let named = ["A100", "H100", "H200", "GB200", "B200"];
-        let card = named.into_iter().find(|name| self.hardware.contains(name))?;
-        let generation = cards::accelerator(&card.to_lowercase()).ok()?.generation()?;
-        let is_one = self.hardware.contains("NVL72");
-        let domains = if is_one { 1 } else { self.nodes? };
+        let kind = kind(&self.collective)?;
+        let card = cards::accelerator(&self.accelerator).ok()?;
         let site = Site {
-            generation,
-            ranks: self.gpus?,
-            domains,
-            shape: Shape::Switch,
-            domain_rate: 1e9 * self.link?,
-            card_rate: 1e9 * self.card.unwrap_or(0.0),
-            is_queued: false,
+            left_out: left_out(&card),
+            ..Site::of_domain(card.generation()?, self.gpus, card.network().domain_rate)
         };
-        let bytes = self.size_bytes.unwrap_or(PLATEAU);
-        let factor = kind.bus_factor(usize::try_from(site.ranks).ok()?);
-        let measured_seconds = factor * bytes / (1e9 * self.bus?);
-        let (fabric, algorithm) = (self.fabric, self.algo.to_lowercase());
-        let ours =
-            site.choose(kind, bytes, |way, protocol| says(&algorithm, &fabric, way, protocol))?;
-        let error_percent = 100.0 * (ours.seconds / measured_seconds - 1.0);
+        let ours = site.choose(kind, self.bytes, |_, _| true)?;
         Some(JudgedCollective {
-            class: class(domains, bytes),
-            id: self.id,
-            source: self.source,
-            hardware: self.hardware,
-            collective: kind.name().to_owned(),
-            gpus: site.ranks,
-            domains,
-            bytes,
-            used_to: "fit",
-            measured_seconds,
-            ours,
-            error_percent,
+            source: format!("nccl-tests with NCCL {}", self.nccl),
+            hardware: self.accelerator,
+            class: SMALL[SMALL_LIMITS.partition_point(|limit| *limit < self.bytes)].to_owned(),
+            used_to: "left out",
+            ..JudgedCollective::of(&site, (kind, self.bytes), 1e-6 * self.microseconds, ours)
         })
     }
 }
 
+impl Row {
+    /// Returns `None` unless the row is a library collective on a switch with a known rate.
+    fn judged(self) -> Option<JudgedCollective> {
+        let kind = kind(&self.collective)?;
+        let named = ["A100", "H100", "H200", "GB200", "B200"];
+        let card = named.into_iter().find(|name| self.hardware.contains(name))?;
+        let generation = cards::accelerator(&card.to_lowercase()).ok()?.generation()?;
+        let is_one = self.hardware.contains("NVL72");
+        let is_efa = self.fabric.contains("EFA");
+        let site = Site {
+            domains: if is_one { 1 } else { self.nodes? },
+            card_rate: 1e9 * self.card.unwrap_or(0.0),
+            delivery: if is_efa { Delivery::Unordered } else { Delivery::Ordered },
+            launch: Launch::Host,
+            ..Site::of_domain(generation, self.gpus?, 1e9 * self.link?)
+        };
+        let bytes = self.size_bytes.unwrap_or(PLATEAU);
+        let factor = kind.bus_factor(usize::try_from(site.ranks).ok()?);
+        let measured_seconds = factor * bytes / (1e9 * self.bus?);
+        let algorithm = self.algo.to_lowercase();
+        let ours = site.choose(kind, bytes, |way, _| says(&algorithm, way))?;
+        Some(JudgedCollective {
+            id: self.id,
+            source: self.source,
+            hardware: self.hardware,
+            class: class(site.domains, bytes),
+            ..JudgedCollective::of(&site, (kind, bytes), measured_seconds, ours)
+        })
+    }
+}
+
+impl JudgedCollective {
+    fn of(
+        site: &Site,
+        (kind, bytes): (CollectiveKind, f64),
+        measured_seconds: f64,
+        ours: LibraryTime,
+    ) -> Self {
+        Self {
+            gpus: site.ranks,
+            domains: site.domains,
+            bytes,
+            used_to: "fit",
+            algorithm: Some(ours.algorithm),
+            protocol: Some(ours.protocol),
+            ..Self::timed(kind.name(), measured_seconds, ours.seconds)
+        }
+    }
+
+    fn timed(collective: &'static str, measured_seconds: f64, seconds: f64) -> Self {
+        let error_percent = 100.0 * (seconds / measured_seconds - 1.0);
+        Self { collective, measured_seconds, seconds, error_percent, ..Self::default() }
+    }
+}
+
+impl Expert {
+    fn judged(self) -> Option<[JudgedCollective; 2]> {
+        let card = cards::accelerator(&self.accelerator).ok()?;
+        let network = card.network();
+        let [dispatch, combine] = if self.mode == "normal" {
+            [ExpertKernel::Dispatch, ExpertKernel::Combine]
+        } else {
+            [ExpertKernel::LowLatencyDispatch, ExpertKernel::LowLatencyCombine]
+        };
+        let exchange = |kernel| ExpertExchange {
+            kernel,
+            tokens: self.tokens_per_gpu,
+            hidden: self.hidden,
+            top_k: self.top_k,
+            experts: self.experts,
+            nodes: self.nodes,
+            // The nodes of an NVL72 have four GPUs.
+            gpus_per_node: if card.domain_gpus > 8 { 4.0 } else { 8.0 },
+            sms: self.sms.unwrap_or(1.0),
+            generation: card.generation().unwrap_or(Generation::Hopper),
+            domain_rate: network.domain_rate,
+            card_rate: network.scale_out_rate,
+            left_out: left_out(&card),
+        };
+        let place =
+            if self.mode == "normal" { (self.nodes as usize).ilog2().div_ceil(2) } else { 3 };
+        let judged = |name, kernel, measured: f64| JudgedCollective {
+            source: self.software.clone(),
+            hardware: self.accelerator.clone(),
+            domains: self.nodes as u64,
+            bytes: self.tokens_per_gpu * self.hidden,
+            used_to: "left out",
+            class: EXPERTS[place as usize].to_owned(),
+            ..JudgedCollective::timed(name, 1e-6 * measured, exchange(kernel).seconds())
+        };
+        let dispatched = judged("dispatch", dispatch, self.dispatch_us);
+        Some([dispatched, judged("combine", combine, self.combine_us)])
+    }
+}
+
 /// Whether a row may have used algorithm `way`, which it states or the library could choose.
-fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bool {
+fn says(algorithm: &str, way: Algorithm) -> bool {
     match algorithm {
         "nvlstree" => way == Algorithm::NvlsTree,
         "ib sharp" => way == Algorithm::Sharp,
         "nvls/sharp" => way == Algorithm::Nvls,
         "nvlink" => way == Algorithm::Ring,
         _ if algorithm.starts_with("ring") => way == Algorithm::Ring,
-        // An assumption: the times of these rows suggest a ring in Simple, but no source states it.
-        _ if fabric.contains("EFA") => (way, protocol) == (Algorithm::Ring, Protocol::Simple),
         _ => way != Algorithm::Sharp,
     }
 }
 
+/// Classes of exchanges with experts.
+const EXPERTS: [&str; 4] =
+    ["normal, 1 node", "normal, 2 to 4 nodes", "normal, 8 nodes", "low latency"];
+/// Sizes of back-to-back collectives, up to each limit and above.
+const SMALL: [&str; 4] = ["up to 64 KiB", "up to 1 MiB", "up to 64 MiB", "above 64 MiB"];
+const SMALL_LIMITS: [f64; 3] = [65_536.0, MEBIBYTE, 64.0 * MEBIBYTE];
 const SIZES: [&str; 3] = ["up to 1 MiB", "up to 64 MiB", "from 64 MiB"];
 const PLACES: [&str; 2] = ["inside a domain", "over domains"];
 
@@ -135,16 +249,28 @@ fn class(domains: u64, bytes: f64) -> String {
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {
-        for row in csv::Reader::from_reader(table.as_bytes()).into_deserialize::<Row>() {
-            match row?.judged() {
-                Some(one) => judged.push(one),
-                None => without += 1,
-            }
+        let mut reader = csv::Reader::from_reader(table.as_bytes());
+        let names = reader.headers()?.clone();
+        let has = |column: &str| names.iter().any(|name| name == column);
+        let [is_back_to_back, is_expert] = ["nccl", "dispatch_us"].map(has);
+        for row in reader.records() {
+            let row = row?;
+            let found: Vec<JudgedCollective> = if is_expert {
+                let both = row.deserialize::<Expert>(Some(&names))?.judged();
+                both.into_iter().flatten().collect()
+            } else if is_back_to_back {
+                row.deserialize::<BackToBack>(Some(&names))?.judged().into_iter().collect()
+            } else {
+                row.deserialize::<Row>(Some(&names))?.judged().into_iter().collect()
+            };
+            without += usize::from(found.is_empty());
+            judged.extend(found);
         }
     }
     let name = |one: &JudgedCollective| (one.source.clone(), one.hardware.clone());
     for over in [false, true] {
-        let within = |one: &&mut JudgedCollective| (one.domains > 1) == over;
+        let within =
+            |one: &&mut JudgedCollective| (one.domains > 1) == over && one.used_to == "fit";
         let names: BTreeSet<_> = judged.iter_mut().filter(within).map(|one| name(one)).collect();
         for one in judged.iter_mut().filter(within) {
             if names.iter().position(|other| *other == name(one)).is_some_and(|at| at % 2 == 1) {
@@ -155,12 +281,14 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     Ok((judged, without))
 }
 
-/// Mean absolute error in percent for a class and use, and the number of rows.
+/// Mean absolute error in percent of a class of a use, and the number of rows. `of` is an accelerator or a collective,
+/// or empty for all.
 #[must_use]
-pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, usize) {
+pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str, of: &str) -> (f64, usize) {
     let these: Vec<f64> = judged
         .iter()
         .filter(|one| one.class == class && one.used_to == used_to)
+        .filter(|one| of.is_empty() || [&one.hardware, one.collective].contains(&of))
         .map(|one| one.error_percent.abs())
         .collect();
     (these.iter().sum::<f64>() / these.len().max(1) as f64, these.len())
@@ -173,34 +301,65 @@ pub fn classes() -> impl Iterator<Item = String> {
 const HEAD: &str = "\
 # Collectives compared with published measurements
 
-This page is generated by `lightloom reproduce collectives --runs collectives_measured.csv,collectives_measured_2.csv --format markdown`; `--format csv`
-prints every row. Predictions are computed like `lightloom workload collective`, using the published algorithm if there is one and otherwise the one that lightloom selects.
+Mean absolute errors in percent, from `lightloom reproduce collectives --format markdown --runs` with every table of measured collectives; `--format csv` prints rows.
 
-Measurements are grouped by source and hardware, separately within and across domains. In alphabetical order, groups are used alternately for fitting and testing,
-starting with fitting. We knew all rows when we chose this rule and the form of the model, so errors may be larger for rows published later.
-Rows on EFA are modelled as rings with the Simple protocol, which is consistent with their times but not stated by any source. The fitted values are at the top of
-`emulator/collective/src/library.rs`; all others are NCCL's.
+## Back to back inside a domain
 
-| class | test rows | mean absolute error | fitting rows | theirs |
+Results of nccl-tests, with constants fitted without the row's accelerator.
+
+";
+
+const EXCHANGES: &str = "
+## DeepEP
+
+Also without the row's accelerator; normal kernels on eight nodes are never fitted to.
+
+";
+
+const OTHERS: &str = "
+## Launched by the host, and over domains
+
+Groups of one source and hardware alternate between fitting and testing. We knew all rows when we chose this rule and the form of the model. That EFA uses rings with
+Simple is assumed.
+
+| class | test rows | error | fitting rows | theirs |
 | --- | --- | --- | --- | --- |
 ";
 
+/// Returns a table of the errors of rows whose accelerator is left out: all, by accelerator and by collective.
+fn left_out_table(judged: &[JudgedCollective], classes: [&str; 4]) -> String {
+    let cell = |(error, rows): (f64, usize)| {
+        if rows == 0 { "–".to_owned() } else { format!("{error:.1}") }
+    };
+    let rows = judged.iter().filter(|one| classes.contains(&&*one.class));
+    let accelerators: BTreeSet<_> = rows.clone().map(|one| &*one.hardware).collect();
+    let collectives: BTreeSet<_> = rows.map(|one| one.collective).collect();
+    let mut table =
+        format!("| rows | {} |\n| --- | --- | --- | --- | --- |\n", classes.join(" | "));
+    for of in [""].into_iter().chain(accelerators).chain(collectives) {
+        let cells = classes.map(|class| cell(error(judged, class, "left out", of)));
+        let name = if of.is_empty() { "all" } else { of };
+        let _ = writeln!(table, "| {name} | {} |", cells.join(" | "));
+    }
+    table
+}
+
 #[must_use]
 pub fn page(judged: &[JudgedCollective], without: usize) -> String {
-    let mut page = String::from(HEAD);
+    let tables = [SMALL, EXPERTS].map(|classes| left_out_table(judged, classes));
+    let mut page = format!("{HEAD}{}{EXCHANGES}{}{OTHERS}", tables[0], tables[1]);
     let cell = |(error, rows): (f64, usize)| {
         let error = if rows == 0 { "–".to_owned() } else { format!("{error:.1} %") };
         format!("{rows} | {error}")
     };
     for class in classes() {
-        let [test, fit] = ["test", "fit"].map(|used_to| cell(error(judged, &class, used_to)));
+        let [test, fit] = ["test", "fit"].map(|used_to| cell(error(judged, &class, used_to, "")));
         let _ = writeln!(page, "| {class} | {test} | {fit} |");
     }
     let _ = write!(
         page,
-        "\n{without} of {} rows have no prediction, because they are not collectives on a switch or lack a rate. Not validated are all-gather and reduce-scatter over\n\
-         domains, all-to-all below its plateau, and sizes up to 1 MiB over domains, for which all rows are used for fitting.\n",
-        judged.len() + without
+        "\n{without} of {} rows are not collectives on a switch or lack a rate.\n",
+        without + judged.iter().filter(|one| one.used_to != "left out").count()
     );
     page
 }

@@ -4,7 +4,9 @@
 use lightloom_emulator::training::library;
 use lightloom_training::architecture::architecture;
 use lightloom_training::cards;
-use lightloom_training::collectives::{Algorithm, CollectiveKind, LibraryTime, Protocol, Site};
+use lightloom_training::collectives::{
+    Algorithm, CollectiveKind, Delivery, Launch, LibraryTime, Protocol, Site,
+};
 use lightloom_training::network::Group;
 use lightloom_units::Bytes;
 use serde::Serialize;
@@ -38,6 +40,12 @@ pub(super) struct CollectiveArguments {
     /// Distance between ranks in GPUs, such as 8 outside TP 8.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u64>(1..=1 << 16))]
     stride: u64,
+    /// Network between domains.
+    #[arg(long, value_name = "NETWORK", default_value = "infiniband", value_parser = ["infiniband", "roce", "efa"])]
+    network: String,
+    /// Start of the kernel: while the previous one runs, as in NCCL's tests, in a graph, or by the waiting host.
+    #[arg(long, value_name = "LAUNCH", default_value = "back-to-back", value_parser = ["back-to-back", "graph", "host"])]
+    launch: String,
     /// Show every algorithm and protocol, not only those chosen.
     #[arg(long)]
     all: bool,
@@ -86,13 +94,16 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
     };
     let group = Group::new(arguments.gpus, arguments.stride);
     let site = Site {
-        generation,
-        ranks: group.size,
         domains: network.even_domains(group).map_err(|uneven| WrongUsage(uneven.to_string()))?,
         shape: network.shape,
-        domain_rate: network.domain_rate,
         card_rate: network.scale_out_rate,
-        is_queued: false,
+        delivery: if arguments.network == "efa" { Delivery::Unordered } else { Delivery::Ordered },
+        launch: match &*arguments.launch {
+            "host" => Launch::Host,
+            "graph" => Launch::Graph,
+            _ => Launch::BackToBack,
+        },
+        ..Site::of_domain(generation, group.size, network.domain_rate)
     };
     let kind = match arguments.kind {
         Kind::AllReduce => CollectiveKind::AllReduce,

@@ -4,7 +4,7 @@
 use lightloom_units::Bytes;
 
 use super::{
-    Algorithm, CARD_SHARES, CHANNEL_RATE, CHANNELS, LibraryTime, Protocol, RING, Site, TREE,
+    Algorithm, CARD_SHARES, CHANNEL_RATE, CHANNELS, LibraryTime, Protocol, RingPace, Site, TREE,
     TREE_LAUNCH, TREE_STEP, chunk,
 };
 use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, TreeOperation};
@@ -46,7 +46,8 @@ impl Site {
         bytes: f64,
         protocol: Protocol,
     ) -> Result<LibraryPlan, CollectiveError> {
-        let (_, base, inside, between) = self.stretched(RING[protocol as usize]);
+        let RingPace { start_seconds, step_seconds: [inside, between], rate } =
+            self.ring_pace(bytes, protocol);
         let (ranks, directions) = (self.ranks as usize, Directions::One);
         let schedule = Ring { kind, ranks, size: Bytes(bytes as u64), directions }.schedule()?;
         let last = self.ranks / self.domains - 1;
@@ -54,12 +55,11 @@ impl Site {
             let leaves = self.domains > 1 && rank % (last + 1) == last;
             if leaves { between } else { inside }
         };
-        let rate = self.limit(protocol, self.slowest(CARD_SHARES[0]), 1.0);
         Ok(LibraryPlan {
             schedule,
             joined: Joined::Ring((0..self.ranks).map(step).collect()),
-            start_seconds: self.launch() + base,
-            rate: rate / self.filling(protocol, bytes),
+            start_seconds,
+            rate,
         })
     }
 
@@ -79,7 +79,7 @@ impl Site {
             let inside = if way.protocol == Protocol::Ll { 1.8 * inside } else { inside };
             let chain = (self.inside() - 1.0) * (inside + CHANNELS * size / self.lanes());
             let rate = self.limit(way.protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);
-            (self.launch() + base + 2.0 * chain, between, 2.0 * rate)
+            (self.launch.seconds() + base + 2.0 * chain, between, 2.0 * rate)
         };
         let passing = size / CHANNEL_RATE;
         let pieces = self.pieces(bytes, size, rate);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The library's choices, and pipelines limited by their slowest stage.
 use lightloom_collective::{
-    Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Shape, Site,
+    Algorithm, CollectiveKind, Generation, Launch, LibraryTime, Protocol, Shape, Site,
 };
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
 fn hopper(ranks: u64, domains: u64) -> Site {
-    let (generation, shape) = (Generation::Hopper, Shape::Switch);
-    let (domain_rate, card_rate) = (450e9, 50e9);
-    Site { generation, ranks, domains, shape, domain_rate, card_rate, is_queued: false }
+    let domain = Site::of_domain(Generation::Hopper, ranks, 450e9);
+    Site { domains, card_rate: 50e9, launch: Launch::Host, ..domain }
 }
 
 fn chosen(site: Site, kind: CollectiveKind, mebibytes: f64) -> LibraryTime {

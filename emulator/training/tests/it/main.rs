@@ -8,6 +8,7 @@
 )]
 
 mod calibrate;
+mod collectives;
 mod exchanges;
 mod features;
 mod fit_again;
