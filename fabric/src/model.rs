@@ -27,9 +27,22 @@ pub struct Model {
     /// Mamba-2 layers of a hybrid model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_space: Option<StateSpace>,
+    /// Layers whose tokens attend only to the tokens just before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// Multi-token-prediction depth. A level adds a layer, a `2h×h` projection and an output layer.
     #[serde(default)]
     pub prediction_depths: u32,
+}
+
+/// Sliding-window attention.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Number of tokens that a token attends to, including itself.
+    pub tokens: u32,
+    /// Number of layers with the window.
+    pub layers: u32,
 }
 
 /// The attention mechanism of a layer.
@@ -326,6 +339,17 @@ impl Model {
         }
     }
 
+    /// Returns the mean number of tokens to which a token of a sequence attends, over layers and without a causal mask.
+    #[must_use]
+    pub fn attended(&self, sequence: u64) -> f64 {
+        let sequence = sequence as f64;
+        self.window.map_or(sequence, |window| {
+            let tokens = f64::from(window.tokens).min(sequence);
+            let share = f64::from(window.layers) / f64::from(self.layers.max(1));
+            (1.0 - share) * sequence + share * (2.0 * tokens - tokens.powi(2) / sequence)
+        })
+    }
+
     /// Returns the parameters in a dense feed-forward block; all counts are means over layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
@@ -408,6 +432,7 @@ pub const MODEL_FILES: &[(&str, &str)] = files!(
     "gpt-3-175b",
     "gpt-moe-1.1t",
     "gpt-oss-120b",
+    "gpt-oss-20b",
     "grok-1",
     "kimi-k2",
     "llama-2-70b",
@@ -564,6 +589,7 @@ mod tests {
             ("gpt-moe-1.1t", 1103.0, 320.0),
             ("step-3", 316.0, 38.8),
             ("gpt-oss-120b", 117.0, 5.7),
+            ("gpt-oss-20b", 21.0, 4.2),
             ("kimi-k2", 1026.0, 32.9),
             ("llama-2-70b", 69.0, 69.0),
             ("mpt-3b", 2.78, 2.78),

@@ -353,12 +353,13 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
 fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<String> {
     let fastest =
         report.rows.iter().min_by(|one, other| one.step_seconds.total_cmp(&other.step_seconds))?;
-    let band = fastest.validated.map_or("not validated".to_owned(), |band| {
-        format!(
-            "± {:.1} %, the mean error of {} runs of its class",
-            100.0 * band.mean_error,
-            band.runs
-        )
+    let range = fastest.expected.map_or_else(String::new, |expected| {
+        let [low, high] = expected.seconds_80.map(seconds);
+        let runs = match expected.runs {
+            0 => "; no published run resembles it".to_owned(),
+            runs => format!(", {runs} published runs"),
+        };
+        format!(" (80 %: {low} to {high} s{runs})")
     });
     let of = match report.rows.len() {
         1 => String::new(),
@@ -367,7 +368,7 @@ fn answer(report: &MfuReport<PacketStep>, convention: Convention) -> Option<Stri
     let label = convention.label();
     let (ratio, attention) = label.split_once(", ").unwrap_or((label, "as stated"));
     let text = format!(
-        "{} s per step ({band}), {ratio} {:.2} % ({attention}){of}: {} GPUs on {}\n{} on {}, {} \
+        "{} s per step{range}, {ratio} {:.2} % ({attention}){of}: {} GPUs on {}\n{} on {}, {} \
          sequences of {} tokens per step; {} \
          mappings tried\n",
         seconds(fastest.step_seconds),
@@ -401,7 +402,8 @@ fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
         "recompute",
         "schedule",
         "step s",
-        "mean error of its class",
+        "80 % of runs s",
+        "published runs",
         convention.label(),
         "memory GB",
     ]);
@@ -419,10 +421,9 @@ fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
             row.recompute.to_owned(),
             row.schedule.to_owned(),
             seconds(row.step_seconds),
-            row.validated.map_or_else(
-                || "not validated".to_owned(),
-                |band| format!("±{:.1} % ({} runs)", 100.0 * band.mean_error, band.runs),
-            ),
+            row.expected
+                .map_or_else(String::new, |expected| expected.seconds_80.map(seconds).join(" to ")),
+            row.expected.map_or(0, |expected| expected.runs).to_string(),
             format!("{:.2} %", 100.0 * row.mfu),
             format!("{:.1}", row.memory_bytes as f64 / 1e9),
         ]);

@@ -23,10 +23,6 @@ pub static CHIPS: LazyLock<Vec<Chip>> =
 pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
     LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
 
-/// Errors per class of test runs, from `bands.csv`, which the test `published_runs` writes (`LIGHTLOOM_BLESS=1`).
-pub static BANDS: LazyLock<Vec<Band>> =
-    LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
-
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
     #[serde(deserialize_with = "word")]
@@ -77,18 +73,8 @@ pub struct Framework {
     /// Exposed share of DP communication with fully sharded states.
     pub gather_exposed: f64,
     pub jitter: f64,
-    pub step_seconds: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Band {
-    #[serde(deserialize_with = "word")]
-    pub chip: &'static str,
-    #[serde(deserialize_with = "word")]
-    pub software: &'static str,
-    pub is_mixture: bool,
-    pub runs: u32,
-    pub mean_error: f64,
+    /// Seconds to launch the optimizer of a layer.
+    pub optimizer_launch: f64,
 }
 
 #[must_use]
@@ -116,7 +102,7 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
         data_exposed: framework.data_exposed,
         gather_exposed: framework.gather_exposed,
         jitter_per_doubling: framework.jitter,
-        step_seconds: framework.step_seconds,
+        optimizer_launch_seconds: framework.optimizer_launch * chip.host,
         network: Efficiency::of(generation(chip.name).unwrap_or(Generation::Hopper)),
     }
 }

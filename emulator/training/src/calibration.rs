@@ -126,7 +126,8 @@ pub struct Calibration {
     pub gather_exposed: f64,
     /// Growth of the step time per doubling of the number of eight-GPU nodes (stragglers, congestion).
     pub jitter_per_doubling: f64,
-    pub step_seconds: f64,
+    /// Host time per layer at the end of a step without CUDA graphs.
+    pub optimizer_launch_seconds: f64,
     pub network: Efficiency,
 }
 

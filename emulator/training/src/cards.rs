@@ -178,7 +178,7 @@ impl Accelerator {
     pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
         let is_sharded = sharding == Some(ZeroStage::Everything);
         match &self.name[..] {
-            "b200" | "b300" | "gb200" | "gb300" => "megatron-bridge-26.02.01",
+            "b200" | "b300" | "gb200" | "gb300" => "megatron-bridge-26.06",
             name if name.starts_with("tpu") => "maxtext",
             "h100-96gb" if is_sharded => "torchtitan",
             _ if is_sharded => "llm-foundry",

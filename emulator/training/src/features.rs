@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of training software that change kernel launches, communicated data and overlap.
 //!
-//! A recipe lists the features of a software version for a model and chip. `features.csv` contains
-//! the recipes with their sources. Features have no model-dependent constants.
+//! `features.csv` lists what a software version uses by default for a class of models, with the source. The name of a
+//! model has no effect.
+
+mod arguments;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::calibration::Precision;
 use super::mapping::Recompute;
+use super::model::Model;
+
+pub use arguments::NoArguments;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
@@ -115,52 +120,71 @@ impl fmt::Display for Features {
     }
 }
 
+impl<'de> Deserialize<'de> for Features {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl Serialize for Features {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.words())
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// What a software version uses unless the user states otherwise.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Recipe {
-    software: &'static str,
-    chips: &'static str,
-    models: &'static str,
-    formats: &'static str,
+    software: String,
+    /// Separated by blanks, like `formats`; `*` means all.
+    chips: String,
+    class: ModelClass,
+    /// Upper limit of a model's weights, in billions.
+    most_billions: Option<f64>,
+    formats: String,
     pub features: Features,
     pub recompute: Option<Recompute>,
-    pub source: &'static str,
+    pub source: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ModelClass {
+    Dense,
+    Mixture,
+    /// With state-space layers.
+    Hybrid,
+}
+
+impl ModelClass {
+    fn of(model: &Model) -> Self {
+        match (&model.feed_forward.experts, &model.state_space) {
+            (Some(_), _) => Self::Mixture,
+            (None, Some(_)) => Self::Hybrid,
+            (None, None) => Self::Dense,
+        }
+    }
 }
 
 static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
-    let lines = include_str!("features.csv").lines().skip(1);
-    let row = |line: &'static str| {
-        let [software, chips, models, formats, features, recompute, source] =
-            line.splitn(7, ',').collect::<Vec<_>>().try_into().expect("seven columns");
-        let features = features.parse().expect("a shipped table lists valid features");
-        let recompute = match recompute {
-            "none" => Some(Recompute::None),
-            "selective" => Some(Recompute::Selective),
-            "full" => Some(Recompute::Full),
-            _ => None,
-        };
-        Recipe { software, chips, models, formats, features, recompute, source }
-    };
-    lines.map(row).collect()
+    let rows = csv::Reader::from_reader(include_str!("features.csv").as_bytes()).into_deserialize();
+    rows.map(|row| row.expect("a row of a shipped table")).collect()
 });
 
 #[must_use]
 pub fn recipe(
     software: &str,
     chip: &str,
-    model: &str,
+    model: &Model,
     precision: Precision,
 ) -> Option<&'static Recipe> {
     let is_one = |words: &str, word: &str| words == "*" || words.split(' ').any(|one| one == word);
+    let billions = model.parameters() / 1e9;
     RECIPES.iter().find(|recipe| {
         recipe.software == software
-            && is_one(recipe.chips, chip)
-            && is_one(recipe.models, model)
-            && is_one(recipe.formats, precision.label())
+            && is_one(&recipe.chips, chip)
+            && recipe.class == ModelClass::of(model)
+            && recipe.most_billions.is_none_or(|most| billions <= most)
+            && is_one(&recipe.formats, precision.label())
     })
 }

@@ -64,7 +64,7 @@ pub const OF_FRAMEWORK: &[Constant] = &[
     framework("DP exposed", |f| &mut f.data_exposed, (0.01, 1.0), 0.7),
     framework("gather exposed", |f| &mut f.gather_exposed, (0.01, 1.0), 0.7),
     framework("growth", |f| &mut f.jitter, (1e-4, 0.05), 1.0),
-    framework("step seconds", |f| &mut f.step_seconds, (1e-3, 0.5), 1.0),
+    framework("optimizer launch", |f| &mut f.optimizer_launch, (1e-5, 2e-2), 1.0),
 ];
 
 const fn chip(

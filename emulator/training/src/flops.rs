@@ -31,7 +31,7 @@ impl Mask {
 pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let scan = model.state_space.as_ref().map_or(0.0, StateSpace::scan_operations);
     let shares = model.shares();
-    shares.attention * 2.0 * sequence as f64 * model.attention.core_width() * mask.share()
+    shares.attention * 2.0 * model.attended(sequence) * model.attention.core_width() * mask.share()
         + shares.state_space * scan
 }
 

@@ -29,6 +29,7 @@ pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
             "width": width,
             "experts": config.experts(kind, layers.unwrap_or(0), width),
         },
+        "window": config.window(layers.unwrap_or(0)),
         "prediction_depths": config.number(&["num_nextn_predict_layers"]).unwrap_or(0),
     });
     file["feed_forward"].as_object_mut()?.retain(|_, value| !value.is_null());
@@ -61,6 +62,19 @@ impl Config<'_> {
             "key_value_heads": shared.unwrap_or(if self.0["multi_query"] == true { 1 } else { heads }),
             "head_size": self.number(&["head_dim"]).unwrap_or(hidden / heads.max(1)),
         } })
+    }
+
+    /// Returns the layers with a sliding window: the listed ones, all but every n-th, or all.
+    fn window(&self, layers: u64) -> Option<Value> {
+        let tokens = self.number(&["sliding_window"])?;
+        if self.0["use_sliding_window"] == false {
+            return None;
+        }
+        let every = self.number(&["sliding_window_pattern"]).unwrap_or(layers + 1).max(1);
+        let layers = self.0["layer_types"].as_array().map_or(layers - layers / every, |types| {
+            types.iter().filter(|one| *one == "sliding_attention").count() as u64
+        });
+        Some(json!({ "tokens": tokens, "layers": layers }))
     }
 
     fn activation(&self, kind: &str) -> &'static str {

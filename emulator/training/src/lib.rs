@@ -12,6 +12,7 @@
 //! Packet simulation and planning are in other crates.
 
 pub mod architecture;
+pub mod bands;
 pub mod batching;
 pub mod calibrated;
 pub mod calibration;

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 
-use super::calibrated::{BANDS, Band, compose};
+use super::bands::{self, Interval, Predicted};
+use super::calibrated::compose;
 use super::calibration::{Calibration, ContextExchange, Precision, Software, ZeroStage};
 use super::cards::{Accelerator, UnknownConstants};
 use super::features::{self, Feature, Features, Recipe};
@@ -81,9 +82,6 @@ pub struct Prepared {
     recipe: Option<&'static Recipe>,
 }
 
-/// Smaller test classes say little about the next run, so their error bands are not shown.
-const BAND_RUNS_LEAST: u32 = 5;
-
 impl Request {
     pub fn prepare(mut self) -> Result<Prepared, RequestError> {
         if self.card.peak_flops(self.precision).is_none() {
@@ -115,17 +113,14 @@ impl Request {
             self.changes.context_exchange.unwrap_or(software.context_exchange);
         software.sequence_parallel =
             self.changes.sequence_parallel.unwrap_or(software.sequence_parallel);
-        let of = (framework.name, &*self.card.name, &*self.model.name);
-        let recipe = features::recipe(of.0, of.1, of.2, self.precision);
+        let recipe = features::recipe(framework.name, chip.name, &self.model, self.precision);
         let recipe = recipe.filter(|_| self.changes.features.is_none());
         software.features =
             self.changes.features.or(recipe.map(|recipe| recipe.features)).unwrap_or_default();
         if let Some(recompute) = recipe.and_then(|recipe| recipe.recompute)
             && self.limits.recompute.is_empty()
         {
-            // Use the recipe's recomputation, or more if memory is insufficient.
-            self.limits.recompute =
-                RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
+            self.limits.recompute = at_least(recompute);
         }
         Ok(Prepared { compute: self.card.compute(), calibration, recipe, request: self })
     }
@@ -153,6 +148,11 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// Returns `recompute`, and more for insufficient memory.
+pub(crate) fn at_least(recompute: Recompute) -> Vec<Recompute> {
+    RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect()
 }
 
 impl Limits {
@@ -225,9 +225,7 @@ impl Prepared {
             recompute: mapping.recompute.label(),
             schedule: mapping.schedule.label(),
             step_seconds: step.step_seconds,
-            validated: self
-                .band(search.network)
-                .filter(|_| mapping.tensor <= search.network.domain_gpus),
+            expected: self.expected(search, found),
             mfu: request.convention.utilisation(
                 &request.model,
                 request.batch,
@@ -258,27 +256,25 @@ impl Prepared {
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }
     }
 
-    /// The error band of this class of runs. `None` with fewer than [`BAND_RUNS_LEAST`] test runs, and
-    /// for domains other than the card's own, modified cards, refitted constants and hybrid models.
-    fn band(&self, network: &Network) -> Option<Band> {
-        let (name, request) = (self.calibration.name, &self.request);
-        let is_mixture = request.model.feed_forward.experts.is_some();
+    /// Returns the interval of a step. No run resembles steps in domains other than the card's own, and those with
+    /// modified cards, refitted constants or hybrid models.
+    fn expected(&self, search: &Search<'_>, found: &Found) -> Option<Interval> {
+        let (name, request, network) = (self.calibration.name, &self.request, search.network);
         let own = request.card.network();
-        let is_own = (name.chip == request.card.name || request.card.name.starts_with("a100"))
+        let is_validated = (name.chip == request.card.name
+            || request.card.name.starts_with("a100"))
             && request.card.is_shipped()
+            && request.refitted.is_empty()
             && request.model.state_space.is_none()
+            && found.mapping.tensor <= network.domain_gpus
             && (own.shape, own.domain_gpus) == (network.shape, network.domain_gpus)
             && own.domain_rate <= 1.01 * network.domain_rate
             && network.domain_rate <= 1.01 * own.domain_rate;
-        BANDS
-            .iter()
-            .find(|band| {
-                band.chip == name.chip
-                    && band.software == name.software
-                    && band.is_mixture == is_mixture
-            })
-            .filter(|band| band.runs >= BAND_RUNS_LEAST && is_own && request.refitted.is_empty())
-            .copied()
+        let is_mixture = request.model.feed_forward.experts.is_some();
+        let step = &found.step;
+        let bubble = step.bubble_seconds / step.step_seconds;
+        let predicted = Predicted { seconds: step.step_seconds, gpus: search.gpus, bubble };
+        bands::interval((name.chip, name.software, is_mixture), is_validated, predicted)
     }
 
     #[must_use]
@@ -300,7 +296,7 @@ impl Prepared {
             constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name
                 && request.card.is_shipped(),
             software: self.calibration.software,
-            features_from: self.recipe.map(|recipe| recipe.source),
+            features_from: self.recipe.map(|recipe| &*recipe.source),
             batch_sequences: request.batch.sequences,
             sequence_tokens: request.batch.tokens,
             mappings_tried,
@@ -323,8 +319,7 @@ pub struct Row<P> {
     pub recompute: &'static str,
     pub schedule: &'static str,
     pub step_seconds: f64,
-    /// Error on this class of test runs; `None` if the class is not validated.
-    pub validated: Option<Band>,
+    pub expected: Option<Interval>,
     pub mfu: f64,
     pub mfu_convention: &'static str,
     pub memory_bytes: u64,

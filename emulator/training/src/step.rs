@@ -118,7 +118,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reads gradient, master weight and moments, and writes them and the weight.
+    /// Reads gradient, master weight and moments, and writes them and the weight. The host launches this by layer.
     fn optimizer(&self) -> f64 {
         let (dense, experts) =
             weights_per_gpu(self.model, &self.mapping, &self.calibration.software);
@@ -131,8 +131,11 @@ impl Job<'_> {
             ZeroStage::Replicated => 1.0,
             _ => self.expert_layout().replicas as f64,
         };
-        self.memory_seconds(30.0 * (dense / shared + experts / expert_shared))
-            + self.calibration.step_seconds
+        let is_launched = !self.calibration.software.features.has(Feature::Graphs);
+        let layers = f64::from(self.model.layers.div_ceil(self.mapping.pipeline));
+        let launch =
+            if is_launched { layers * self.calibration.optimizer_launch_seconds } else { 0.0 };
+        self.memory_seconds(30.0 * (dense / shared + experts / expert_shared)) + launch
     }
 
     fn memory_seconds(&self, bytes: f64) -> f64 {

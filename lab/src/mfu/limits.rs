@@ -47,11 +47,20 @@ pub(crate) struct LimitArguments {
     /// of all-reduce [default: from the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
-    /// Software features to use instead of those in the software's recipe for the model: `none`, or
-    /// some of graphs, grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop,
-    /// overlapped-dispatch, dual-pipe, node-limited.
-    #[arg(long, value_name = "WORD,…")]
+    /// Software features to use instead of the software's default: `none`, or some of graphs,
+    /// grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop, overlapped-dispatch,
+    /// dual-pipe, node-limited; or a file with Megatron's arguments (command line or YAML).
+    #[arg(long, value_name = "WORD,…|FILE", value_parser = features)]
     features: Option<Features>,
+}
+
+fn features(text: &str) -> Result<Features, String> {
+    match std::fs::read_to_string(text) {
+        Ok(arguments) => {
+            Features::from_arguments(&arguments).map_err(|error| format!("{text}: {error}"))
+        }
+        Err(_) => text.parse::<Features>().map_err(|error| error.to_string()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

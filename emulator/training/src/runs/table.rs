@@ -2,16 +2,19 @@
 //! Parses tables of runs (CSV with a header) into requests.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use lightloom_units::{BitsPerSecond, Text};
+use serde::Deserialize;
 
 use super::MeasuredRun;
 use crate::calibration::{Precision, ZeroStage};
 use crate::cards::{self, Accelerator};
+use crate::features::{Features, UnknownFeature};
 use crate::mapping::{Batch, Recompute};
 use crate::mfu::Convention;
 use crate::model::{Activation, Attention, Experts, FeedForward, Model};
-use crate::request::{Changes, MOST, Request};
+use crate::request::{Changes, MOST, Request, at_least};
 use crate::search::Limits;
 
 const SOFTWARE: &[(&str, &str)] = &[
@@ -70,6 +73,34 @@ const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
 
 const MOST_SECONDS: f64 = 1e6;
 
+/// What the published runs of a software version used. Lists are separated by blanks; `*` means all.
+#[derive(Deserialize)]
+struct Recipe {
+    software: String,
+    chips: String,
+    models: String,
+    formats: String,
+    features: Features,
+    recompute: Option<Recompute>,
+}
+
+static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
+    let rows = csv::Reader::from_reader(include_str!("recipes.csv").as_bytes()).into_deserialize();
+    rows.map(|row| row.expect("a row of a shipped table")).collect()
+});
+
+/// Other names of columns, as in the tables of MLPerf results.
+const COLUMNS: [(&str, &str); 8] = [
+    ("gpus", "num_accel"),
+    ("global_batch", "gbs_seqs"),
+    ("sequence", "seq"),
+    ("micro_batch", "mbs"),
+    ("virtual_stages", "vpp"),
+    ("constants", "software"),
+    ("measured_step_s", "step_time_s"),
+    ("measured_as", "notes"),
+];
+
 pub(super) struct Row {
     pub(super) line: usize,
     header: std::rc::Rc<Vec<String>>,
@@ -78,7 +109,7 @@ pub(super) struct Row {
 
 pub(super) fn rows(table: &str) -> Vec<Row> {
     let mut lines = (1..).zip(table.lines()).filter(|(_, line)| !line.trim().is_empty());
-    let header = std::rc::Rc::new(cells(lines.next().unwrap_or_default().1));
+    let header = std::rc::Rc::new(header(lines.next().unwrap_or_default().1));
     lines.map(|(line, text)| Row { line, header: header.clone(), cells: cells(text) }).collect()
 }
 
@@ -87,7 +118,7 @@ const MEASURED: [&str; 4] = ["step_time_s", "tokens_s_per_accel", "tflops_per_ac
 
 /// Why no row of the table can be read, if a column is missing.
 pub(super) fn missing_columns(table: &str) -> Option<String> {
-    let header = cells(table.lines().find(|line| !line.trim().is_empty())?);
+    let header = header(table.lines().find(|line| !line.trim().is_empty())?);
     let is_missing = |column: &&str| header.iter().all(|name| name != column);
     let missing: Vec<&str> = NEEDED.into_iter().filter(is_missing).collect();
     let (missing, header) = (missing.join(", "), header.join(", "));
@@ -96,6 +127,13 @@ pub(super) fn missing_columns(table: &str) -> Option<String> {
         "missing columns: {missing}; the header has {header}; a table needs {needed}, and {measured}"
     );
     (!missing.is_empty()).then_some(why)
+}
+
+fn header(line: &str) -> Vec<String> {
+    let usual = |name: String| {
+        COLUMNS.iter().find(|(other, _)| *other == name).map_or(name, |(_, usual)| (*usual).into())
+    };
+    cells(line).into_iter().map(usual).collect()
 }
 
 fn cells(line: &str) -> Vec<String> {
@@ -114,6 +152,16 @@ fn cells(line: &str) -> Vec<String> {
 fn known(name: &str) -> String {
     let lower = name.to_lowercase();
     NAMES.iter().find(|(other, _)| *other == lower).map_or(lower, |(_, known)| (*known).to_owned())
+}
+
+fn recipe(software: &str, chip: &str, model: &str, format: Precision) -> Option<&'static Recipe> {
+    let is_one = |words: &str, word: &str| words == "*" || words.split(' ').any(|one| one == word);
+    RECIPES.iter().find(|recipe| {
+        recipe.software == software
+            && is_one(&recipe.chips, chip)
+            && is_one(&recipe.models, model)
+            && is_one(&recipe.formats, format.label())
+    })
 }
 
 impl Row {
@@ -142,9 +190,14 @@ impl Row {
         let maxtext = self.maxtext();
         let batch = self.batch(gpus, maxtext.map(|(sequences, ..)| sequences), &mut assumed)?;
         let recompute = self.recompute(maxtext.map(|(.., recompute)| recompute));
-        let limits = self.limits(gpus, batch, maxtext.map(|(_, tensor, _)| tensor), recompute);
+        let mut limits = self.limits(gpus, batch, maxtext.map(|(_, tensor, _)| tensor), recompute);
         let software = self.software()?;
         let precision = self.precision()?;
+        let recipe = recipe(&software, &card.name, &model.name, precision);
+        if let (None, Some(least)) = (recompute, recipe.and_then(|recipe| recipe.recompute)) {
+            limits.recompute = at_least(least);
+        }
+        let features = self.features()?.or(recipe.map(|recipe| recipe.features));
         let convention = self.convention();
         let peak = card.peak_flops(precision).unwrap_or_else(|| card.compute().peak_flops);
         let seconds = self.seconds(&model, batch, (gpus, peak), (convention, recompute))?;
@@ -170,7 +223,7 @@ impl Row {
                 limits,
                 constants: Some(software.clone()),
                 refitted: BTreeMap::new(),
-                changes: Changes { sharding: self.sharding(), ..Changes::default() },
+                changes: Changes { sharding: self.sharding(), features, ..Changes::default() },
             },
             software,
             assumed,
@@ -188,6 +241,12 @@ impl Row {
             "column `software` is empty: use the constants closest to the software that ran"
                 .to_owned()
         })
+    }
+
+    fn features(&self) -> Result<Option<Features>, String> {
+        let text = self.text("features").replace('+', " ");
+        let features = (!text.is_empty()).then(|| text.parse()).transpose();
+        features.map_err(|why: UnknownFeature| format!("column `features`: {why}"))
     }
 
     fn card(&self) -> Result<Accelerator, String> {
@@ -431,6 +490,7 @@ impl Row {
                 experts,
             },
             state_space: None,
+            window: None,
             prediction_depths: 0,
             name,
         })
@@ -482,6 +542,7 @@ impl Row {
             attention,
             feed_forward: FeedForward { width, activation, experts: None },
             state_space: None,
+            window: None,
             prediction_depths: 0,
         }
     }

@@ -89,3 +89,25 @@ fn features_round_trip_through_text() {
     let refused = "graph".parse::<Features>().unwrap_err().to_string();
     assert!(refused.contains("unknown feature `graph`") && refused.contains("grouped-experts"));
 }
+
+#[test]
+fn features_follow_arguments_and_not_the_name_of_the_model() {
+    let command = "pretrain_gpt.py --cuda-graph-impl local --moe-grouped-gemm \\\n --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep";
+    let file = "model:\n  cuda_graph_impl: \"none\"\n  moe_grouped_gemm: true\n  moe_expert_capacity_factor: 1.0\n  overlap_moe_expert_parallel_comm: false\n";
+    let launcher = "cfg.model.moe_token_dispatcher_type=flex\ncfg.model.cuda_graph_impl=transformer_engine\ncfg.model.cuda_graph_scope=[\"moe_router\"]";
+    for (text, expected) in [
+        (command, "graphs, grouped-experts, hybrid-ep"),
+        (file, "grouped-experts, token-drop"),
+        (launcher, "deep-ep"),
+    ] {
+        assert_eq!(Features::from_arguments(text).expect("arguments").to_string(), expected);
+    }
+    assert!(Features::from_arguments("hidden_size: 4096").is_err());
+    let of = |name: &str| {
+        let mut request = request("megatron-bridge-26.06", None).request().clone();
+        request.model.name = name.to_owned();
+        request.prepare().expect("it can be computed").calibration().software.features
+    };
+    assert_eq!(of("m"), of("qwen3-30b-a3b"));
+    assert!(of("m").to_string().contains("hybrid-ep"));
+}

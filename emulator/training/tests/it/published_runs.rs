@@ -5,21 +5,21 @@
 //! by class.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
 
-use lightloom_training::calibrated::BANDS;
+use lightloom_training::bands::{bands, coverage};
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 
 pub(crate) fn published() -> Option<Runs> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let read = |name| std::fs::read_to_string(data.join(name)).ok();
-    let (Some(first), Some(second)) = (read("mfu_measured.csv"), read("mfu_measured_2.csv")) else {
+    let tables = ["mfu_measured.csv", "mfu_measured_2.csv", "mfu_measured_3.csv"].map(read);
+    let [Some(first), Some(second), Some(third)] = tables else {
         println!("skipped: no ../shared/data");
         return None;
     };
-    Some(Runs::read(&[&first, &second]).0)
+    Some(Runs::read(&[&first, &second, &third]).0)
 }
 
 fn of(judged: &[Judged<'_>], class: &str, tests: bool) -> Errors {
@@ -43,9 +43,9 @@ fn errors_on_test_runs_stay_within_their_class_limits() {
     for (class, most) in [
         ("all", 0.08),
         ("dense", 0.065),
-        ("dense on Hopper", 0.0625),
+        ("dense on Hopper", 0.065),
         ("A100", 0.06),
-        ("mixtures", 0.15),
+        ("mixtures", 0.145),
     ] {
         let errors = of(&judged, class, true);
         assert!(errors.mean <= most, "{class}: {errors:?}");
@@ -65,13 +65,15 @@ fn fitting_and_testing_split_keeps_groups_whole() {
 }
 
 #[test]
-fn errors_stay_bounded_when_software_is_not_given() {
+fn errors_stay_bounded_without_software_and_features() {
     let Some(mut runs) = published() else { return };
-    runs.runs.iter_mut().for_each(|run| run.request.constants = None);
+    for run in &mut runs.runs {
+        (run.request.constants, run.request.changes.features) = (None, None);
+    }
     let judged = runs.judge();
     let errors = of(&judged, "all", true);
-    println!("without --constants: {errors:?}");
-    assert!(errors.mean <= 0.11, "{errors:?}");
+    println!("without options: {errors:?}");
+    assert!(errors.mean <= 0.12, "{errors:?}");
 }
 
 #[test]
@@ -90,33 +92,25 @@ fn later_model_joins_testing_without_moving_others() {
 fn shipped_error_bands_match_the_judge() {
     let Some(runs) = published() else { return };
     let judged = runs.judge();
-    let mut classes: BTreeMap<(&str, &str, bool), Vec<&Judged<'_>>> = BTreeMap::new();
-    for one in judged.iter().filter(|one| one.tests && one.outcome.is_ok()) {
-        let Ok(constants) = one.run.request.card.constants(Some(&one.run.software)) else {
-            continue;
-        };
-        let class = (constants.0.name, constants.1.name, one.run.is_mixture());
-        classes.entry(class).or_default().push(one);
+    let mut text = csv::Writer::from_writer(Vec::new());
+    for band in bands(judged.iter()) {
+        text.serialize(band).expect("plain values");
     }
-    let mut text = String::from("chip,software,is_mixture,runs,mean_error\n");
-    let mut differ = classes.len() != BANDS.len();
-    for ((chip, software, is_mixture), all) in classes {
-        let errors = Errors::of(all.iter().copied());
-        let mean_error = (1000.0 * errors.mean).round() / 1000.0;
-        let line = format!("{chip},{software},{is_mixture},{},{mean_error:?}", errors.runs);
-        writeln!(text, "{line}").expect("a string");
-        differ |= !BANDS.iter().any(|band| {
-            (band.chip, band.software, band.is_mixture) == (chip, software, is_mixture)
-                && band.runs as usize == errors.runs
-                && (band.mean_error - mean_error).abs() < 0.0006
-        });
-    }
+    let text = text.into_inner().expect("a vector");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/calibrated/bands.csv");
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/calibrated/bands.csv");
-        std::fs::write(path, text).expect("the source can be written");
-        return;
+        return std::fs::write(path, text).expect("the source can be written");
     }
-    assert!(!differ, "run with LIGHTLOOM_BLESS=1");
+    let shipped = std::fs::read(path).expect("shipped");
+    assert!(shipped == text, "run with LIGHTLOOM_BLESS=1");
+}
+
+#[test]
+fn intervals_contain_their_share_of_runs() {
+    let Some(runs) = published() else { return };
+    let [of_80, of_95] = coverage(&runs.judge());
+    println!("{:.1} % and {:.1} %", 100.0 * of_80, 100.0 * of_95);
+    assert!((0.75..=0.88).contains(&of_80) && (0.9..=0.98).contains(&of_95));
 }
 
 #[test]

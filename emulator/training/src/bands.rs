@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Intervals around a predicted step time.
+//!
+//! Errors are those of published runs that the constants are not fitted to, whole groups (source, model, accelerator).
+//! The spread of a class (chip, software version, dense or mixture) is the mean of its runs and of [`PRIOR_RUNS`] runs
+//! of all classes. Errors have the heavy tails of Student's t distribution. Intervals are wider for jobs that have more
+//! GPUs or a larger bubble than all runs of the class.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::runs::judge::Judged;
+
+/// From `calibrated/bands.csv`, which the test `published_runs` writes (`LIGHTLOOM_BLESS=1`).
+static BANDS: LazyLock<Vec<Band>> = LazyLock::new(|| {
+    let rows = csv::Reader::from_reader(include_str!("calibrated/bands.csv").as_bytes());
+    rows.into_deserialize().map(|row| row.expect("a row of a shipped table")).collect()
+});
+
+const PRIOR_RUNS: f64 = 2.0;
+/// Standard deviation of a normal distribution, relative to its mean deviation.
+const DEVIATION: f64 = 1.2533;
+/// Quantiles of the normal distribution for 80 and 95 % between both ends.
+const NORMAL: [f64; 2] = [1.2816, 1.96];
+/// Growth of the spread per doubling of the GPUs, and per unit of the bubble's share, beyond the runs.
+const WIDER: [f64; 2] = [0.25, 2.0];
+
+/// Errors of a class of runs; `*` stands for all chips and all software.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Band {
+    pub chip: String,
+    pub software: String,
+    pub is_mixture: bool,
+    pub runs: u32,
+    /// Mean of |ln(computed / measured)|.
+    pub mean_error: f64,
+    pub most_gpus: u64,
+    /// Largest share of the bubble in a step.
+    pub most_bubble: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// Published runs of the class; 0 if the class is not validated.
+    pub runs: u32,
+    /// Step times between which 80 and 95 % of runs are expected.
+    pub seconds_80: [f64; 2],
+    pub seconds_95: [f64; 2],
+}
+
+/// A step whose interval is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Predicted {
+    pub seconds: f64,
+    pub gpus: u64,
+    pub bubble: f64,
+}
+
+/// `is_validated` is false for a step that no run resembles, such as one in another domain or with other constants.
+#[must_use]
+pub fn interval(
+    class: (&str, &str, bool),
+    is_validated: bool,
+    predicted: Predicted,
+) -> Option<Interval> {
+    Interval::among(&BANDS, class, is_validated, predicted)
+}
+
+impl Interval {
+    fn among(
+        bands: &[Band],
+        (chip, software, is_mixture): (&str, &str, bool),
+        is_validated: bool,
+        predicted: Predicted,
+    ) -> Option<Self> {
+        let of = |chip, software| {
+            let class = (chip, software, is_mixture);
+            bands.iter().find(|band| (&*band.chip, &*band.software, band.is_mixture) == class)
+        };
+        let all = of("*", "*")?;
+        let own = of(chip, software).filter(|_| is_validated);
+        let runs = own.map_or(0, |own| own.runs);
+        let total: f64 = own.map_or(0.0, |own| f64::from(own.runs) * own.mean_error);
+        let freedom = PRIOR_RUNS + f64::from(runs);
+        let spread = DEVIATION * (PRIOR_RUNS * all.mean_error + total) / freedom;
+        let range = own.unwrap_or(all);
+        let doublings = (predicted.gpus as f64 / range.most_gpus as f64).log2().max(0.0);
+        let bubble = (predicted.bubble - range.most_bubble).max(0.0);
+        let spread = spread * (1.0 + WIDER[0] * doublings + WIDER[1] * bubble);
+        let [seconds_80, seconds_95] = NORMAL.map(|normal| {
+            let factor = (spread * student(normal, freedom)).exp();
+            [predicted.seconds / factor, predicted.seconds * factor]
+        });
+        Some(Self { runs, seconds_80, seconds_95 })
+    }
+}
+
+/// Returns the quantile of Student's distribution for a quantile of the normal distribution (Cornish and Fisher).
+fn student(z: f64, freedom: f64) -> f64 {
+    let terms = [
+        (z.powi(3) + z) / 4.0,
+        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
+        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
+    ];
+    z + terms.iter().rev().fold(0.0, |sum, term| (sum + term) / freedom)
+}
+
+fn class(one: &Judged<'_>) -> Option<(&'static str, &'static str, bool)> {
+    let (chip, framework) = one.run.request.card.constants(Some(&one.run.software)).ok()?;
+    Some((chip.name, framework.name, one.run.is_mixture()))
+}
+
+fn predicted(one: &Judged<'_>) -> Option<Predicted> {
+    let step = one.outcome.as_ref().ok()?.step;
+    let bubble = step.bubble_seconds / step.step_seconds;
+    Some(Predicted { seconds: step.step_seconds, gpus: one.run.gpus, bubble })
+}
+
+/// Returns the bands of test runs.
+#[must_use]
+pub fn bands<'j>(judged: impl Iterator<Item = &'j Judged<'j>>) -> Vec<Band> {
+    let mut classes: BTreeMap<(&str, &str, bool), Vec<(f64, Predicted)>> = BTreeMap::new();
+    for one in judged.filter(|one| one.tests) {
+        let (Some(class), Some(error), Some(step)) = (class(one), one.error(), predicted(one))
+        else {
+            continue;
+        };
+        for class in [("*", "*", class.2), class] {
+            classes.entry(class).or_default().push((error.ln_1p().abs(), step));
+        }
+    }
+    let band =
+        |((chip, software, is_mixture), all): ((&str, &str, bool), Vec<(f64, Predicted)>)| {
+            let total: f64 = all.iter().map(|(error, _)| error).sum();
+            let largest = all.iter().map(|(_, step)| step.bubble).fold(0.0, f64::max);
+            Band {
+                chip: chip.to_owned(),
+                software: software.to_owned(),
+                is_mixture,
+                runs: all.len() as u32,
+                mean_error: (1000.0 * total / all.len() as f64).round() / 1000.0,
+                most_gpus: all.iter().map(|(_, step)| step.gpus).max().unwrap_or(1),
+                most_bubble: (1000.0 * largest).round() / 1000.0,
+            }
+        };
+    classes.into_iter().map(band).collect()
+}
+
+/// Returns the shares of test runs inside their 80 and 95 % intervals, each from the bands of the other groups.
+#[must_use]
+pub fn coverage(judged: &[Judged<'_>]) -> [f64; 2] {
+    let group = |one: &Judged<'_>| (one.run.source.clone(), one.run.model.clone());
+    let (mut inside, mut runs) = ([0.0; 2], 0.0);
+    for one in judged.iter().filter(|one| one.tests) {
+        let is_other = |other: &&Judged<'_>| {
+            group(other) != group(one) || other.run.accelerator != one.run.accelerator
+        };
+        let bands = bands(judged.iter().filter(is_other));
+        let (Some(class), Some(step)) = (class(one), predicted(one)) else { continue };
+        let Some(interval) = Interval::among(&bands, class, true, step) else { continue };
+        runs += 1.0;
+        for (inside, [low, high]) in
+            inside.iter_mut().zip([interval.seconds_80, interval.seconds_95])
+        {
+            *inside += f64::from(u8::from((low..=high).contains(&one.run.measured_seconds)));
+        }
+    }
+    inside.map(|inside| inside / f64::max(runs, 1.0))
+}
