@@ -3,7 +3,7 @@
 //!
 //! All sets of up to three constants are screened on a grid between the limits, assuming that effects
 //! on the logarithm of the step time add up. The best sets are fitted by Levenberg-Marquardt. The
-//! extended Bayesian information criterion (Chen and Chen 2008) penalizes each constant and the number
+//! extended Bayesian information criterion (Chen and Chen 2008, γ = ½) penalizes each constant and the number
 //! of sets considered. Constants that explain the runs equally well are reported as alternatives.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl<'r> Model<'r> {
             (0..self.constants.len()).partition(shows);
         let mut best = nothing.clone();
         let mut reached = self.criterion(&best, effective.len());
-        for size in 1..=MOST.min(self.runs.len() / 2).min(effective.len()) {
+        for size in 1..=MOST.min(self.runs.len() - 1).min(effective.len()) {
             if best.squares <= self.floor() {
                 break;
             }
@@ -104,7 +104,7 @@ impl<'r> Model<'r> {
         let size = fit.members.len();
         let sets: f64 =
             (0..size).map(|taken| ((candidates - taken) as f64 / (taken + 1) as f64).ln()).sum();
-        self.misfit(fit) + size as f64 * (self.runs.len() as f64).ln() + 2.0 * sets
+        self.misfit(fit) + size as f64 * (self.runs.len() as f64).ln() + sets
     }
 
     fn grid(&self, which: usize) -> impl Iterator<Item = f64> {

@@ -29,8 +29,6 @@ const CONCLUSIONS: &str = "
 
 * With each predicted step, `lightloom mfu` prints the interval for 80 % of runs (`--format json` also for 95 %) and the number of test runs in its class (chip, software, dense or mixture of
   experts). The interval is wider for classes with few runs, and for jobs beyond their largest number of GPUs or bubble. Differences between mappings or designs within it are not significant.
-* For dense models on the chips and software below, a prediction is as good as a measurement within this error. For mixtures of
-  experts, the recipe of the software version must also be known ([features](mfu.md#features)).
 * Other chips and software, larger jobs and groups, and activation offloading are not validated. Refitted constants are
   validated only by the held-out runs. [mfu.md](mfu.md#constants) lists measurements that the model does not explain.
 ";
