@@ -12,11 +12,11 @@ use lightloom_planner::joint;
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, SentenceVerdict,
-    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, seeds, sentence_of,
-    sentences, summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
+    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, seeds, sentences,
+    summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
-use lightloom_training::claims::{BATCH, Hiding, Point, sweep};
+use lightloom_training::gain::{BATCH, Hiding, Point, sweep};
 use lightloom_training::mapping::Batch;
 use lightloom_units::seed::Seed;
 
@@ -92,10 +92,6 @@ impl PublishedStudy {
         matches!(self, Self::Mfu | Self::Collectives)
     }
 
-    fn has_sentences(self) -> bool {
-        !self.reads_runs()
-    }
-
     const fn name(self) -> &'static str {
         match self {
             Self::Infinitehbd => "infinitehbd",
@@ -115,7 +111,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         "--runs applies only to `lightloom reproduce mfu` and `lightloom reproduce collectives`: omit it"
     );
     anyhow::ensure!(
-        !arguments.why || arguments.study.has_sentences(),
+        !arguments.why
+            || arguments.study == PublishedStudy::Mfu && arguments.runs.is_empty()
+            || !arguments.study.reads_runs(),
         "--why applies only to studies with published sentences: omit it"
     );
     let mut inputs = Inputs::new();
@@ -149,9 +147,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Collectives => {
             return study::collectives(&arguments.runs, arguments.format);
         }
-        PublishedStudy::Mfu if arguments.runs.is_empty() => {
-            return study::reproduce(arguments.format, vec![sentence_of(MFU, &why_mfu())]);
-        }
+        PublishedStudy::Mfu if arguments.runs.is_empty() => (Vec::new(), vec![why_mfu()]),
         PublishedStudy::Mfu => return study::published(&arguments.runs, arguments.format),
     };
     let sentences = sentences(&claims, &why);

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom reproduce mfu`: recomputes published runs.
+//! `lightloom reproduce mfu --runs` and `collectives`: recompute published measurements.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
-use lightloom_study::reproduce::{Sentence, SentenceVerdict};
-use lightloom_training::claims::{Claim, ClaimVerdict, claims};
 use lightloom_training::collectives::{self, JudgedCollective};
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
@@ -18,35 +15,6 @@ use lightloom::files;
 use lightloom::kinds;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
-use lightloom::table::TextTable;
-
-#[derive(Serialize)]
-struct Document {
-    #[serde(flatten)]
-    made: Provenance,
-    study: &'static str,
-    sentences: Vec<Sentence>,
-    claims: Vec<Claim>,
-}
-
-pub(crate) fn reproduce(
-    format: ResultFormat,
-    sentences: Vec<Sentence>,
-) -> anyhow::Result<VerbOutcome> {
-    let made = Provenance::of("lightloom.reproduce-mfu/v1", Inputs::new());
-    let document = Document { made, study: "mfu", sentences, claims: claims() };
-    match format {
-        ResultFormat::Json => output::print_json(&document)?,
-        ResultFormat::Text => output::print(&text(&document))?,
-        ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
-        ResultFormat::Markdown => output::print(&markdown(&document))?,
-    }
-    let is_contradicted = |one: &Sentence| one.verdict == SentenceVerdict::Contradicted;
-    let is_bad = document.claims.iter().any(|claim: &Claim| {
-        matches!(claim.verdict, ClaimVerdict::ShapeOnly | ClaimVerdict::NotReproduced)
-    }) || document.sentences.iter().any(is_contradicted);
-    Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
-}
 
 pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
@@ -132,29 +100,4 @@ impl PublishedErrors {
             runs: ComparedRun::of(judged),
         }
     }
-}
-
-fn cells(claim: &Claim) -> [String; 4] {
-    let verdict = claim.verdict.label().to_owned();
-    [claim.claim.clone(), claim.published.clone(), claim.ours.clone(), verdict]
-}
-
-fn lines(sentences: &[Sentence]) -> String {
-    sentences.iter().map(|one| format!("{one}\n\n")).collect()
-}
-
-fn text(document: &Document) -> String {
-    let mut table = TextTable::new(["claim", "published", "ours", "verdict"]);
-    document.claims.iter().for_each(|claim| table.row(cells(claim)));
-    let lines = lines(&document.sentences);
-    format!("{lines}MFU, full attention; constants and conventions: docs/mfu.md\n\n{table}")
-}
-
-fn markdown(document: &Document) -> String {
-    let mut text = lines(&document.sentences)
-        + "| claim | published | ours | verdict |\n| --- | --- | --- | --- |\n";
-    for claim in &document.claims {
-        let _ = writeln!(text, "| {} |", cells(claim).join(" | "));
-    }
-    text
 }
