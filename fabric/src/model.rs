@@ -454,6 +454,7 @@ pub const MODEL_FILES: &[(&str, &str)] = files!(
     "qwen2.5-72b",
     "qwen3-235b-a22b",
     "qwen3-30b-a3b",
+    "qwen3-32b",
     "step-3",
 );
 
@@ -599,6 +600,7 @@ mod tests {
             ("mpt-70b", 65.3, 65.3),
             ("qwen3-235b-a22b", 235.0, 22.2),
             ("qwen3-30b-a3b", 30.5, 3.35),
+            ("qwen3-32b", 32.8, 32.8),
         ] {
             let model = shipped_model(name).unwrap();
             for (ours, known) in

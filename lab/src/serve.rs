@@ -9,7 +9,9 @@ use lightloom_training::architecture::with_rates;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::rollout::Lengths;
-use lightloom_training::serving::{DecodeGroups, Layout, Objective, ServingJob, ServingResult};
+use lightloom_training::serving::{
+    DecodeGroups, Layout, Load, Objective, ServingJob, ServingResult,
+};
 use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -24,6 +26,8 @@ use lightloom::table::TextTable;
 #[command(after_help = "Examples:
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
   lightloom serve --model llama-3.1-70b --gpus 256 --per-minute 10000 --for 24h
+  lightloom serve --model llama-3.1-70b --layout colocated=4xTP2 --concurrency 256 --sigma 0
+  lightloom serve --model llama-3.1-70b --layout prefill=2xTP4,decode=4xTP2 --per-minute 300
   lightloom serve --model deepseek-v3 --accelerator h200 --gpus 64 --per-minute 600 --first 5s --token 80ms
   lightloom serve --model step-3 --accelerator h800 --gpus 64 --per-minute 2000 --precision fp8 --cache-bits 8 --attention-ffn
 
@@ -33,14 +37,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
     /// Number of GPUs in the pool.
-    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=65_536))]
-    gpus: u32,
+    #[arg(long, value_name = "N", required_unless_present = "layout", conflicts_with = "layout", value_parser = lightloom::number::whole::<u32>(1..=65_536))]
+    gpus: Option<u32>,
+    /// Only this layout: `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2` [default: the best of
+    /// each kind].
+    #[arg(long, value_name = "LAYOUT", value_parser = given_layout)]
+    layout: Option<GivenLayout>,
     /// Requests per minute; arrivals are Poisson.
-    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=10_000_000))]
-    per_minute: u32,
+    #[arg(long, value_name = "N", required_unless_present = "concurrency", value_parser = lightloom::number::whole::<u32>(1..=10_000_000))]
+    per_minute: Option<u32>,
     /// Time span of the arrivals.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
+    /// Requests in flight instead of arrivals: the next one starts when one ends (colocated layouts).
+    #[arg(long, value_name = "N", conflicts_with_all = ["per_minute", "lasts", "attention_ffn"], value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
+    concurrency: Option<u32>,
+    /// Number of requests with --concurrency [default: 8 per request in flight].
+    #[arg(long, value_name = "N", requires = "concurrency", value_parser = lightloom::number::whole::<u32>(1..=10_000_000))]
+    requests: Option<u32>,
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
@@ -87,6 +101,40 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct GivenLayout {
+    gpus: u32,
+    layout: Layout,
+}
+
+/// Reads `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`.
+fn given_layout(text: &str) -> Result<GivenLayout, String> {
+    let replicas = |part: &str, name: &str| {
+        let (count, gpus) = part.strip_prefix(name)?.strip_prefix('=')?.split_once("xTP")?;
+        let of = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=4096).contains(number));
+        Some((of(count)?, of(gpus)?))
+    };
+    let disaggregated = || {
+        let (prefill, decode) = text.split_once(',')?;
+        let (prefills, one) = replicas(prefill, "prefill")?;
+        let (decodes, other) = replicas(decode, "decode")?;
+        let layout = Layout::Disaggregated {
+            prefill_gpus: prefills * one,
+            prefill_replica_gpus: one,
+            decode_gpus: decodes * other,
+            decode_replica_gpus: other,
+        };
+        Some(GivenLayout { gpus: prefills * one + decodes * other, layout })
+    };
+    let colocated = replicas(text, "colocated").map(|(count, gpus)| GivenLayout {
+        gpus: count * gpus,
+        layout: Layout::Colocated { replica_gpus: gpus },
+    });
+    colocated.or_else(disaggregated).ok_or_else(|| {
+        "use `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`, with 1 to 4096 replicas".to_owned()
+    })
+}
+
 /// Limited because all requests of a run are held in memory.
 const MOST_REQUESTS: f64 = 50e6;
 
@@ -96,8 +144,12 @@ struct ServeResult {
     accelerator: String,
     arch: String,
     gpus: u32,
-    requests_per_minute: u32,
-    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests_per_minute: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concurrency: Option<u32>,
     prompt_tokens: u32,
     response_tokens: u32,
     sigma: f64,
@@ -112,6 +164,30 @@ struct ServeResult {
     layouts: Vec<ServingResult>,
 }
 
+fn in_seconds(time: Picoseconds) -> f64 {
+    time.0 as f64 / 1e12
+}
+
+fn load(arguments: &Arguments) -> anyhow::Result<Load> {
+    let Some(per_minute) = arguments.per_minute else {
+        let concurrency = arguments.concurrency.unwrap_or(1);
+        let requests = arguments.requests.unwrap_or(concurrency.saturating_mul(8));
+        anyhow::ensure!(
+            requests >= concurrency,
+            "--requests {requests}: use at least the {concurrency} in flight"
+        );
+        return Ok(Load::Closed { concurrency, requests });
+    };
+    let (rate, seconds) = (f64::from(per_minute) / 60.0, in_seconds(arguments.lasts));
+    anyhow::ensure!(
+        rate * seconds >= 1.0 && rate * seconds <= MOST_REQUESTS,
+        "--per-minute {per_minute} --for {}: {:.0} requests in total; choose times and rates for 1 to {MOST_REQUESTS:.0}",
+        arguments.lasts,
+        rate * seconds
+    );
+    Ok(Load::Open { rate, seconds })
+}
+
 fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJob> {
     let model = card(("model", &arguments.model), cards::model, cards::read_model, inputs)?;
     let accelerator = ("accelerator", &*arguments.accelerator);
@@ -121,23 +197,20 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
         None => own,
     };
-    let seconds = |time: Picoseconds| time.0 as f64 / 1e12;
-    let (rate, lasts) = (f64::from(arguments.per_minute) / 60.0, seconds(arguments.lasts));
-    anyhow::ensure!(
-        rate * lasts >= 1.0 && rate * lasts <= MOST_REQUESTS,
-        "--per-minute {} --for {}: {:.0} requests in total; choose times and rates for 1 to {MOST_REQUESTS:.0}",
-        arguments.per_minute,
-        arguments.lasts,
-        rate * lasts
-    );
+    let load = load(arguments)?;
+    if let (Some(_), Some(GivenLayout { layout: Layout::Disaggregated { .. }, .. })) =
+        (arguments.concurrency, arguments.layout)
+    {
+        anyhow::bail!("--concurrency is only possible with colocated layouts: use --per-minute");
+    }
     let length = |mean: u32| Lengths {
         mean: mean.into(),
         sigma: arguments.sigma,
         most: mean.saturating_mul(16),
     };
     let objective = Objective {
-        first_seconds: seconds(arguments.first),
-        token_seconds: seconds(arguments.token),
+        first_seconds: in_seconds(arguments.first),
+        token_seconds: in_seconds(arguments.token),
     };
     let precision = Precision::from(arguments.precision);
     anyhow::ensure!(
@@ -150,17 +223,17 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         model,
         card,
         network,
-        gpus: arguments.gpus,
-        rate,
-        seconds: lasts,
+        gpus: arguments.layout.map_or(arguments.gpus.unwrap_or(0), |given| given.gpus),
+        load,
         lengths: [length(arguments.prompt), length(arguments.response)],
         batch: arguments.batch,
-        host_seconds: seconds(arguments.host),
+        host_seconds: in_seconds(arguments.host),
         formats: Formats {
             weights: precision,
             cache_value_bytes: f64::from(arguments.cache_bits) / 8.0,
         },
         tries_attention_ffn: arguments.attention_ffn,
+        layout: arguments.layout.map(|given| given.layout),
         objective,
         seed: Seed(arguments.seed),
     })
@@ -172,6 +245,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let layouts = job.report();
     if layouts.is_empty() {
         let (model, card) = (&job.model.name, &job.card.name);
+        anyhow::ensure!(
+            arguments.layout.is_none() || job.smallest_replica().is_none(),
+            "--layout: {model} does not fit on its replicas, or their TP is not 1, 2, 4, 8 or 16 or does not divide the heads: use at least TP{} of {card}",
+            job.smallest_replica().unwrap_or(1)
+        );
         let Some(gpus) = job.smallest_replica() else {
             anyhow::bail!(
                 "{model} does not fit on a replica of 16 {card} or fewer: use an accelerator with more memory, or --precision with fewer bits"
@@ -188,7 +266,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         arch: job.network.name.clone(),
         gpus: job.gpus,
         requests_per_minute: arguments.per_minute,
-        seconds: job.seconds,
+        seconds: match job.load {
+            Load::Open { seconds, .. } => Some(seconds),
+            Load::Closed { .. } => None,
+        },
+        concurrency: arguments.concurrency,
         prompt_tokens: arguments.prompt,
         response_tokens: arguments.response,
         sigma: arguments.sigma,
@@ -276,20 +358,23 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     let exchanged = exchanged.map_or(String::new(), |one| {
         format!("Attention and FFN exchange {}.\n", Bytes(one.activation_bytes))
     });
+    let load = match (result.requests_per_minute, result.concurrency) {
+        (Some(rate), _) => format!("{rate} requests per minute"),
+        (None, most) => format!("{} requests in flight", most.unwrap_or(0)),
+    };
     let formats = match (result.precision, result.cache_bits) {
         (Precision::Bf16, 16) => "16-bit weights, caches and products".to_owned(),
         (weights, caches) => format!("{} in linear layers, {caches}-bit caches", weights.label()),
     };
     format!(
-        "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token: {} {} %\n\n{table}\n{refused}{exchanged}\
+        "{} on {} {} ({}), {load}:\n{:.2} % within {} and {} per token: {} {} %\n\n{table}\n{refused}{exchanged}\
          Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
-         reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
-         were not compared with measured serving. TPOT includes the wait for decoding.\n",
+         reserved for a whole request; at most 8,192 prompt tokens, or one prompt, between two decode steps;\n\
+         decode times follow from training's constants. TPOT includes the wait for decoding.\n",
         result.model,
         result.gpus,
         result.accelerator,
         result.arch,
-        result.requests_per_minute,
         100.0 * best.within,
         arguments.first,
         arguments.token,

@@ -50,6 +50,14 @@ pub struct Interval {
     pub seconds_95: [f64; 2],
 }
 
+/// Runs that are compared with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class<'c> {
+    pub chip: &'c str,
+    pub software: &'c str,
+    pub is_mixture: bool,
+}
+
 /// A step whose interval is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Predicted {
@@ -60,27 +68,19 @@ pub struct Predicted {
 
 /// `is_validated` is false for a step that no run resembles, such as one in another domain or with other constants.
 #[must_use]
-pub fn interval(
-    class: (&str, &str, bool),
-    is_validated: bool,
-    predicted: Predicted,
-) -> Option<Interval> {
+pub fn interval(class: Class<'_>, is_validated: bool, predicted: Predicted) -> Option<Interval> {
     Interval::among(&BANDS, class, is_validated, predicted)
 }
 
 impl Interval {
     fn among(
         bands: &[Band],
-        (chip, software, is_mixture): (&str, &str, bool),
+        class: Class<'_>,
         is_validated: bool,
         predicted: Predicted,
     ) -> Option<Self> {
-        let of = |chip, software| {
-            let class = (chip, software, is_mixture);
-            bands.iter().find(|band| (&*band.chip, &*band.software, band.is_mixture) == class)
-        };
-        let all = of("*", "*")?;
-        let own = of(chip, software).filter(|_| is_validated);
+        let all = bands.iter().find(|band| band.class() == class.all())?;
+        let own = bands.iter().find(|band| is_validated && band.class() == class);
         let runs = own.map_or(0, |own| own.runs);
         let total: f64 = own.map_or(0.0, |own| f64::from(own.runs) * own.mean_error);
         let freedom = PRIOR_RUNS + f64::from(runs);
@@ -107,9 +107,16 @@ fn student(z: f64, freedom: f64) -> f64 {
     z + terms.iter().rev().fold(0.0, |sum, term| (sum + term) / freedom)
 }
 
-fn class(one: &Judged<'_>) -> Option<(&'static str, &'static str, bool)> {
-    let (chip, framework) = one.run.request.card.constants(Some(&one.run.software)).ok()?;
-    Some((chip.name, framework.name, one.run.is_mixture()))
+impl Class<'_> {
+    fn of(one: &Judged<'_>) -> Option<Class<'static>> {
+        let (chip, framework) = one.run.request.card.constants(Some(&one.run.software)).ok()?;
+        let is_mixture = one.run.is_mixture();
+        Some(Class { chip: chip.name, software: framework.name, is_mixture })
+    }
+
+    fn all(self) -> Class<'static> {
+        Class { chip: "*", software: "*", is_mixture: self.is_mixture }
+    }
 }
 
 fn predicted(one: &Judged<'_>) -> Option<Predicted> {
@@ -118,34 +125,47 @@ fn predicted(one: &Judged<'_>) -> Option<Predicted> {
     Some(Predicted { seconds: step.step_seconds, gpus: one.run.gpus, bubble })
 }
 
+impl Band {
+    fn class(&self) -> Class<'_> {
+        Class { chip: &self.chip, software: &self.software, is_mixture: self.is_mixture }
+    }
+
+    fn of(class: Class<'_>, runs: &[ErredRun]) -> Self {
+        let total: f64 = runs.iter().map(|run| run.error).sum();
+        let largest = runs.iter().map(|run| run.predicted.bubble).fold(0.0, f64::max);
+        Self {
+            chip: class.chip.to_owned(),
+            software: class.software.to_owned(),
+            is_mixture: class.is_mixture,
+            runs: runs.len() as u32,
+            mean_error: (1000.0 * total / runs.len() as f64).round() / 1000.0,
+            most_gpus: runs.iter().map(|run| run.predicted.gpus).max().unwrap_or(1),
+            most_bubble: (1000.0 * largest).round() / 1000.0,
+        }
+    }
+}
+
+struct ErredRun {
+    error: f64,
+    predicted: Predicted,
+}
+
 /// Returns the bands of test runs.
 #[must_use]
 pub fn bands<'j>(judged: impl Iterator<Item = &'j Judged<'j>>) -> Vec<Band> {
-    let mut classes: BTreeMap<(&str, &str, bool), Vec<(f64, Predicted)>> = BTreeMap::new();
+    let mut classes: BTreeMap<Class<'_>, Vec<ErredRun>> = BTreeMap::new();
     for one in judged.filter(|one| one.tests) {
-        let (Some(class), Some(error), Some(step)) = (class(one), one.error(), predicted(one))
+        let (Some(class), Some(error), Some(predicted)) =
+            (Class::of(one), one.error(), predicted(one))
         else {
             continue;
         };
-        for class in [("*", "*", class.2), class] {
-            classes.entry(class).or_default().push((error.ln_1p().abs(), step));
+        let error = error.ln_1p().abs();
+        for class in [class.all(), class] {
+            classes.entry(class).or_default().push(ErredRun { error, predicted });
         }
     }
-    let band =
-        |((chip, software, is_mixture), all): ((&str, &str, bool), Vec<(f64, Predicted)>)| {
-            let total: f64 = all.iter().map(|(error, _)| error).sum();
-            let largest = all.iter().map(|(_, step)| step.bubble).fold(0.0, f64::max);
-            Band {
-                chip: chip.to_owned(),
-                software: software.to_owned(),
-                is_mixture,
-                runs: all.len() as u32,
-                mean_error: (1000.0 * total / all.len() as f64).round() / 1000.0,
-                most_gpus: all.iter().map(|(_, step)| step.gpus).max().unwrap_or(1),
-                most_bubble: (1000.0 * largest).round() / 1000.0,
-            }
-        };
-    classes.into_iter().map(band).collect()
+    classes.iter().map(|(class, runs)| Band::of(*class, runs)).collect()
 }
 
 /// Returns the shares of test runs inside their 80 and 95 % intervals, each from the bands of the other groups.
@@ -158,7 +178,7 @@ pub fn coverage(judged: &[Judged<'_>]) -> [f64; 2] {
             group(other) != group(one) || other.run.accelerator != one.run.accelerator
         };
         let bands = bands(judged.iter().filter(is_other));
-        let (Some(class), Some(step)) = (class(one), predicted(one)) else { continue };
+        let (Some(class), Some(step)) = (Class::of(one), predicted(one)) else { continue };
         let Some(interval) = Interval::among(&bands, class, true, step) else { continue };
         runs += 1.0;
         for (inside, [low, high]) in

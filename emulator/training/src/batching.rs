@@ -4,8 +4,8 @@
 //! ```text
 //! waiting ──a replica has room──▶ prompt ──▶ a token each decode step ──last one──▶ ended
 //! ```
-//! Between decode steps, a replica admits requests from a shared FIFO queue and prefills their prompts
-//! while running requests wait. It then decodes the whole batch together. Requests go to the replica with
+//! Between decode steps, a replica admits requests from a shared FIFO queue and prefills their prompts, up to a number
+//! of tokens, while running requests wait. It then decodes the whole batch together. Requests go to the replica with
 //! the smallest batch, and their cache is reserved up to their final length. Decode steps between two batch
 //! changes are summed in closed form, so the run time depends on the number of requests rather than tokens.
 
@@ -45,6 +45,7 @@ impl Request {
 /// Times are seconds after the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
+    pub arrived: Vec<f64>,
     /// NaN without a first token.
     pub first: Vec<f64>,
     pub replica: Vec<u32>,
@@ -75,6 +76,22 @@ pub fn serve<C: StepCosts>(
     pool.end()
 }
 
+/// Serves `requests` in a closed loop: `concurrency` of them at the start, and the next whenever one ends. Their times of
+/// arrival are ignored.
+#[must_use]
+pub fn serve_closed<C: StepCosts>(
+    costs: &C,
+    replicas: u32,
+    requests: &[Request],
+    concurrency: u32,
+) -> Served {
+    assert!(replicas > 0, "at least one replica is required");
+    let mut pool = Pool::new(costs, replicas, requests);
+    pool.concurrency = Some(concurrency as usize);
+    pool.run(0, f64::INFINITY);
+    pool.end()
+}
+
 /// Like [`serve`], but stops at `until` seconds and finishes the decode steps in progress.
 #[must_use]
 pub fn serve_until<C: StepCosts>(
@@ -98,7 +115,11 @@ struct Seat {
     since: f64,
     cached: u64,
     reserved: u64,
+    /// Prompt tokens since the last decode step.
+    prompted: u64,
     own: VecDeque<usize>,
+    /// Decode step after which requests may change.
+    planned: u64,
     /// Batch generation. Events of older generations are ignored.
     turn: u32,
 }
@@ -123,6 +144,10 @@ impl Ord for At {
 struct Pool<'a, C> {
     costs: &'a C,
     requests: &'a [Request],
+    /// Size of a closed loop.
+    concurrency: Option<usize>,
+    /// Times at which requests ended, in this order.
+    ends: Vec<f64>,
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(At, u32, u32)>>,
@@ -139,6 +164,8 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         Self {
             costs,
             requests,
+            concurrency: None,
+            ends: Vec::new(),
             seats: vec![Seat::default(); replicas as usize],
             queue: VecDeque::new(),
             events: BinaryHeap::new(),
@@ -147,6 +174,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             inside: 0,
             open: requests.len(),
             served: Served {
+                arrived: none.clone(),
                 first: none.clone(),
                 ended: none,
                 replica: vec![0; requests.len()],
@@ -158,7 +186,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
     fn run(&mut self, stop_at: usize, until: f64) {
         let mut next = 0;
         while self.open > stop_at {
-            let arrival = self.requests.get(next).map(|request| request.arrives);
+            let arrival = self.arrival(next);
             let event = self.events.peek().map(|Reverse((at, ..))| at.0);
             let next_at = arrival.into_iter().chain(event).fold(f64::INFINITY, f64::min);
             if next_at > until {
@@ -168,7 +196,8 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             match (arrival, event) {
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
                     let until = next;
-                    while self.requests.get(next).is_some_and(|one| one.arrives <= arrival) {
+                    while self.arrival(next).is_some_and(|at| at <= arrival) {
+                        self.served.arrived[next] = arrival;
                         next += 1;
                     }
                     self.pass(arrival);
@@ -186,6 +215,15 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         }
     }
 
+    fn arrival(&self, next: usize) -> Option<f64> {
+        let request = self.requests.get(next)?;
+        match self.concurrency {
+            None => Some(request.arrives),
+            Some(most) if next < most => Some(0.0),
+            Some(most) => self.ends.get(next - most).copied(),
+        }
+    }
+
     fn pass(&mut self, to: f64) {
         self.served.waited += self.inside as f64 * (to - self.now).max(0.0);
         self.now = self.now.max(to);
@@ -197,6 +235,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             let request = &self.requests[one];
             if request.tokens() > self.costs.longest() {
                 self.served.refused += 1;
+                self.ends.push(self.now);
                 self.open -= 1;
                 continue;
             }
@@ -209,7 +248,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 }
                 None => {
                     self.queue.push_back(one);
-                    let room = |at: &usize| self.has_room(*at, one);
+                    let room = |at: &usize| self.has_room(*at, one) && self.may_prefill(*at, one);
                     let fewest = |at: &usize| self.seats[*at].ends.len();
                     let free = self.queue.len() == 1;
                     (0..self.seats.len()).filter(|at| free && room(at)).min_by_key(fewest)
@@ -241,27 +280,38 @@ impl<'a, C: StepCosts> Pool<'a, C> {
     }
 
     fn has_room(&self, seat: usize, one: usize) -> bool {
-        let seat = &self.seats[seat];
+        let (seat, request) = (&self.seats[seat], &self.requests[one]);
         seat.ends.len() < self.costs.most()
-            && seat.reserved + self.requests[one].tokens() <= self.costs.cache_tokens()
+            && seat.reserved + request.tokens() <= self.costs.cache_tokens()
+    }
+
+    fn may_prefill(&self, seat: usize, one: usize) -> bool {
+        let prompted = self.seats[seat].prompted;
+        let request = &self.requests[one];
+        let prompt = if request.done == 0 { u64::from(request.prompt) } else { 0 };
+        prompted == 0 || prompted + prompt <= self.costs.prompt_tokens()
+    }
+
+    /// Returns the request that `seat` admits next.
+    fn front(&self, seat: usize) -> Option<usize> {
+        self.seats[seat].own.front().or_else(|| self.queue.front()).copied()
     }
 
     fn admit(&mut self, seat: usize, most: usize) {
         for _ in 0..most {
-            let own = self.seats[seat].own.front().copied();
-            let Some(one) = own.or_else(|| self.queue.front().copied()) else { return };
-            if !self.has_room(seat, one) {
+            let Some(one) = self.front(seat) else { return };
+            if !self.has_room(seat, one) || !self.may_prefill(seat, one) {
                 return;
             }
-            match own {
-                Some(_) => self.seats[seat].own.pop_front(),
-                None => self.queue.pop_front(),
-            };
+            if self.seats[seat].own.pop_front().is_none() {
+                self.queue.pop_front();
+            }
             let request = &self.requests[one];
             let is_new = request.done == 0;
             let prompt = if is_new { self.costs.prompt_seconds(request.prompt) } else { 0.0 };
             let here = &mut self.seats[seat];
             here.since += prompt;
+            here.prompted += if is_new { u64::from(request.prompt) } else { 0 };
             self.served.busy += prompt;
             if is_new {
                 self.served.first[one] = here.since;
@@ -281,9 +331,9 @@ impl<'a, C: StepCosts> Pool<'a, C> {
     fn batch_ends(&mut self, seat: usize) {
         let costs = self.costs;
         let here = &mut self.seats[seat];
-        let Some(Reverse((last, _))) = here.ends.peek().copied() else { return };
-        let steps = last - here.step;
+        let steps = here.planned - here.step;
         self.served.busy += here.advance(costs, steps);
+        here.prompted = 0;
         self.let_go(seat);
         self.admit(seat, usize::MAX);
         self.plan(seat);
@@ -300,6 +350,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             here.cached -= request.tokens();
             here.reserved -= request.tokens();
             self.served.ended[one] = here.since;
+            self.ends.push(here.since);
             self.served.tokens += u64::from(request.output - request.done.max(1));
             self.served.seconds = self.served.seconds.max(here.since);
             self.taken[one] = None;
@@ -309,10 +360,14 @@ impl<'a, C: StepCosts> Pool<'a, C> {
     }
 
     fn plan(&mut self, seat: usize) {
+        // A prompt that only has to wait for a decode step is next.
+        let waits = self.front(seat).is_some_and(|one| self.has_room(seat, one));
         let here = &mut self.seats[seat];
         here.turn += 1;
         let Some(Reverse((last, _))) = here.ends.peek() else { return };
-        let took = self.costs.steps_seconds(last - here.step, here.ends.len(), here.cached);
+        here.planned = if waits { (here.step + 1).min(*last) } else { *last };
+        let steps = here.planned - here.step;
+        let took = self.costs.steps_seconds(steps, here.ends.len(), here.cached);
         self.events.push(Reverse((At(here.since + took), seat as u32, here.turn)));
     }
 
@@ -352,6 +407,9 @@ impl Seat {
     fn advance(&mut self, costs: &impl StepCosts, steps: u64) -> f64 {
         let batch = self.ends.len();
         let took = costs.steps_seconds(steps, batch, self.cached);
+        if steps > 0 {
+            self.prompted = 0;
+        }
         self.step += steps;
         self.since += took;
         self.cached += steps * batch as u64;

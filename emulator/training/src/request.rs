@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 
-use super::bands::{self, Interval, Predicted};
+use super::bands::{self, Class, Interval, Predicted};
 use super::calibrated::compose;
 use super::calibration::{Calibration, ContextExchange, Precision, Software, ZeroStage};
 use super::cards::{Accelerator, UnknownConstants};
@@ -274,7 +274,8 @@ impl Prepared {
         let step = &found.step;
         let bubble = step.bubble_seconds / step.step_seconds;
         let predicted = Predicted { seconds: step.step_seconds, gpus: search.gpus, bubble };
-        bands::interval((name.chip, name.software, is_mixture), is_validated, predicted)
+        let class = Class { chip: name.chip, software: name.software, is_mixture };
+        bands::interval(class, is_validated, predicted)
     }
 
     #[must_use]

@@ -16,7 +16,7 @@ use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::Serialize;
 
-use crate::batching::{ReplicaCosts, Request, Served, StagedCosts, StepCosts, serve};
+use crate::batching::{ReplicaCosts, Request, Served, StagedCosts, StepCosts, serve, serve_closed};
 use crate::cards::Accelerator;
 use crate::model::Model;
 use crate::network::Network;
@@ -29,15 +29,36 @@ pub struct ServingJob {
     pub card: Accelerator,
     pub network: Network,
     pub gpus: u32,
-    pub rate: f64,
-    pub seconds: f64,
+    pub load: Load,
     pub lengths: [Lengths; 2],
     pub batch: u32,
     pub host_seconds: f64,
     pub formats: Formats,
     pub tries_attention_ffn: bool,
+    /// The only layout, if given.
+    pub layout: Option<Layout>,
     pub objective: Objective,
     pub seed: Seed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Poisson arrivals: requests per second, and seconds.
+    Open { rate: f64, seconds: f64 },
+    /// A closed loop. Only colocated replicas support it.
+    Closed { concurrency: u32, requests: u32 },
+}
+
+impl Load {
+    /// The same load, at most for the time of a trial.
+    fn trial(self) -> Self {
+        match self {
+            Self::Open { rate, seconds } => {
+                Self::Open { rate, seconds: seconds.min(TRIAL_SECONDS) }
+            }
+            Self::Closed { .. } => self,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -91,6 +112,7 @@ pub struct ServingResult {
     pub requests: usize,
     pub refused: usize,
     pub within: f64,
+    pub ttft_mean_seconds: f64,
     pub ttft_p50_seconds: f64,
     pub ttft_p99_seconds: f64,
     /// Median over requests with more than one token, including waiting time.
@@ -107,6 +129,8 @@ pub struct ServingResult {
 
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
 const TRIAL_SECONDS: f64 = 120.0;
+/// Prompt tokens between two decode steps, a default of vLLM and TensorRT-LLM.
+const PROMPT_TOKENS: u64 = 8192;
 
 impl ServingJob {
     /// A closure is needed because the server borrows local values.
@@ -132,7 +156,8 @@ impl ServingJob {
         let of = |gpus: u32| {
             self.with_server(gpus, |server| {
                 let moves = server.cache_bytes() / (self.card_rate() * f64::from(gpus));
-                Some((ReplicaCosts::of(*server, self.batch)?, moves))
+                let costs = ReplicaCosts::of(*server, self.batch)?;
+                Some((ReplicaCosts { prompt_tokens: PROMPT_TOKENS, ..costs }, moves))
             })
         };
         let heads = self.model.attention.heads();
@@ -147,17 +172,11 @@ impl ServingJob {
         all.costs().first().map(|(costs, _)| costs.gpus)
     }
 
-    fn requests(&self, seconds: f64) -> Vec<Request> {
-        let mut stream = self.seed.stream("serving.arrivals", 0);
-        let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);
-        let mut at = 0.0;
-        loop {
-            at += -(1.0 - stream.random::<f64>()).ln() / self.rate;
-            if at >= seconds {
-                break;
-            }
-            arrivals.push(at);
-        }
+    fn requests(&self, load: Load) -> Vec<Request> {
+        let arrivals = match load {
+            Load::Open { rate, seconds } => self.arrivals(rate, seconds),
+            Load::Closed { requests, .. } => vec![0.0; requests as usize],
+        };
         let [prompts, answers] = self.lengths;
         let prompts = prompts.draw(arrivals.len(), self.seed, 100);
         let answers = answers.draw(arrivals.len(), self.seed, 101);
@@ -168,11 +187,24 @@ impl ServingJob {
         all.map(request).collect()
     }
 
+    fn arrivals(&self, rate: f64, seconds: f64) -> Vec<f64> {
+        let mut stream = self.seed.stream("serving.arrivals", 0);
+        let mut arrivals = Vec::with_capacity((rate * seconds) as usize);
+        let mut at = 0.0;
+        loop {
+            at += -(1.0 - stream.random::<f64>()).ln() / rate;
+            if at >= seconds {
+                return arrivals;
+            }
+            arrivals.push(at);
+        }
+    }
+
     /// Returns the best layout of each kind, best first. Empty if the model does not fit in any replica.
     #[must_use]
     pub fn report(&self) -> Vec<ServingResult> {
         let costs = self.costs();
-        let trial = self.requests(self.seconds.min(TRIAL_SECONDS));
+        let trial = self.requests(self.load.trial());
         let cost = |gpus: u32| costs.iter().find(|(costs, _)| costs.gpus == gpus);
         let run = |layout: Layout, asked: &[Request]| match layout {
             Layout::Colocated { replica_gpus } => {
@@ -221,10 +253,16 @@ impl ServingJob {
         let best = |layouts: &Vec<Layout>| {
             let tried = layouts.iter().filter_map(|layout| run(*layout, &trial));
             let best = tried.min_by(better)?;
-            let is_whole = self.seconds <= TRIAL_SECONDS;
-            if is_whole { Some(best) } else { run(best.layout, &self.requests(self.seconds)) }
+            let is_whole = self.load.trial() == self.load;
+            if is_whole { Some(best) } else { run(best.layout, &self.requests(self.load)) }
         };
-        let kinds: [Vec<Layout>; 3] = [together, self.disaggregated_layouts(&sizes), halved];
+        let kinds: Vec<Vec<Layout>> = match (self.layout, self.load) {
+            (Some(layout), _) => vec![vec![layout]],
+            (None, Load::Closed { .. }) => vec![together],
+            (None, Load::Open { .. }) => {
+                vec![together, self.disaggregated_layouts(&sizes), halved]
+            }
+        };
         let mut all: Vec<ServingResult> = kinds.iter().filter_map(best).collect();
         all.sort_by(better);
         all
@@ -250,7 +288,13 @@ impl ServingJob {
     }
 
     fn together(&self, (costs, _): &(ReplicaCosts, f64), requests: &[Request]) -> ServingResult {
-        let served = serve(costs, self.gpus / costs.gpus, requests, 0);
+        let replicas = self.gpus / costs.gpus;
+        let served = match self.load {
+            Load::Open { .. } => serve(costs, replicas, requests, 0),
+            Load::Closed { concurrency, .. } => {
+                serve_closed(costs, replicas, requests, concurrency)
+            }
+        };
         let layout = Layout::Colocated { replica_gpus: costs.gpus };
         self.judge(layout, requests, [&served.first, &served.ended], [&served, &served], 0)
     }
@@ -310,17 +354,18 @@ impl ServingJob {
     ) -> ServingResult {
         let (mut waits, mut tokens) = (Vec::new(), Vec::new());
         let (mut within, mut all, mut stays, mut last) = (0, 0, 0.0, 0.0_f64);
-        for ((one, first), ended) in requests.iter().zip(first).zip(ended) {
+        let arrived = &served[0].arrived;
+        for (((one, first), ended), arrived) in requests.iter().zip(first).zip(ended).zip(arrived) {
             if !ended.is_finite() {
                 continue;
             }
-            let wait = first - one.arrives;
+            let wait = first - arrived;
             let token = (one.output > 1).then(|| (ended - first) / f64::from(one.output - 1));
             let is_within = wait <= self.objective.first_seconds
                 && token.is_none_or(|token| token <= self.objective.token_seconds);
             within += usize::from(is_within);
             all += u64::from(one.output);
-            stays += ended - one.arrives;
+            stays += ended - arrived;
             last = last.max(*ended);
             waits.push(wait);
             tokens.extend(token);
@@ -331,9 +376,10 @@ impl ServingJob {
             let rank = |share: f64| ((values.len() as f64 * share).ceil() as usize).max(1) - 1;
             [0.5, 0.99].map(|share| values.get(rank(share)).copied())
         };
+        let ttft_mean_seconds = waits.iter().sum::<f64>() / ended_requests.max(1) as f64;
         let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
             (both(waits), both(tokens));
-        let begin = requests.first().map_or(0.0, |one| one.arrives);
+        let begin = arrived.first().copied().unwrap_or_default();
         let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;
         let refused =
@@ -343,6 +389,7 @@ impl ServingJob {
             requests: ended_requests,
             refused,
             within: within as f64 / requests.len().max(1) as f64,
+            ttft_mean_seconds,
             ttft_p50_seconds: ttft_p50.unwrap_or_default(),
             ttft_p99_seconds: ttft_p99.unwrap_or_default(),
             tpot_p50_seconds,

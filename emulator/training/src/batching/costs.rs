@@ -11,6 +11,8 @@ pub struct ReplicaCosts {
     pub cache_tokens: u64,
     /// Prompt time: a constant, seconds per token, and seconds per token squared.
     pub prompt: [f64; 3],
+    /// Prompt tokens between two decode steps.
+    pub prompt_tokens: u64,
 }
 
 impl ReplicaCosts {
@@ -32,6 +34,7 @@ impl ReplicaCosts {
             cached_token: replica.cached_token_seconds(),
             cache_tokens: replica.cache_tokens()?,
             prompt: [constant.max(0.0), linear, square],
+            prompt_tokens: u64::MAX,
         })
     }
 
@@ -57,6 +60,10 @@ pub trait StepCosts {
         self.cache_tokens()
     }
     fn prompt_seconds(&self, tokens: u32) -> f64;
+    /// Returns the limit of prompt tokens between two decode steps.
+    fn prompt_tokens(&self) -> u64 {
+        u64::MAX
+    }
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
@@ -85,6 +92,10 @@ impl StepCosts for ReplicaCosts {
 
     fn prompt_seconds(&self, tokens: u32) -> f64 {
         self.prompt_seconds(tokens)
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.prompt_tokens
     }
 
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {

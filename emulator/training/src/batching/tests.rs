@@ -13,6 +13,7 @@ fn costs(most: u32) -> ReplicaCosts {
         cached_token: 1e-7,
         cache_tokens: 20_000,
         prompt: [0.002, 1e-5, 1e-10],
+        prompt_tokens: u64::MAX,
     }
 }
 

@@ -63,6 +63,7 @@ fn argument(line: &str) -> (String, String) {
     };
     let (key, value) = (plain(&line[..end]), plain(&line[end..]));
     let key = key.rsplit('.').next().unwrap_or_default().replace('-', "_");
-    // A flag without a value is on.
-    (key, if end == line.len() { "true".to_owned() } else { value })
+    // A flag without a value is on, but an empty key of a file is not.
+    let is_flag = value.is_empty() && !line.contains(':');
+    (key, if is_flag { "true".to_owned() } else { value })
 }

@@ -14,6 +14,7 @@ fn pool(gpus: u32) -> Pool {
         cached_token: 2e-7 / f64::from(gpus),
         cache_tokens: 60_000 * u64::from(gpus),
         prompt: [0.001, 1e-5 / f64::from(gpus), 0.0],
+        prompt_tokens: u64::MAX,
     };
     let change = ChangeCost {
         weight_bytes: 30e9,

@@ -11,13 +11,13 @@ fn job() -> ServingJob {
         network: card.network(),
         card,
         gpus: 8,
-        rate: 20.0,
-        seconds: 30.0,
+        load: Load::Open { rate: 20.0, seconds: 30.0 },
         lengths: [length(1_000.0, 8_192), length(200.0, 2_048)],
         batch: 128,
         host_seconds: 0.0,
         formats: Formats::SIXTEEN_BITS,
         tries_attention_ffn: false,
+        layout: None,
         objective: Objective { first_seconds: 1.0, token_seconds: 0.05 },
         seed: Seed(1),
     }
@@ -26,7 +26,7 @@ fn job() -> ServingJob {
 #[test]
 fn every_layout_conserves_tokens_and_bytes() {
     let job = ServingJob { tries_attention_ffn: true, ..job() };
-    let requests = job.requests(job.seconds);
+    let requests = job.requests(job.load);
     let results = job.report();
     assert_eq!(results.len(), 3);
     let tokens: u64 = requests.iter().map(|one| u64::from(one.output)).sum();
@@ -139,4 +139,35 @@ fn refuses_requests_too_large_for_one_attention_instance() {
     };
     let one = costs.cache_tokens / 8;
     assert_eq!([one, one + 1].map(of), [0, 1]);
+}
+
+#[test]
+fn closed_loop_of_equal_requests_has_its_closed_form() {
+    let equal = |mean| Lengths { mean, sigma: 0.0, most: 8_192 };
+    let job = ServingJob {
+        gpus: 2,
+        load: Load::Closed { concurrency: 2, requests: 12 },
+        lengths: [equal(1_000.0), equal(101.0)],
+        layout: Some(Layout::Colocated { replica_gpus: 1 }),
+        ..job()
+    };
+    let [result] = &job.report()[..] else { panic!("one layout") };
+    let (costs, _) = &job.costs()[0];
+    // Each of the two replicas serves six requests, one after the other.
+    let decode = costs.steps_seconds(100, 1, 1_001);
+    let one = costs.prompt_seconds(1_000) + decode;
+    assert!((result.tpot_p50_seconds.unwrap() / (decode / 100.0) - 1.0).abs() < 1e-9, "{result:?}");
+    assert!((result.tokens_per_second * 6.0 * one / (12.0 * 101.0) - 1.0).abs() < 1e-9);
+    assert!((result.mean_requests - 2.0).abs() < 1e-9, "{result:?}");
+}
+
+#[test]
+fn closed_loop_keeps_its_number_of_requests() {
+    let load = Load::Closed { concurrency: 64, requests: 2_000 };
+    let job = ServingJob { load, ..job() };
+    let [result] = &job.report()[..] else { panic!("only colocated layouts") };
+    let tokens: u64 = job.requests(load).iter().map(|one| u64::from(one.output)).sum();
+    assert_eq!((result.requests, result.refused, result.tokens), (2_000, 0, tokens));
+    // At the end, fewer requests are left.
+    assert!((60.0..=64.0).contains(&result.mean_requests), "{result:?}");
 }

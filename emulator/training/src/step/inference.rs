@@ -99,11 +99,31 @@ impl<'a> Server<'a> {
             (self.replica.model.dense_layers(), self.replica.model.expert_layers());
         let layers = f64::from(dense) * job.decode_layer(false)
             + f64::from(experts) * job.decode_layer(true);
-        layers + job.output().forward.total() + self.replica.host_seconds
+        let window = f64::from(batch) * self.window_tokens() * self.read_seconds();
+        layers + job.output().forward.total() + window + self.replica.host_seconds
+    }
+
+    /// Returns the share of attention layers without a sliding window.
+    fn unlimited(&self) -> f64 {
+        let model = self.replica.model;
+        model
+            .window
+            .map_or(1.0, |window| 1.0 - f64::from(window.layers) / f64::from(model.layers.max(1)))
+    }
+
+    /// Returns the tokens that layers with a window read for a request, relative to all layers. Requests are longer.
+    fn window_tokens(&self) -> f64 {
+        let tokens = self.replica.model.window.map_or(0, |window| window.tokens);
+        f64::from(tokens) * (1.0 - self.unlimited())
     }
 
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
+        self.unlimited() * self.read_seconds()
+    }
+
+    /// Returns the time to attend to a cached token in all layers.
+    fn read_seconds(&self) -> f64 {
         let job = self.job(1, 1);
         let attention =
             self.replica.model.shares().attention * f64::from(self.replica.model.layers);
@@ -161,7 +181,8 @@ impl<'a> Server<'a> {
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let free = USABLE_MEMORY * self.replica.compute.memory_bytes - self.weight_bytes_per_gpu();
-        (free > 0.0).then(|| (free / self.cache_bytes_per_gpu()) as u64)
+        (free > 0.0)
+            .then(|| (free / (self.unlimited().max(0.01) * self.cache_bytes_per_gpu())) as u64)
     }
 }
 

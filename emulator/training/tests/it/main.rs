@@ -15,3 +15,4 @@ mod fit_again;
 mod kineto;
 mod kineto_truth;
 mod published_runs;
+mod serving_rows;
