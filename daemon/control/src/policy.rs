@@ -8,6 +8,7 @@ mod bypasses;
 mod change_start;
 mod diagnoses;
 mod failures;
+mod healing;
 pub mod phases;
 mod reactions;
 mod rollback;
@@ -37,6 +38,7 @@ use crate::transactions::{Planned, Transactions};
 pub use change_start::ChangeStart;
 pub use diagnoses::Diagnosis;
 pub use failures::ManagementLost;
+pub use healing::HealPolicy;
 use phases::Phases;
 use unstored::Unstored;
 
@@ -67,6 +69,7 @@ pub struct Setup {
     pub switches: Switches,
     pub on_fault: OnFault,
     pub may_move: MayMove,
+    pub heal: Option<HealPolicy>,
     /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
     /// no peer observes may be unresponsive before it is reported.
     pub heartbeat: Micros,
@@ -96,6 +99,7 @@ pub struct Control {
     judges_again: bool,
     asked_all: Option<Micros>,
     refused: Option<String>,
+    healed_from: String,
     phases: Unstored<Phases>,
     diagnosed: Vec<Diagnosis>,
 }
@@ -121,6 +125,7 @@ impl Control {
             asked_all: None,
             backoff: Backoff::default(),
             refused: None,
+            healed_from: String::new(),
             phases: Unstored::default(),
             diagnosed: Vec::new(),
         };
@@ -255,6 +260,7 @@ impl Control {
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
         self.notice_deaths(now, &mut actions);
         self.phases_due(now, &mut actions);
+        self.heal(now, &mut actions);
         actions
     }
 
