@@ -364,19 +364,15 @@ async fn wanted_by(
     sha256: Option<String>,
     body: &ApplyBody,
 ) -> Result<(Wanted, String, Option<Box<Plan>>), Problem> {
-    let setup = shared.look(|runtime| Arc::clone(runtime.control.setup())).await?;
-    let prove = move || {
-        desired::prove(&plan, setup.installed.as_ref())?;
-        Ok((sha256.unwrap_or_else(|| digest(&plan)), plan))
-    };
-    let proven = tokio::task::spawn_blocking(prove).await.map_err(|_| Problem::Gone)?;
-    let (sha256, plan) = proven.map_err(Problem::Refused)?;
+    let start = shared.look(|runtime| runtime.control.change_start()).await?;
     let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
-    let find = move |runtime: &Runtime| {
-        let wanted = runtime.control.wanted(&plan, phase.as_deref(), mode)?;
-        Ok((wanted, sha256, Some(plan)))
+    let planned = move || {
+        desired::prove(&plan, start.setup.installed.as_ref())?;
+        let wanted = start.wanted(&plan, phase.as_deref(), mode)?;
+        Ok((wanted, sha256.unwrap_or_else(|| digest(&plan)), Some(plan)))
     };
-    shared.look(find).await?.map_err(Problem::Refused)
+    let planned = tokio::task::spawn_blocking(planned).await.map_err(|_| Problem::Gone)?;
+    planned.map_err(Problem::Refused)
 }
 
 fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {

@@ -155,6 +155,10 @@ fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
         check.error(codes::NO_EFFECT, &format!("/policies/{key}"), message).help(help);
     };
     let PoliciesFile { on_fault, move_groups, max_healthy_circuits, .. } = policies;
+    if policies.heal_hours.is_some_and(|[from, to]| from == to || from.max(to) > 24) {
+        let help = "use two different hours from 0 to 24, such as [22, 5], or omit this";
+        refuse("heal_hours", "this is not a range of hours", help);
+    }
     if *on_fault == OnFault::Report {
         let message = "with `on_fault: report`, no bypass starts automatically";
         let help = "use `on_fault: bypass`, or omit this";
@@ -335,6 +339,11 @@ impl Config {
         let mut report = |path: &str, message: String| {
             check.error(codes::NOT_INSTALLED, path, message).help(&help);
         };
+        for job in self.file.policies.heal.iter().flatten() {
+            if installed.jobs.iter().all(|one| one.name != *job) {
+                report("/policies/heal", format!("the fabric has no job `{job}`"));
+            }
+        }
         for (index, modules) in self.file.modules.iter().enumerate() {
             let last = modules.nodes[1];
             if last >= nodes {

@@ -201,6 +201,7 @@ fn setup(config: &Config, installed: Option<Fabric>) -> Setup {
         switches: config.numbered_switches(),
         on_fault: config.file.policies.on_fault,
         may_move: config.file.policies.may_move(),
+        heal: config.file.policies.heal_policy(),
         heartbeat: config::micros(config.file.policies.heartbeat),
     }
 }

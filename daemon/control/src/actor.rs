@@ -13,6 +13,7 @@ pub enum Policy {
     Drift,
     Undo,
     Late,
+    Heal,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +23,8 @@ pub enum Actor {
 }
 
 impl Policy {
-    const ALL: [Self; 5] = [Self::Fault, Self::ConfirmTimeout, Self::Drift, Self::Undo, Self::Late];
+    const ALL: [Self; 6] =
+        [Self::Fault, Self::ConfirmTimeout, Self::Drift, Self::Undo, Self::Late, Self::Heal];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -31,6 +33,7 @@ impl Policy {
             Self::Drift => "policy:drift",
             Self::Undo => "policy:undo",
             Self::Late => "policy:late-command",
+            Self::Heal => "policy:heal",
         }
     }
 }
@@ -111,6 +114,7 @@ mod tests {
             ("policy:confirm-timeout", Actor::Policy(Policy::ConfirmTimeout)),
             ("policy:drift", Actor::Policy(Policy::Drift)),
             ("policy:undo", Actor::Policy(Policy::Undo)),
+            ("policy:heal", Actor::Policy(Policy::Heal)),
             ("uid:0", Actor::Client("uid:0".into())),
             ("policy:", Actor::Client("policy:".into())),
         ] {

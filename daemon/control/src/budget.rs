@@ -99,5 +99,5 @@ impl Budget {
 }
 
 fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
-    matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
+    matches!(cause, Cause::Bypass | Cause::Repair | Cause::Drift) && actor.is_policy()
 }

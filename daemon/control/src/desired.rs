@@ -4,6 +4,7 @@
 //! A plan contains paths by bundle, [`circuits`] by switch and port for each phase, or both.
 
 pub mod circuits;
+pub(crate) mod successor;
 
 use std::collections::BTreeMap;
 

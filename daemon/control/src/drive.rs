@@ -50,6 +50,7 @@ pub struct Orders {
     pub target: SwitchState,
     pub start: Start,
     pub stages: Vec<SwitchState>,
+    pub stops_between_stages: bool,
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     pub held: BTreeSet<(DeviceName, Slot)>,
     pub standing: SwitchState,
@@ -320,9 +321,23 @@ impl Drive {
         self.start_wave(0, site, commands)
     }
 
+    /// A later stage relies on the circuits of the earlier ones, even if a restarted daemon
+    /// continues the change.
+    fn stops(&self) -> bool {
+        let needs_all = matches!(self.orders.start, Start::AllOrNothing(_));
+        !self.trouble.is_empty() && (needs_all || self.orders.stops_between_stages)
+    }
+
     fn start_wave(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
-        let stop = matches!(self.orders.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
-        if wave >= self.waves.len() || stop {
+        if wave > 0 && self.orders.stops_between_stages && !self.let_back {
+            let (last, of) = (&self.waves[wave - 1], self.waves.len());
+            for (device, part) in &mut self.trouble {
+                let dark = last.get(device).map_or(0, |step| step.end().len());
+                part.detail +=
+                    &format!("; stopped in wave {wave} of {of} with up to {dark} slots dark");
+            }
+        }
+        if wave >= self.waves.len() || self.stops() {
             return self.let_back(site, commands);
         }
         let dark_soon = |m: &&Move| !m.from.is_dark();
@@ -334,8 +349,7 @@ impl Drive {
     }
 
     fn after_drain(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
-        let stop = matches!(self.orders.start, Start::AllOrNothing(_)) && !self.trouble.is_empty();
-        if stop {
+        if self.stops() {
             return Stage::Move(wave);
         }
         let mut steps = self.waves[wave].clone();

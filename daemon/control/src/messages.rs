@@ -146,6 +146,11 @@ pub enum Note {
     Contended(DeviceName, Option<Contended>),
     Bypassing(Vec<(Part, String)>, Micros),
     TooMany(Vec<(Part, String)>),
+    /// Groups that return to the applied plan and those that stay, such as `g3 of pretrain`.
+    Healing {
+        healed: BTreeSet<String>,
+        left: BTreeSet<String>,
+    },
     Fired(Txn),
     Ended(Txn, TxnResult),
     Unknown(DeviceName, String),

@@ -5,8 +5,10 @@
 //! State that must survive a crash is in the [`Ledger`]. All effects are [`Action`]s.
 
 mod bypasses;
+mod change_start;
 mod diagnoses;
 mod failures;
+mod healing;
 pub mod phases;
 mod reactions;
 mod rollback;
@@ -23,7 +25,7 @@ use crate::bypass::{self, Backoff, MayMove};
 use crate::change::Mode;
 use crate::controller::Controller;
 use crate::desired::circuits::{self, Switches};
-use crate::desired::{self, Modules, Wanted};
+use crate::desired::{self, Modules};
 use crate::inventory::Inventory;
 use crate::journal::Proof;
 use crate::kept_plan::KeptPlan;
@@ -33,8 +35,10 @@ use crate::record::{Asked, Broken, Cause, Record, TxnResult};
 use crate::sightings::Sightings;
 use crate::state::{DeviceName, Micros, Now};
 use crate::transactions::{Planned, Transactions};
+pub use change_start::ChangeStart;
 pub use diagnoses::Diagnosis;
 pub use failures::ManagementLost;
+pub use healing::HealPolicy;
 use phases::Phases;
 use unstored::Unstored;
 
@@ -65,6 +69,7 @@ pub struct Setup {
     pub switches: Switches,
     pub on_fault: OnFault,
     pub may_move: MayMove,
+    pub heal: Option<HealPolicy>,
     /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
     /// no peer observes may be unresponsive before it is reported.
     pub heartbeat: Micros,
@@ -94,6 +99,7 @@ pub struct Control {
     judges_again: bool,
     asked_all: Option<Micros>,
     refused: Option<String>,
+    healed_from: String,
     phases: Unstored<Phases>,
     diagnosed: Vec<Diagnosis>,
 }
@@ -119,6 +125,7 @@ impl Control {
             asked_all: None,
             backoff: Backoff::default(),
             refused: None,
+            healed_from: String::new(),
             phases: Unstored::default(),
             diagnosed: Vec::new(),
         };
@@ -208,18 +215,18 @@ impl Control {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    pub fn wanted(
-        &self,
-        plan: &Plan,
-        phase: Option<&str>,
-        mode: Mode,
-    ) -> Result<Wanted, Vec<String>> {
-        if let Some(fabric) = self.facts().installed() {
-            let held = fabric.dcn.circuits().map_or(0, |network| network.spec().held.len());
-            circuits::keeps_held(&fabric.name, held, mode)?;
+    #[must_use]
+    pub fn change_start(&self) -> ChangeStart {
+        let read = |device: &DeviceName| {
+            let read = self.sightings().reading(device)?;
+            Some((device.clone(), read.positions.clone()))
+        };
+        ChangeStart {
+            setup: Arc::clone(&self.setup),
+            plan: self.plan.clone(),
+            owned: self.ledger().owned.clone(),
+            read: self.sightings().devices().keys().filter_map(read).collect(),
         }
-        let Setup { modules, switches, .. } = &*self.setup;
-        desired::wanted(plan, phase, modules, switches, &self.ledger().owned)
     }
 
     #[must_use]
@@ -253,6 +260,7 @@ impl Control {
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
         self.notice_deaths(now, &mut actions);
         self.phases_due(now, &mut actions);
+        self.heal(now, &mut actions);
         actions
     }
 
@@ -302,7 +310,15 @@ impl Control {
             }
             (Request::Rollback(mut rollback), _) => {
                 match self.facts().way_back(&rollback) {
-                    Ok((back, _)) => rollback.around = Some(Box::new(back)),
+                    Ok((mut back, plan)) => {
+                        let (ledger, facts) = (self.ledger(), self.facts());
+                        let past = ledger.history.iter().find(|past| past.txn == rollback.txn);
+                        let left = past.and_then(|past| ledger.plan_named(&past.plan_sha256));
+                        let way = left.zip(plan);
+                        back.phase =
+                            way.and_then(|(left, to)| facts.in_stages(left, &to, &back.target));
+                        rollback.around = Some(Box::new(back));
+                    }
                     Err(_) if again => {}
                     Err(reasons) => return Err(reasons),
                 }

@@ -323,6 +323,7 @@ impl Transactions {
             standing: standing_opposite(&target, cx.sightings),
             target,
             start,
+            stops_between_stages: !turned && !stages.is_empty() && !intent.cause.undoes(),
             stages,
             neighbours: self.neighbours.clone(),
             held: self.ledger.held.clone(),
@@ -408,7 +409,10 @@ impl Transactions {
                 TxnResult::Partial
             }
             None if open.fired.is_empty() => TxnResult::Aborted,
-            None if open.intent.on_failure == OnFailure::Hold => TxnResult::Partial,
+            None if open.intent.on_failure == OnFailure::Hold => {
+                say_how_to_continue(&open, &mut parts);
+                TxnResult::Partial
+            }
             None => {
                 return Some(DriveEnd::GoesBack(self.go_back(cx, &open.fired, parts)));
             }
@@ -515,6 +519,21 @@ fn look_again(open: &Open, sightings: &Sightings, parts: &mut Parts) {
             part.verdict = Verdict::Failed;
             let (slot, to) = (device.slot(*slot), device.place(*to));
             part.detail = format!("{slot} was read at {to} and has moved since");
+        }
+    }
+}
+
+fn say_how_to_continue(open: &Open, parts: &mut Parts) {
+    for (device, part) in parts.iter_mut().filter(|_| open.intent.stages.len() > 1) {
+        if part.verdict == Verdict::Untouched && open.fired.contains(device) {
+            *part = PartEnd::new(Verdict::Failed, "only circuits of earlier stages moved".into());
+        }
+        if !part.detail.is_empty() {
+            part.detail += &format!(
+                "; continue by applying the plan again with `--mode update`, or undo with \
+                 `lightloom ctl rollback {}`",
+                open.intent.txn
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::protocol::transceiver::{self, PathPolicy};
 use lightloom_control::bypass::{MayMove, MoveGroups};
 use lightloom_control::inventory::{OnDrift, Recovery};
 use lightloom_control::management::DomainKind;
-use lightloom_control::policy::OnFault;
+use lightloom_control::policy::{HealPolicy, OnFault};
 use lightloom_control::record::OnFailure;
 
 /// The configuration file of `lightloomd`.
@@ -168,6 +168,12 @@ pub struct PoliciesFile {
     pub move_groups: Option<MoveGroups>,
     /// Maximum number of healthy circuits that a bypass may cut automatically [default: unlimited].
     pub max_healthy_circuits: Option<u32>,
+    /// Return rings to their planned circuits after repairs [default: off]. Lists the jobs that
+    /// consent to move while they run; others move only if all their nodes are drained.
+    pub heal: Option<BTreeSet<String>>,
+    /// Hours of the day for `heal` in UTC, such as `[22, 5]` for 22:00 to 05:00 [default: after
+    /// each repair].
+    pub heal_hours: Option<[u64; 2]>,
     /// How long a bypass waits for an unreachable module that it needs, and how long a node that no
     /// peer observes may be unreachable before the status reports it. An unreachable module is not
     /// treated as failed.
@@ -187,6 +193,8 @@ impl Default for PoliciesFile {
             on_fault: OnFault::default(),
             move_groups: None,
             max_healthy_circuits: None,
+            heal: None,
+            heal_hours: None,
             heartbeat: Text(Picoseconds::from_millis(30_000)),
             dark_links_max: 1024,
             poll_every: Text(Picoseconds::from_millis(10_000)),
@@ -199,6 +207,12 @@ impl PoliciesFile {
     pub fn may_move(&self) -> MayMove {
         let groups = self.move_groups.unwrap_or_default();
         MayMove { groups, max_healthy_circuits: self.max_healthy_circuits }
+    }
+
+    #[must_use]
+    pub fn heal_policy(&self) -> Option<HealPolicy> {
+        let jobs = self.heal.clone()?;
+        Some(HealPolicy { jobs, hours: self.heal_hours })
     }
 }
 
@@ -391,6 +405,11 @@ mod tests {
         ] {
             assert_eq!(mistakes(policies), [said], "{policies}");
         }
+        for hours in ["[5, 5]", "[22, 25]"] {
+            let policies = format!("heal: [], heal_hours: {hours}");
+            assert_eq!(mistakes(&policies), ["this is not a range of hours"], "{hours}");
+        }
+        assert!(mistakes("heal: [], heal_hours: [22, 5]").is_empty());
         for policies in ["move_groups: ask", "move_groups: own-job, max_healthy_circuits: 0"] {
             assert!(mistakes(&format!("on_fault: bypass, {policies}")).is_empty(), "{policies}");
         }

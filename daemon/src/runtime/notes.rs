@@ -39,6 +39,12 @@ impl Runtime {
                 "failed parts are not bypassed, because the hourly limit of automatic changes is \
                     reached; help: run `ctl fault`"
             ),
+            Note::Healing { healed, left } => tracing::info!(
+                ?healed,
+                ?left,
+                "healing after repairs; help: groups are left if their job runs without consent: \
+                    drain its nodes, or list it under `policies.heal`"
+            ),
             Note::Fired(txn) => self.fired(txn),
             Note::Ended(txn, result) => self.ended(txn, result),
             Note::Unknown(device, why) => {

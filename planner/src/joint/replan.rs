@@ -153,7 +153,8 @@ pub struct Bounds {
     pub out_of_reach: BTreeSet<NodeId>,
     /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None` allows all.
     pub cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings without a fault may only move if they belong to these jobs. `None` allows all.
+    /// Rings without a fault may only move if they belong to these jobs. `None` allows all. Only
+    /// [`MoveLimit::Heal`] searches for a better placement within this limit.
     pub moves: Option<BTreeSet<u32>>,
     /// The number of groups that may move for a shorter step.
     pub limit: MoveLimit,
@@ -197,7 +198,8 @@ pub fn replan_within(
     let groups_hit = khop::groups_hit(fabric, &survey, &start);
     let states = states(fabric, &start, &known);
     let needed = groups_moved(fabric, &states, &found.plan);
-    let Searched { curve, cold, found } = match survey.is_bounded() {
+    let heals_some = matches!(bounds.limit, MoveLimit::Heal(_)) && bounds.cuts_at.is_none();
+    let Searched { curve, cold, found } = match survey.is_bounded() && !heals_some {
         true => Searched { curve: Vec::new(), cold: None, found },
         false => {
             let task = improve::Task {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
-use lightloom_fabric::plan::{PhasePlan, Plan, TransitionPlan};
+use lightloom_fabric::plan::{PhasePlan, Plan, Stage, TransitionPlan};
 use lightloom_units::id::OcsId;
 
 use crate::change::{Mode, Moves, Phase, Way};
@@ -99,21 +99,26 @@ pub(crate) fn wanted_phase(
         let (from, end) = (named(&transition.from)?, named(&transition.to)?);
         (circuits(end) == wanted).then(|| {
             let stand = positions(switches, &from.circuits);
-            (from.name.clone(), way(switches, stand, transition))
+            let stages = transition.stages.iter().map(|stage| ends(switches, stage));
+            (from.name.clone(), way(stand, stages))
         })
     });
     Phase { name: to.name.clone(), ways: into.collect() }
 }
 
-fn way(switches: &Switches, mut stand: SwitchState, transition: &TransitionPlan) -> Way {
-    let stages = transition.stages.iter().map(|stage| {
-        let mut ends = positions(switches, &stage.remove);
-        for position in ends.values_mut().flat_map(BTreeMap::values_mut) {
-            *position = Position::DARK;
-        }
-        for (device, slots) in positions(switches, &stage.add) {
-            ends.entry(device).or_default().extend(slots);
-        }
+pub(super) fn ends(switches: &Switches, stage: &Stage) -> SwitchState {
+    let mut ends = positions(switches, &stage.remove);
+    for position in ends.values_mut().flat_map(BTreeMap::values_mut) {
+        *position = Position::DARK;
+    }
+    for (device, slots) in positions(switches, &stage.add) {
+        ends.entry(device).or_default().extend(slots);
+    }
+    ends
+}
+
+pub(super) fn way(mut stand: SwitchState, stages: impl Iterator<Item = SwitchState>) -> Way {
+    let stages = stages.map(|ends| {
         let mut moves = Moves::new();
         for (device, slots) in ends {
             let stand = stand.entry(device.clone()).or_default();
@@ -126,5 +131,5 @@ fn way(switches: &Switches, mut stand: SwitchState, transition: &TransitionPlan)
         }
         moves
     });
-    stages.collect()
+    stages.filter(|moves| !moves.is_empty()).collect()
 }

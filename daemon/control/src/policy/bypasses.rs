@@ -10,7 +10,8 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::Facts;
 use crate::bypass::{self, is_inside};
-use crate::change::Mode;
+use crate::change::{Mode, Phase};
+use crate::desired::successor::PlanSuccessor;
 use crate::desired::{self, circuits};
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply};
@@ -157,6 +158,7 @@ impl<'a> Facts<'a> {
             None => KeptPlan::new(next),
         };
         Ok(Apply {
+            phase: self.in_stages(plan, kept.plan(), &target),
             target,
             plan_sha256: kept.sha256().to_owned(),
             mode: Mode::Update,
@@ -248,7 +250,7 @@ impl<'a> Facts<'a> {
         plan.transceivers.iter().filter(is_open).map(|open| open.bundle.node).collect()
     }
 
-    fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
+    pub(super) fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
         };
@@ -270,7 +272,7 @@ impl<'a> Facts<'a> {
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
     }
 
-    fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
+    pub(super) fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
         let ledger = self.ledger;
         if !ledger.owned.contains_key(device) || *ledger.belongs(device) != *want {
             return false;
@@ -487,6 +489,30 @@ impl<'a> Facts<'a> {
         let mut target = desired::paths(plan, &self.setup.modules)?;
         self.add_circuits(&mut target, plan, before, owned);
         Ok(target)
+    }
+
+    /// Returns the order of a change from `before` to `target`, which is `next` with one of its
+    /// phases. `None` if no switch moves.
+    pub(super) fn in_stages(
+        &self,
+        before: &Plan,
+        next: &Plan,
+        target: &SwitchState,
+    ) -> Option<Box<Phase>> {
+        let (fabric, switches) = (self.installed()?, &self.setup.switches);
+        let mut after = SwitchState::new();
+        for (device, _) in switches.values() {
+            let to = target.get(device).or_else(|| self.ledger.owned.get(device));
+            let lit = to.into_iter().flatten().filter(|(_, to)| !to.is_dark());
+            after.insert(device.clone(), lit.map(|(slot, to)| (*slot, *to)).collect());
+        }
+        if !after.keys().any(|device| target.contains_key(device)) {
+            return None;
+        }
+        let to = circuits::in_force(switches, &next.phases, &after)?;
+        let read = |name: &DeviceName| self.sightings.reading(name).map(|read| &read.positions);
+        let way = PlanSuccessor { fabric, switches, before, next }.way(to, target, read)?;
+        Some(Box::new(Phase { name: to.name.clone(), ways: vec![way] }))
     }
 
     fn add_circuits(

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use lightloom_fabric::fault::Part;
 
 use super::bypasses::ASKS_ALL;
+use super::healing::{self, HOUR_MS};
 use super::{Control, OWN, OnFault, diagnoses};
 use crate::actor::Policy;
+use crate::budget::OWN_CHANGES_MAX;
 use crate::ledger::Past;
 use crate::messages::{Action, Answer, Event, Note, ReplyTo, Request};
 use crate::record::{Asked, Broken, Cause, Record, TxnResult};
@@ -83,6 +85,40 @@ impl Control {
             self.backoff.not_begun(&tried, now.mono, self.setup.heartbeat);
         }
         actions.append(&mut begun);
+    }
+
+    /// Tries once an hour for the same plan and jobs. Uses at most half of the hourly limit, so that
+    /// faults can still be bypassed.
+    pub(super) fn heal(&mut self, now: &Now, actions: &mut Vec<Action>) {
+        let (Some(heal), Some(applied)) = (&self.setup.heal, &self.applied) else { return };
+        let mut plans = self.ledger().history.iter().rev().filter(|past| {
+            past.result == TxnResult::Committed && past.plan_before != past.plan_sha256
+        });
+        let is_repaired = plans.next().is_some_and(|past| past.cause == Cause::Repair);
+        let (transactions, facts) = (self.transactions(), self.facts());
+        let movable = heal.movable(facts);
+        let (plan, hour) = (&self.ledger().plan_sha256, now.wall_ms / HOUR_MS);
+        let from = format!("{plan} {movable:?} {hour}");
+        if !heal.is_due(now, is_repaired)
+            || from == self.healed_from
+            || !transactions.is_free()
+            || transactions.is_busy()
+            || self.failed.is_some()
+            || self.controller.budget().spent(now) >= OWN_CHANGES_MAX / 2
+            || !facts.plan.is_some_and(|plan| facts.sees_all_but(plan, &[]))
+            || !facts.news(now).is_empty()
+        {
+            return;
+        }
+        let decided = healing::decide(facts, applied, &movable, now);
+        self.healed_from = from;
+        let Some((apply, note)) = decided else { return };
+        actions.push(Action::Note(note));
+        if let Some(apply) = apply {
+            let request = format!("heal-{}-{}", now.wall_ms, self.ledger().last_txn.0 + 1);
+            let (asked, request) = (own(Policy::Heal, request), Request::Apply(apply));
+            actions.extend(self.handle(now, Event::Request { asked, request, reply_to: OWN }));
+        }
     }
 
     pub fn fault(

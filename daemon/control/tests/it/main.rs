@@ -10,6 +10,7 @@
 mod at_scale;
 mod diagnosis;
 mod exhaust;
+mod healing;
 mod lost_management;
 mod path_of_a_fault;
 mod polls;

@@ -5,6 +5,7 @@
 mod clients;
 mod crash;
 mod darkness;
+mod stages;
 mod storm;
 
 use crate::world;

@@ -112,7 +112,7 @@ impl World {
         let Ok(faults) = FaultSet::of(&self.installed, around) else { return };
         let Ok(plan) = plan_anew(&self.installed, &faults, Seed(1)) else { return };
         self.ask(what, |runtime, id| {
-            let wanted = runtime.control.wanted(&plan, None, Mode::Update);
+            let wanted = runtime.control.change_start().wanted(&plan, None, Mode::Update);
             let wanted = wanted.map_err(|reasons| reasons.join("; "))?;
             let apply = Apply {
                 target: wanted.target,
@@ -217,7 +217,7 @@ fn asks(id: &str, request: Request, plan: Option<Box<lightloom_fabric::plan::Pla
 fn again(runtime: &Runtime, id: &str, mode: Mode) -> Result<CallTo, String> {
     let join = |reasons: Vec<String>| reasons.join("; ");
     let (plan_sha256, plan) = runtime.control.facts().applied_last().map_err(join)?;
-    let wanted = runtime.control.wanted(&plan, None, mode).map_err(join)?;
+    let wanted = runtime.control.change_start().wanted(&plan, None, mode).map_err(join)?;
     let (target, phase) = (wanted.target, wanted.phase);
     let apply = Apply { target, phase, plan_sha256, mode, ..Apply::default() };
     Ok(asks(id, Request::Apply(apply), Some(Box::new((*plan).clone()))))

@@ -161,6 +161,7 @@ impl World {
             switches: self.config.numbered_switches(),
             on_fault: self.config.file.policies.on_fault,
             may_move: self.config.file.policies.may_move(),
+            heal: self.config.file.policies.heal_policy(),
             heartbeat: Micros::from_secs(20),
         };
         let (inventory, ledger) = (self.config.inventory.clone(), Ledger::fold(&opened.records));

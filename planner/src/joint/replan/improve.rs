@@ -76,7 +76,8 @@ impl Task<'_> {
         let moved_to = |cold| self.network.moved_to(cold, self.survey, self.start, self.hit);
         if let Some(cold) = cold.as_ref().and_then(moved_to) {
             let moves = groups_moved(fabric, self.states, &cold.plan).len();
-            let fits = self.most().is_some_and(|most| moves <= most);
+            // A plan from scratch moves groups of any job.
+            let fits = !self.survey.is_bounded() && self.most().is_some_and(|most| moves <= most);
             let is_better = fits && is_better(&cold.plan, &found.plan);
             if self.limit == MoveLimit::Cold || is_better {
                 found = cold;

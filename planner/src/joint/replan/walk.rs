@@ -121,7 +121,8 @@ impl<'a> SeatingWalk<'a> {
     /// `all_jobs`, jobs that neither lost a node nor delay the step change only to make room.
     pub(super) fn points(mut self, all_jobs: bool, most: usize) -> Vec<SeatingPoint> {
         self.jobs = if all_jobs { (0..self.scores.len()).collect() } else { self.concerned() };
-        self.jobs.retain(|job| self.model.jobs[*job].may_move);
+        let may_move: Vec<bool> = (0..self.scores.len()).map(|job| self.may_move(job)).collect();
+        self.jobs.retain(|job| may_move[*job]);
         let mut points = Vec::new();
         loop {
             while self.improve(self.moves()) {}
@@ -134,6 +135,11 @@ impl<'a> SeatingWalk<'a> {
                 return points;
             }
         }
+    }
+
+    fn may_move(&self, job: usize) -> bool {
+        let is_allowed = u32::try_from(job).is_ok_and(|job| self.survey.may_move(job));
+        self.model.jobs[job].may_move && is_allowed
     }
 
     fn score(&self) -> Score {
@@ -357,7 +363,7 @@ impl<'a> SeatingWalk<'a> {
             self.model.jobs[job].neighbours[place].iter().map(|(other, _)| *other).collect();
         let mut found = Vec::new();
         for (other, members) in
-            self.seating.iter().enumerate().filter(|(other, _)| self.model.jobs[*other].may_move)
+            self.seating.iter().enumerate().filter(|(other, _)| self.may_move(*other))
         {
             for (at, member) in members.iter().enumerate() {
                 let is_own = other == job && (at == place || neighbours.contains(&at));

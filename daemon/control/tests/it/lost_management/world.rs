@@ -50,6 +50,12 @@ struct Line {
     said_down: bool,
 }
 
+#[derive(Debug)]
+pub(crate) struct Healing {
+    pub(crate) healed: BTreeSet<String>,
+    pub(crate) left: BTreeSet<String>,
+}
+
 pub(crate) struct World {
     pub(crate) now: Now,
     pub(crate) setup: Setup,
@@ -82,6 +88,7 @@ pub(crate) struct World {
     pub(crate) moved: u32,
     pub(crate) moves: u64,
     pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,
+    pub(crate) healed: Vec<Healing>,
 }
 
 fn fabric(nodes: u32, gpus: u32, tp: u32) -> Fabric {
@@ -185,6 +192,7 @@ impl World {
             moved: 0,
             moves: 0,
             bypassed: Vec::new(),
+            healed: Vec::new(),
         };
         world.start();
         world.run_for(Micros::from_millis(100));
@@ -212,6 +220,13 @@ impl World {
             _ => None,
         });
         assert_eq!(refused, None, "{id}");
+        self.perform(actions);
+    }
+
+    pub(crate) fn repaired(&mut self, part: Part) {
+        let id = format!("repaired-{}", self.now.mono.0);
+        let asked = Asked { actor: "alice".into(), request: id.clone(), digest: id };
+        let actions = self.control.fault(&self.now, asked, &[], &[part], ReplyTo(7));
         self.perform(actions);
     }
 
@@ -355,6 +370,10 @@ impl World {
                         self.stands.keys().all(|device| is_dead(device) || answers(device));
                     let parts = parts.into_iter().map(|(part, _)| part).collect();
                     self.bypassed.push((self.now.mono, parts));
+                }
+                Action::Note(Note::Healing { healed, left }) => {
+                    self.may_move = true;
+                    self.healed.push(Healing { healed, left });
                 }
                 Action::Answer(..) | Action::Note(_) => {}
             }

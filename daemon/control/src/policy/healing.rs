@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Healing: after repairs, rings return to the circuits of the applied plan. If too many groups would
+//! move, or if that plan uses broken parts, they move towards the quality of a plan from scratch.
+//!
+//! Only jobs that consented, or whose nodes an operator drained, lose light. All other rings stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lightloom_fabric::plan::{Group, Plan};
+use lightloom_planner::joint::{Bounds, MoveLimit};
+use lightloom_units::id::NodeId;
+
+use super::Facts;
+use crate::bypass;
+use crate::change::Mode;
+use crate::kept_plan::KeptPlan;
+use crate::messages::{Apply, Note};
+use crate::record::{Broken, Cause};
+use crate::state::Now;
+
+pub(super) const HOUR_MS: u64 = 3_600_000;
+
+/// Groups that may move in one change, as in `lightloom replan --heal`.
+const MOVES_MAX: usize = 8;
+
+/// On larger fabrics, the search for a placement would delay the bypass of a fault.
+const MOST_NODES_SEARCHED: u32 = 1_024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealPolicy {
+    /// Jobs that consent to move while they run.
+    pub jobs: BTreeSet<String>,
+    /// The first hour of the day and the hour after the last one, in UTC. `None` heals after each
+    /// repair.
+    pub hours: Option<[u64; 2]>,
+}
+
+impl HealPolicy {
+    pub(super) fn is_due(&self, now: &Now, is_repaired: bool) -> bool {
+        let hour = now.wall_ms / HOUR_MS % 24;
+        self.hours.map_or(is_repaired, |[from, to]| match from <= to {
+            true => (from..to).contains(&hour),
+            false => hour >= from || hour < to,
+        })
+    }
+
+    pub(super) fn movable(&self, facts: Facts<'_>) -> BTreeSet<u32> {
+        let jobs = facts.replannable().map_or(&[][..], |fabric| &fabric.jobs);
+        let groups = || facts.plan.iter().flat_map(|plan| &plan.groups);
+        let may_move = |(index, name): &(u32, &String)| {
+            let mut nodes = groups().filter(|group| group.job == Some(*index)).flat_map(nodes);
+            self.jobs.contains(*name) || nodes.all(|node| is_drained(facts, node))
+        };
+        let named = (0..).zip(jobs.iter().map(|job| &job.name));
+        named.filter(may_move).map(|(index, _)| index).collect()
+    }
+}
+
+/// Returns the change to make now, if any, with the groups that it moves and those that stay.
+pub(super) fn decide(
+    facts: Facts<'_>,
+    applied: &Plan,
+    movable: &BTreeSet<u32>,
+    now: &Now,
+) -> Option<(Option<Apply>, Note)> {
+    let (fabric, plan) = (facts.replannable()?, facts.plan?);
+    let fits = |next: &&Plan| {
+        let moved = moved_groups(plan, next);
+        let may_move = |group: &&Group| group.job.is_some_and(|job| movable.contains(&job));
+        (1..=MOVES_MAX).contains(&moved.len()) && moved.iter().all(may_move)
+    };
+    let back = Some(applied).filter(|back| facts.used(back, &facts.broken()).is_empty());
+    let search = || {
+        let (moves, limit) = (Some(movable.clone()), MoveLimit::Heal(MOVES_MAX));
+        let bounds = Bounds { moves, limit, ..Bounds::default() };
+        let is_small = fabric.hbd.nodes() <= MOST_NODES_SEARCHED && !movable.is_empty();
+        let found = is_small.then(|| bypass::next_plan_within(fabric, plan, &[], &[], &bounds));
+        Some(found?.ok()?.plan).filter(|next| fits(&next))
+    };
+    let next = back.filter(fits).cloned().or_else(search);
+    let apply = next.and_then(|next| change_to(facts, plan, next, now));
+    let moves = |to: &Plan| -> BTreeSet<String> {
+        let name = |group: &Group| {
+            let job = group.job.map_or("", |job| &fabric.jobs[job as usize].name);
+            format!("{} of {job}", group.id)
+        };
+        moved_groups(plan, to).into_iter().map(name).collect()
+    };
+    let next = apply.as_ref().and_then(|apply| apply.plan.as_ref());
+    let healed = next.map(|next| moves(next.plan())).unwrap_or_default();
+    let left: BTreeSet<String> = back.map(moves).unwrap_or_default();
+    let left: BTreeSet<String> = left.difference(&healed).cloned().collect();
+    let is_any = apply.is_some() || !left.is_empty();
+    is_any.then_some((apply, Note::Healing { healed, left }))
+}
+
+fn nodes(group: &Group) -> impl Iterator<Item = NodeId> {
+    group.nodes.iter().chain(&group.passing).copied()
+}
+
+fn is_drained(facts: Facts<'_>, node: NodeId) -> bool {
+    facts.modules_of(node).all(|(_, device)| {
+        let controls = facts.sightings.inventory().devices.get(device).map(|of| &of.levers);
+        controls.is_some_and(|all| {
+            !all.is_empty() && all.values().all(|one| facts.ledger.held.contains(one))
+        })
+    })
+}
+
+/// Returns the groups of jobs that lose light or nodes. Cross-connects concern all jobs.
+fn moved_groups<'a>(plan: &'a Plan, next: &Plan) -> Vec<&'a Group> {
+    let paths: BTreeMap<_, _> = next.transceivers.iter().map(|to| (to.bundle, to.path)).collect();
+    let was = plan.transceivers.iter().filter(|was| paths.get(&was.bundle) != Some(&was.path));
+    let switched: BTreeSet<NodeId> = was.map(|was| was.bundle.node).collect();
+    let after: BTreeMap<_, _> = next.groups.iter().map(|group| (group.id, &group.nodes)).collect();
+    let rewired = next.phases.iter().map(|phase| &phase.circuits);
+    let is_rewired = plan.phases.iter().map(|phase| &phase.circuits).ne(rewired);
+    let moves = |group: &&Group| {
+        let stays = after.get(&group.id) == Some(&&group.nodes);
+        is_rewired || !stays || nodes(group).any(|node| switched.contains(&node))
+    };
+    plan.groups.iter().filter(|group| group.job.is_some()).filter(moves).collect()
+}
+
+/// `None` if a device does not respond, or if a job has the lease of the circuits to change.
+fn change_to(facts: Facts<'_>, plan: &Plan, next: Plan, now: &Now) -> Option<Apply> {
+    let kept = KeptPlan::new(next);
+    let mut target = facts.both_halves(kept.plan(), plan, &facts.ledger.owned).ok()?;
+    target.retain(|device, want| !facts.stays(device, want));
+    let phase = facts.in_stages(plan, kept.plan(), &target);
+    let is_leased = phase.is_some() && facts.ledger.lease.is_some();
+    let is_up = target.keys().all(|device| facts.sightings.is_up(device));
+    (is_up && !is_leased).then(|| Apply {
+        target,
+        phase,
+        plan_sha256: kept.sha256().to_owned(),
+        mode: Mode::Update,
+        cause: Some(Cause::Repair),
+        broken: Some(facts.broken_with(kept.plan(), now, |_| Broken::default())),
+        plan: Some(Box::new(kept)),
+        ..Apply::default()
+    })
+}
