@@ -358,7 +358,7 @@ impl Runtime {
     fn append(&mut self, records: &[Record]) -> bool {
         let began = SystemTime::now();
         let (started, sync) = (Instant::now(), records.iter().any(Record::is_waited_for));
-        let (goes_on, leave) = (records.iter().any(Record::goes_on), self.bytes_to_end());
+        let (goes_on, leave) = (records.iter().all(Record::goes_on), self.bytes_to_end());
         let journal = &mut self.journal;
         let result = match (sync, goes_on) {
             (false, _) => journal.write(records).map(|()| None),

@@ -99,6 +99,8 @@ pub(crate) struct Ended {
 pub struct Transactions {
     ledger: Ledger,
     drive: Option<Drive>,
+    /// The transaction that a crash interrupted. Its last moves can be missing in the journal.
+    recovered: Option<Txn>,
     planned: Planned,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     around: Option<(Txn, Apply)>,
@@ -290,6 +292,7 @@ impl Transactions {
         cx: &mut Context<'_>,
         unfinished: &Unfinished,
     ) -> Vec<Command> {
+        self.recovered = Some(unfinished.intent.txn);
         if unfinished.forward {
             let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
             return self.run(cx, unfinished.intent.after.clone(), start);
@@ -402,19 +405,23 @@ impl Transactions {
         let open = self.ledger.open.clone()?;
         look_again(&open, cx.sightings, &mut parts);
         let applied = parts.values().all(|part| part.verdict == Verdict::Applied);
+        let moved: BTreeSet<DeviceName> = match self.recovered == Some(open.intent.txn) {
+            true => open.intent.before.keys().cloned().collect(),
+            false => open.fired.clone(),
+        };
         let result = match &open.turned {
             None if applied => TxnResult::Committed,
             None if open.intent.cause.undoes() => {
                 defer(&mut parts);
                 TxnResult::Partial
             }
-            None if open.fired.is_empty() => TxnResult::Aborted,
+            None if moved.is_empty() => TxnResult::Aborted,
             None if open.intent.on_failure == OnFailure::Hold => {
                 say_how_to_continue(&open, &mut parts);
                 TxnResult::Partial
             }
             None => {
-                return Some(DriveEnd::GoesBack(self.go_back(cx, &open.fired, parts)));
+                return Some(DriveEnd::GoesBack(self.go_back(cx, &moved, parts)));
             }
             Some(forward) => {
                 defer(&mut parts);

@@ -128,6 +128,20 @@ fn bypassed(faults: Faults) -> Scenario {
     scenario("a bypass on top", inventory, vec![alice.into(), [bypass].into()], faults)
 }
 
+/// A policy bypasses two modules.
+fn bypass_of_two(recovery: Recovery, faults: Faults) -> Scenario {
+    let inventory = Inventory { recovery, ..inventory(2, 0, false) };
+    let around = Apply {
+        target: [0, 1].map(|at| (module(at), [(Slot(0), Position(15))].into())).into(),
+        plan_sha256: "around".into(),
+        mode: lightloom_control::change::Mode::Update,
+        cause: Some(Cause::Bypass),
+        ..Apply::default()
+    };
+    let bypass = wish("policy:fault", "bypass", Request::Apply(around));
+    scenario("a bypass of two", inventory, vec![[bypass].into()], faults)
+}
+
 fn two_clients(faults: Faults) -> Scenario {
     let inventory = inventory(1, 1, false);
     let change = Request::Apply(to(&inventory, 2, "alice"));
@@ -262,6 +276,15 @@ fn change_of_two_devices_ends_as_reported_under_two_faults() {
         explore(change(1, 1, recovery, faults(2)), 2_000_000);
         explore(change(3, 0, recovery, faults(1)), 2_000_000);
         explore(change(1, 1, recovery, late(1)), 2_000_000);
+    }
+}
+
+#[test]
+fn interrupted_bypass_ends_as_reported() {
+    for recovery in [Recovery::FinishForward, Recovery::RollBack] {
+        for faults in [faults(2), dying(1), losing(1)] {
+            explore(bypass_of_two(recovery, faults), 2_000_000);
+        }
     }
 }
 
