@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 mod against;
-pub mod pricing;
+mod prices;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,6 @@ use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric;
 use lightloom_planner::rfabric::phases::Phase;
-use lightloom_units::Dollars;
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
@@ -30,9 +29,9 @@ use crate::output::{self, VerbOutcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
 use crate::result::ResultFormat;
 use crate::table::{TextTable, rounded, separated};
-use crate::{fabric, files, replan, trace};
+use crate::{fabric, files, replan, second, trace};
 use against::Against;
-use pricing::Pricing;
+pub use prices::{ComparePrices, PriceComparison};
 
 /// Plan a fabric around its faults: rings, transceiver paths, ranks
 #[derive(Debug, clap::Args)]
@@ -71,8 +70,8 @@ pub struct Arguments {
     /// rates, prices, core sizes and communication shares
     #[arg(long)]
     pub sensitivity: bool,
-    /// Price file for the cost [default: the shipped topologies/prices.yaml]
-    #[arg(long, value_name = "FILE")]
+    /// Price file for the sensitivity [default: the shipped topologies/prices.yaml]
+    #[arg(long, value_name = "FILE", requires = "sensitivity")]
     pub prices: Option<PathBuf>,
     /// Plan rings and network separately, the baseline for joint planning
     #[arg(long, conflicts_with = "exact")]
@@ -89,19 +88,22 @@ pub struct Arguments {
     pub(crate) format: ResultFormat,
 }
 
-pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<VerbOutcome> {
+/// Returns [`Needed`](second::Needed) if `compare_prices` is required but missing.
+pub fn run(
+    arguments: &Arguments,
+    compare_prices: Option<ComparePrices>,
+) -> anyhow::Result<VerbOutcome> {
+    if arguments.sensitivity && compare_prices.is_none() {
+        return Err(second::Needed.into());
+    }
     let document = files::read_document(&arguments.fabric);
     let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
     let mut inputs = Inputs::new();
-    let prices = fabric.as_ref().and_then(|fabric| fabric.dcn.circuits());
-    let prices =
-        prices.map(|_| pricing.read(arguments.prices.as_deref(), &mut inputs)).transpose()?;
     output::diagnostics(&mistakes);
     let fabric = fabric.ok_or(output::InputRefused)?;
     let network = fabric.dcn.circuits();
-    if (arguments.sensitivity || arguments.prices.is_some()) && network.is_none() {
-        let message =
-            "`--sensitivity` and `--prices` require optical switches; see `lightloom cost`";
+    if arguments.sensitivity && network.is_none() {
+        let message = "`--sensitivity` requires optical switches; see `lightloom cost`";
         return Err(output::WrongUsage(message.into()).into());
     }
     inputs.insert("fabric".to_owned(), fabric_input(&arguments.fabric, &fabric));
@@ -134,14 +136,9 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     let verdict = prove(&fabric, &faults, &plan)?;
     let took = Took { planned, proven: Some(start.elapsed() - planned) };
     let mut sensitivity = None;
-    if let (Some(network), Some(prices)) = (network, &prices) {
-        let dollars = pricing.per_gpu(network, prices).map(Dollars);
-        let ring = plan.metrics.cost_per_gpu_usd;
-        plan.metrics.cost_per_gpu_usd = ring.or(dollars);
-        if arguments.sensitivity {
-            let phases = sending(&fabric, &plan)?;
-            sensitivity = Some(pricing.sensitivity(network, &phases, prices)?);
-        }
+    if let (Some(network), Some(compare), true) = (network, compare_prices, arguments.sensitivity) {
+        let (phases, prices) = (sending(&fabric, &plan)?, arguments.prices.as_deref());
+        sensitivity = Some(compare(network, &phases, prices, &mut inputs)?);
     }
     plan.weight_sync = lightloom_planner::joint::sync::compare(&fabric, &faults, &plan, options);
     let plan = plan.sealed(inputs);
@@ -153,8 +150,8 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
             output::print(&describe(&fabric, &plan, &verdict, took))?;
             output::print(&plan_rfabric::weight_sync(&plan.weight_sync))?;
             output::print(&break_even(&fabric, &faults, &plan, options)?)?;
-            if let Some(rows) = &sensitivity {
-                output::print(&pricing.text(rows))?;
+            if let Some(compared) = &sensitivity {
+                output::print(&compared.text)?;
             }
             if let Some(against) = &against {
                 output::print(&against.to_string())?;
@@ -163,6 +160,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         format => {
             output::note(&took.to_string());
             let rows = if plan.phases.is_empty() { "jobs" } else { "phases" };
+            let sensitivity = sensitivity.map(|compared| compared.rows);
             format.print(&Printed { plan: &plan, sensitivity, against }, rows, String::new)?;
         }
     }
@@ -220,11 +218,11 @@ impl fmt::Display for Took {
 }
 
 #[derive(Serialize)]
-struct Printed<'a, R> {
+struct Printed<'a> {
     #[serde(flatten)]
     plan: &'a Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sensitivity: Option<R>,
+    sensitivity: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     against: Option<Against>,
 }
@@ -316,17 +314,20 @@ pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> 
 
 pub fn heading(fabric: &Fabric, plan: &Plan) -> String {
     let hbd = &fabric.hbd;
+    let mut apart = fabric.drained.parts(fabric);
+    apart.extend(fabric.absent.iter().copied().map(Part::Node));
+    let failed = plan.faults.iter().filter(|part| !apart.contains(part)).count();
     // Computing the digest takes as long as serialising the plan, so reuse it.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
     // Keep separators out of the digest, which may consist of decimal digits only.
     let counts = separated(&format!(
         "{}: {} nodes of {} GPUs, {}; {}; {}",
         fabric.name,
-        hbd.nodes(),
+        fabric.installed().count(),
         hbd.gpus_per_node(),
         hbd.name(),
         fabric.dcn.name(),
-        broken_parts(plan.faults.len()),
+        broken_parts(failed),
     ));
     format!("{counts}; plan {}", &name[..name.len().min(12)])
 }
@@ -517,7 +518,6 @@ fn interface_text(plan: &Plan) -> String {
 }
 
 fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
-    let metrics = &plan.metrics;
     let mut proven = Vec::new();
     if verdict.circuits > 0 || verdict.bundles > 0 {
         proven.push(format!(
@@ -534,14 +534,7 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     if proven.is_empty() {
         proven.push(format!("{} groups over {} GPUs", plan.groups.len(), verdict.gpus));
     }
-    let cost =
-        metrics.cost_per_gpu_usd.map_or(String::new(), |usd| match metrics.power_per_gpu_w {
-            Some(power) => {
-                format!("transceivers and cables of the rings: {usd} and {power} per GPU\n")
-            }
-            None => format!("network and cards cost {usd} per GPU\n"),
-        });
-    separated(&format!("proven: {}; {took}\n{cost}", proven.join("; ")))
+    separated(&format!("proven: {}; {took}\n", proven.join("; ")))
 }
 
 fn broken_parts(count: usize) -> String {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A fabric consists of the installed hardware, its cabling and the jobs that run on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
+use lightloom_units::id::NodeId;
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use crate::dcn::{Dcn, FatTree, Order};
 use crate::fat_tree::ReconfigurableFatTree;
@@ -34,10 +35,12 @@ pub struct Fabric {
     pub transceiver: Transceiver,
     /// Jobs, in order of placement.
     pub jobs: Vec<Job>,
-    /// Unit prices and power of the interconnect parts.
-    pub parts: Parts,
     /// Parts that are out of service at the start.
     pub start: FaultSet,
+    /// Parts of `start` that work but must not be used.
+    pub drained: FaultSet,
+    /// Nodes of `start` that are not installed.
+    pub absent: BTreeSet<NodeId>,
     /// Smallest fraction of the demand's rate that remains in every stage of a change.
     pub floor: f64,
     /// Contents of the files that steps refer to (matrices and models), or the read error.
@@ -111,24 +114,8 @@ pub enum JobSize {
     Gpus(u64),
 }
 
-/// Unit prices and power of the parts in a k-hop ring.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parts {
-    /// Price of one OCSTrx module.
-    pub ocstrx: Dollars,
-    /// Price of the fibre of one optical module.
-    pub fibre: Dollars,
-    /// Price of one direct-attach copper cable.
-    pub dac: Dollars,
-    /// Power of one OCSTrx module.
-    pub ocstrx_power: Watts,
-    /// Power of one direct-attach copper cable.
-    pub dac_power: Watts,
-}
-
 /// OCSTrx modules per bundle. Half of the modules belong to each of the two GPUs.
 pub const MODULES_PER_BUNDLE: u32 = 8;
-const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
     /// Creates a k-hop ring or line under a fat-tree, with defaults for all other settings.
@@ -150,8 +137,9 @@ impl Fabric {
             order,
             transceiver: Transceiver::default(),
             jobs,
-            parts: Parts::default(),
             start: FaultSet::none(),
+            drained: FaultSet::none(),
+            absent: BTreeSet::new(),
             floor: 0.75,
             files: BTreeMap::new(),
         }
@@ -165,28 +153,28 @@ impl Fabric {
         self.dcn.circuits().filter(|_| is_alone)
     }
 
+    /// Returns the installed nodes, in the order of their numbers.
+    pub fn installed(&self) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.hbd.nodes()).map(NodeId).filter(|node| !self.absent.contains(node))
+    }
+
+    /// Counts the GPUs of the installed nodes.
+    #[must_use]
+    pub fn gpus(&self) -> u64 {
+        let absent = self.absent.len() as u64 * u64::from(self.hbd.gpus_per_node());
+        self.hbd.gpus() - absent
+    }
+
+    /// Counts the drained nodes among those that `faults` takes out of service.
+    #[must_use]
+    pub fn drained_nodes(&self, faults: &FaultSet) -> usize {
+        let out = faults.failed_nodes(&self.hbd);
+        self.drained.failed_nodes(&self.hbd).intersection(&out).count()
+    }
+
     /// Returns the contents of a file that a step refers to.
     pub fn neighbour(&self, name: &str) -> Result<String, String> {
         self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
-    }
-    /// Returns the interconnect cost per GPU for 8K/R modules with fibre and 2(R-K)/R cables.
-    #[must_use]
-    pub fn cost_per_gpu(&self) -> Dollars {
-        let (modules, cables) = self.parts_per_gpu();
-        (self.parts.ocstrx + self.parts.fibre) * modules + self.parts.dac * cables
-    }
-    /// Returns the interconnect power per GPU.
-    #[must_use]
-    pub fn power_per_gpu(&self) -> Watts {
-        let (modules, cables) = self.parts_per_gpu();
-        self.parts.ocstrx_power * modules + self.parts.dac_power * cables
-    }
-    fn parts_per_gpu(&self) -> (f64, f64) {
-        if self.hbd.k() == 0 {
-            return (0.0, 0.0);
-        }
-        let (k, r) = (f64::from(self.hbd.k()), f64::from(self.hbd.gpus_per_node()));
-        (f64::from(MODULES_PER_BUNDLE) * k / r, f64::from(DACS_PER_EDGE) * (r - k) / r)
     }
 }
 
@@ -211,19 +199,6 @@ impl Default for Transceiver {
             software_delay: Picoseconds::from_millis(1),
             relock: Picoseconds::ZERO,
             light: None,
-        }
-    }
-}
-
-impl Default for Parts {
-    /// These values are recalled from the InfiniteHBD study and reproduce its totals per GPU exactly.
-    fn default() -> Self {
-        Self {
-            ocstrx: Dollars(600.0),
-            fibre: Dollars(6.8),
-            dac: Dollars(199.6),
-            ocstrx_power: Watts(12.0),
-            dac_power: Watts(0.1),
         }
     }
 }

@@ -191,10 +191,11 @@ impl FaultSet {
         })
     }
 
-    /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an error.
+    /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an error, and does not
+    /// install an absent node.
     pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
-            Resolved::Node(node) => self.nodes.remove(&node),
+            Resolved::Node(node) => !fabric.absent.contains(&node) && self.nodes.remove(&node),
             Resolved::Bundle(bundle) => self.bundles.remove(&bundle),
             Resolved::Fibre(fibre) => self.fibres.remove(&fibre),
             Resolved::Ocs(ocs) => self.switches.remove(&ocs),

@@ -32,8 +32,8 @@ pub use network::*;
 pub use optics::{HopFile, OpticsFile};
 pub use raw::{
     DcnFile, DeploymentFile, Endpoint, FabricFile, FatTreeFile, HbdFile, IslandsFile, JobFile,
-    JobSizeFile, KhopFile, KindFile, LeafSpineFile, LinkFile, NodeFile, NodesFile, PartFile,
-    PartsFile, RailsFile, StartFile, TransceiverFile,
+    JobSizeFile, KhopFile, KindFile, LeafSpineFile, LinkFile, NodeFile, NodesFile, RailsFile,
+    StartFile, TransceiverFile,
 };
 pub use step::{
     AllReduceFile, DemandFile, LeavesFile, MappingFile, PhaseFile, PlanningFile, RlFile,

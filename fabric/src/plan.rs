@@ -12,7 +12,7 @@ use crate::khop::{Path, Port};
 use crate::provenance::{self, Inputs, VERSION};
 use lightloom_units::id::{BundleId, GpuId, GroupId, LeafId, NodeId};
 use lightloom_units::seed::Seed;
-use lightloom_units::{Bytes, Dollars, Picoseconds, Watts};
+use lightloom_units::{Bytes, Picoseconds};
 
 mod after;
 mod read;
@@ -488,12 +488,6 @@ pub struct Metrics {
     /// Lower bound on this fraction for any placement with as many rings (docs/khop.md). `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
-    /// Interconnect cost per GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_per_gpu_usd: Option<Dollars>,
-    /// Interconnect power per GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub power_per_gpu_w: Option<Watts>,
     /// Time per step for communication between leaves, including switching that is not hidden by slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,

@@ -7,16 +7,18 @@ use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_study::buy::{
     Answer, BuyError, Candidate, FaultModel, PlannedSteps, Question, Row, buy, load_buy, refuse_buy,
 };
+use lightloom_study::cost::PriceList;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
+use crate::compare::fabric_design;
 use crate::cost;
 use lightloom::files;
 use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::{ResultArguments, ResultFormat};
-use lightloom::table::TextTable;
+use lightloom::table::{TextTable, separated};
 use lightloom::trace;
 
 const SCHEMA: &str = "lightloom.buy/v1";
@@ -77,8 +79,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         output::diagnostics(&[*mistake]);
         InputRefused
     })?;
-    let BuyAsked { question, trace, step } = read(&arguments.file, &bytes, &mut inputs)?;
     let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
+    let BuyAsked { question, trace, step } = read(&arguments.file, &bytes, &prices, &mut inputs)?;
     let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed));
     let answer = answer.map_err(|error| placed(error, &question, &arguments.file, &bytes))?;
     let outcome = if answer.rows.is_empty() { VerbOutcome::Bad } else { VerbOutcome::Good };
@@ -98,17 +100,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(outcome)
 }
 
-pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<BuyAsked> {
+pub(crate) fn read(
+    path: &Path,
+    bytes: &[u8],
+    prices: &PriceList,
+    inputs: &mut Inputs,
+) -> anyhow::Result<BuyAsked> {
     let name = files::name(path);
     files::note_input(inputs, "buy", &name, bytes);
-    let (question, mistakes) = load_buy(&name, bytes);
+    let beside = |file: &str| path.parent().unwrap_or(Path::new("")).join(file);
+    let mut fabrics = |file: &str| {
+        fabric_design(&beside(file), prices, inputs).map_err(|error| error.to_string())
+    };
+    let (question, mistakes) = load_buy(&name, bytes, &mut fabrics);
     output::diagnostics(&mistakes);
     let mut question = question.ok_or(InputRefused)?;
     let refuse = |at: &str, message: String| {
         output::diagnostics(&refuse_buy(&name, bytes, at, message));
         InputRefused
     };
-    let beside = |file: &str| path.parent().unwrap_or(Path::new("")).join(file);
     let mut step = None;
     if let Some(file) = question.step_from.clone() {
         let refuse =
@@ -187,8 +197,9 @@ fn describe(document: &BuyResult) -> String {
     }
     if !answer.rows.is_empty() {
         text += &format!(
-            "\n{}\nShares of all GPU-hours, %\n\n{}",
+            "\n{}\nPurchase by part, $\n\n{}\nShares of all GPU-hours, %\n\n{}",
             costs(&answer.rows),
+            purchases(&answer.rows),
             shares(&answer.rows)
         );
     }
@@ -235,6 +246,25 @@ fn costs(rows: &[Row]) -> TextTable {
             row.usd_per_pflop_year.map_or("-".to_owned(), |usd| format!("{usd:.0}")),
             if row.is_pareto { "yes" } else { "no" }.to_owned(),
         ]);
+    }
+    table
+}
+
+/// The policies of a design share its purchase.
+fn purchases(rows: &[Row]) -> TextTable {
+    let mut designs: Vec<&Row> = Vec::new();
+    for row in rows {
+        if !designs.iter().any(|other| other.design == row.design && other.gpus == row.gpus) {
+            designs.push(row);
+        }
+    }
+    let mut table = TextTable::new(["design", "part", "$"]);
+    for row in designs {
+        let usd = |usd: f64| separated(&format!("{usd:.0}"));
+        for part in &row.purchase {
+            table.row([row.design.clone(), part.part.clone(), usd(part.usd)]);
+        }
+        table.row([row.design.clone(), "total".to_owned(), usd(row.capex_usd)]);
     }
     table
 }

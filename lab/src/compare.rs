@@ -4,16 +4,19 @@ use std::path::{Path, PathBuf};
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::Observation;
-use lightloom_study::architecture::{Architecture, Cluster, name_of, parse};
+use lightloom_study::FabricDesign;
+use lightloom_study::architecture::{Architecture, Cluster, is_fabric_file, parse};
 use lightloom_study::compare::{
     CrossTorQuestion, FabricFigures, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
     aligned_limit, compare, cross_tor_shares, on_fabric,
 };
+use lightloom_study::cost::PriceList;
 use lightloom_study::results::{COMPARE_SCHEMA, CompareResult, CrossTorResult};
 use lightloom_units::seed::Seed;
 
 use lightloom_fabric::fabric::Fabric;
 
+use crate::cost;
 use lightloom::files;
 use lightloom::output::{VerbOutcome, WrongUsage};
 use lightloom::progress::Progress;
@@ -29,7 +32,7 @@ use lightloom::trace;
   lightloom compare topologies/pod-2048.yaml --faults iid:0.03
 
 Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
-torus:XxYxZ. Columns: docs/compare.md")]
+torus:XxYxZ, or a fabric file. Columns: docs/compare.md")]
 pub(crate) struct Arguments {
     /// Fabric file to compare; sets GPUs and group sizes, and includes its plans under faults.
     #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
@@ -106,28 +109,29 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> Vec<u32> {
     sizes
 }
 
-fn fabric_in(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Option<Fabric>> {
-    let Some(path) = path else { return Ok(None) };
+fn read_fabric(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Fabric> {
     let document = files::read_document(path);
     if let Ok(bytes) = &document {
         files::note_input(inputs, "fabric", &files::name(path), bytes);
     }
-    lightloom::fabric::of_document(path, document).map(Some)
+    lightloom::fabric::of_document(path, document)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let fabric = fabric_in(arguments.fabric.as_deref(), &mut inputs)?;
-    let cluster = match &fabric {
+    let fabric =
+        arguments.fabric.as_deref().map(|path| read_fabric(path, &mut inputs)).transpose()?;
+    // Only the bill depends on prices.
+    let prices = cost::prices(None, &mut Inputs::new())?;
+    let own = fabric.clone().map(|fabric| FabricDesign::new(fabric, &prices));
+    let cluster = match &own {
         None => cluster(arguments.gpus, arguments.gpus_per_node)?,
-        Some(fabric) => Cluster {
-            nodes: fabric.hbd.nodes(),
-            gpus_per_node: u32::from(fabric.hbd.gpus_per_node()),
-        },
+        Some(design) => design.cluster(),
     };
-    let own = fabric.as_ref().and_then(name_of).filter(|own| !arguments.arch.contains(own));
-    let names: Vec<String> = own.into_iter().chain(arguments.arch.iter().cloned()).collect();
-    let architectures = designs(&names)?;
+    let mut architectures = designs(&arguments.arch, &prices, &mut inputs)?;
+    if let Some(design) = own {
+        architectures.insert(0, Box::new(design));
+    }
     let sizes = group_sizes(&arguments.tp, fabric.as_ref());
     if let Some(tp) = arguments.tp.iter().find(|tp| **tp > cluster.gpus()) {
         let gpus = cluster.gpus();
@@ -220,11 +224,24 @@ pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> 
     Ok(Cluster { nodes: gpus / gpus_per_node, gpus_per_node })
 }
 
-pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
-    names
-        .iter()
-        .map(|name| parse(name).map_err(|error| WrongUsage(format!("--arch: {error}")).into()))
-        .collect()
+pub(crate) fn designs(
+    names: &[String],
+    prices: &PriceList,
+    inputs: &mut Inputs,
+) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
+    let design = |name: &String| match is_fabric_file(name) {
+        true => fabric_design(Path::new(name), prices, inputs),
+        false => parse(name).map_err(|error| WrongUsage(format!("--arch: {error}")).into()),
+    };
+    names.iter().map(design).collect()
+}
+
+pub(crate) fn fabric_design(
+    path: &Path,
+    prices: &PriceList,
+    inputs: &mut Inputs,
+) -> anyhow::Result<Box<dyn Architecture>> {
+    Ok(Box::new(FabricDesign::new(read_fabric(path, inputs)?, prices)))
 }
 
 pub(crate) fn fault_source(

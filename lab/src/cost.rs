@@ -6,8 +6,9 @@ use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
 use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_study::cost::{
-    Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PriceList, Purchase,
-    Sensitivity, aggregate, cost, cost_per_usable_gpu, purchase, read_prices, sensitivity,
+    Aggregate, AggregateQuestion, Confidence, CostFigures, CostOutcome, CostRow, PriceList,
+    PricedLine, Purchase, Sensitivity, aggregate, cost, cost_per_usable_gpu, purchase, read_prices,
+    sensitivity,
 };
 use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, UsableCost};
 use lightloom_units::seed::Seed;
@@ -103,9 +104,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         return fabric_bill(fabric, arguments);
     }
     let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
-    let architectures = designs(&arguments.arch)?;
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
+    let architectures = designs(&arguments.arch, &prices, &mut inputs)?;
     let nic = arguments.nic.into();
     let site = Site { gpus: arguments.gpus, gpus_per_node: arguments.gpus_per_node, nic };
     let rows = cost(&architectures, &site, &prices)?;
@@ -165,32 +166,20 @@ fn fabric_bill(path: &Path, arguments: &Arguments) -> anyhow::Result<VerbOutcome
     let document = FabricCostResult {
         made: Provenance::of(COST_SCHEMA, inputs),
         name: fabric.name.clone(),
-        gpus: fabric.hbd.gpus(),
+        gpus: fabric.gpus(),
         bill,
     };
     arguments.result.show(&document, "lines", || bill_text(&document))?;
     Ok(VerbOutcome::Good)
 }
 
+fn or_dash(value: Option<f64>, decimals: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
 fn bill_text(document: &FabricCostResult) -> String {
     let Purchase { lines, usd, usd_low, usd_high, watts, .. } = &document.bill;
-    let or_dash = |value: Option<f64>, decimals: usize| {
-        value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
-    };
-    let mut table =
-        TextTable::new(["place", "part", "count", "$ each", "$", "W", "date", "counted as"]);
-    for line in lines {
-        table.row([
-            line.place.clone(),
-            line.part.clone(),
-            format!("{:.0}", line.count),
-            or_dash(line.unit_usd, 2),
-            or_dash(line.usd, 2),
-            or_dash(line.watts, 0),
-            line.date.clone().unwrap_or_else(|| "-".to_owned()),
-            line.formula.clone(),
-        ]);
-    }
+    let table = bill_table(lines);
     let mut text = format!(
         "{}: {} GPUs cost ${} (${} to ${} with low and high prices), ${} per GPU; the network takes {} W\n\n{table}",
         document.name,
@@ -326,48 +315,50 @@ fn summary(document: &CostResult) -> TextTable {
 
 fn bills(rows: &[CostRow], gpus: u32) -> String {
     let mut text = String::new();
-    let all = |per_gpu: f64| per_gpu * f64::from(gpus);
     for row in rows {
         let Some(figures) = priced(row) else { continue };
-        let whole = format!("$ for {gpus} GPUs");
-        let mut table = TextTable::new([
-            "part",
-            "per GPU",
-            "$ each",
-            "W each",
-            "$/GPU",
-            "W/GPU",
-            &whole,
-            "confidence",
-            "count",
-        ]);
-        for line in &figures.bill {
-            table.row([
-                line.part.clone(),
-                format!("{:.4}", line.count_per_gpu),
-                format!("{:.2}", line.unit_usd),
-                line.unit_w.map_or("-".to_owned(), |watts| format!("{watts:.2}")),
-                format!("{:.2}", line.usd_per_gpu),
-                line.unit_w.map_or("-".to_owned(), |w| format!("{:.3}", w * line.count_per_gpu)),
-                format!("{:.0}", all(line.usd_per_gpu)),
-                line.confidence.name().to_owned(),
-                line.formula.clone(),
-            ]);
-        }
-        table.row([
-            "total".to_owned(),
-            "-".to_owned(),
-            "-".to_owned(),
-            "-".to_owned(),
-            format!("{:.2}", figures.cost_per_gpu_usd),
-            figures.power_per_gpu_w.map_or("-".to_owned(), |watts| format!("{watts:.3}")),
-            format!("{:.0}", all(figures.cost_per_gpu_usd)),
-            figures.confidence.name().to_owned(),
-            "-".to_owned(),
-        ]);
-        text.push_str(&format!("\n{} ({})\n\n{table}", row.arch, figures.basis));
+        let usd: f64 = figures.bill.iter().filter_map(|line| line.usd).sum();
+        let heading = format!(
+            "{} ({}): ${} for {gpus} GPUs, ${:.2} and {} W per GPU",
+            row.arch,
+            figures.basis,
+            separated(&format!("{usd:.0}")),
+            figures.cost_per_gpu_usd,
+            or_dash(figures.power_per_gpu_w, 3),
+        );
+        text.push_str(&format!("\n{heading}\n\n{}", bill_table(&figures.bill)));
     }
     text
+}
+
+fn bill_table(lines: &[PricedLine]) -> TextTable {
+    let mut table = TextTable::new([
+        "place",
+        "part",
+        "count",
+        "per GPU",
+        "$ each",
+        "$",
+        "W",
+        "confidence",
+        "date",
+        "counted as",
+    ]);
+    for line in lines {
+        table.row([
+            line.place.clone(),
+            line.part.clone(),
+            format!("{:.0}", line.count),
+            format!("{:.4}", line.count_per_gpu),
+            or_dash(line.unit_usd, 2),
+            or_dash(line.usd, 2),
+            or_dash(line.watts(), 0),
+            line.confidence.map_or("-", Confidence::name).to_owned(),
+            line.date.clone().unwrap_or_else(|| "-".to_owned()),
+            line.formula.clone(),
+        ]);
+    }
+    table
 }
 
 fn aggregate_table(curves: &[Aggregate]) -> TextTable {

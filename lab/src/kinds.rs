@@ -7,11 +7,26 @@ use lightloom::kinds::Reader;
 use lightloom_agent::{file as agent_file, profile};
 use lightloom_daemon::config;
 use lightloom_devices as device;
+use lightloom_fabric::provenance::Inputs;
 use lightloom_study::{buy, cost};
+
+use crate::compare::fabric_design;
 
 pub(crate) const READERS: &[Reader] = &[
     Reader { kind: "prices", check: |file, bytes| cost::read_prices(file, bytes).1, codes: &[] },
-    Reader { kind: "buy", check: |file, bytes| buy::load_buy(file, bytes).1, codes: &[] },
+    Reader {
+        kind: "buy",
+        check: |file, bytes| {
+            let mut fabrics = |name: &str| {
+                let path = Path::new(file).parent().unwrap_or(Path::new("")).join(name);
+                let prices = crate::cost::prices(None, &mut Inputs::new()).unwrap_or_default();
+                let design = fabric_design(&path, &prices, &mut Inputs::new());
+                design.map_err(|error| error.to_string())
+            };
+            buy::load_buy(file, bytes, &mut fabrics).1
+        },
+        codes: &[],
+    },
     Reader {
         kind: "devices",
         check: |file, bytes| {

@@ -253,7 +253,7 @@ fn networks(
         let fabric = lightloom::fabric::read(path)?;
         let file = files::name(path);
         inputs.insert("fabric".to_owned(), Input { file, sha256: fabric.sha256.clone() });
-        let installed = fabric.hbd.gpus();
+        let installed = fabric.gpus();
         if let Some(gpus) = arguments.gpus.iter().find(|gpus| **gpus > installed) {
             anyhow::bail!("--gpus {gpus}: {} has only {installed} GPUs", path.display());
         }

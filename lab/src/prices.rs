@@ -1,56 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The price of a reconfigurable fat-tree, for `lightloom plan`.
+//! Performance per cost of a reconfigurable fat-tree, for `lightloom plan --sensitivity`.
 
 use std::path::Path;
 
 use anyhow::Context;
-use lightloom::plan::pricing::Pricing;
+use lightloom::plan::PriceComparison;
 use lightloom::table::TextTable;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::provenance::Inputs;
 use lightloom_planner::rfabric::phases::Phase;
-use lightloom_study::architecture::NicRate;
-use lightloom_study::cost::PriceList;
-use lightloom_study::rfabric::baselines::{OcsPrice, Parts};
+use lightloom_study::cost::Level;
 use lightloom_study::rfabric::claims::{self, Comparison};
 
 use crate::cost;
 
-pub(crate) struct Prices;
-
-impl Pricing for Prices {
-    type Prices = PriceList;
-    type Rows = Vec<Comparison>;
-
-    fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
-        cost::prices(path, inputs)
-    }
-
-    fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
-        cost_per_gpu(network, prices)
-    }
-
-    fn sensitivity(
-        &self,
-        network: &ReconfigurableFatTree,
-        phases: &[Phase],
-        prices: &PriceList,
-    ) -> anyhow::Result<Vec<Comparison>> {
-        claims::sensitivity(network, phases, prices).context(
-            "the price file must contain a network card, switch port, module and `ocs-port`",
-        )
-    }
-
-    fn text(&self, rows: &Vec<Comparison>) -> String {
-        sensitivity_text(rows)
-    }
-}
-
-/// Returns the mean cost, including the network card. `None` if a price is not known.
-pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
-    let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
-    let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
-    Parts::of(network).dollars(prices, nic, OcsPrice::Mean)
+pub(crate) fn compare(
+    network: &ReconfigurableFatTree,
+    phases: &[Phase],
+    prices: Option<&Path>,
+    inputs: &mut Inputs,
+) -> anyhow::Result<PriceComparison> {
+    let prices = cost::prices(prices, inputs)?;
+    let rows = claims::sensitivity(network, phases, &prices).context(
+        "the price file must contain a network card, switch port, module and `ocs-port`",
+    )?;
+    Ok(PriceComparison { rows: serde_json::to_value(&rows)?, text: sensitivity_text(&rows) })
 }
 
 fn sensitivity_text(rows: &[Comparison]) -> String {
@@ -67,9 +41,9 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
         "400G, a fifth",
     ]);
     for first in rows.iter().filter(|row| {
-        row.nic_gbps == 100 && row.ocs_price == OcsPrice::Mean && row.communication_share > 0.99
+        row.nic_gbps == 100 && row.ocs_price == Level::Mean && row.communication_share > 0.99
     }) {
-        let cell = |gbps: u32, price: OcsPrice, share: f64| {
+        let cell = |gbps: u32, price: Level, share: f64| {
             rows.iter()
                 .find(|row| {
                     row.baseline == first.baseline
@@ -80,7 +54,7 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
                 })
                 .map_or("-".to_owned(), |row| format!("{:.2}", row.performance_per_cost))
         };
-        let mean = OcsPrice::Mean;
+        let mean = Level::Mean;
         table.row([
             first.baseline.to_owned(),
             format!("{}:1", first.core_oversubscription),
@@ -88,8 +62,8 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
             cell(200, mean, 1.0),
             cell(400, mean, 1.0),
             cell(800, mean, 1.0),
-            cell(400, OcsPrice::Low, 1.0),
-            cell(400, OcsPrice::High, 1.0),
+            cell(400, Level::Low, 1.0),
+            cell(400, Level::High, 1.0),
             cell(400, mean, 0.5),
             cell(400, mean, 0.2),
         ]);

@@ -15,7 +15,7 @@ use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_planner::Options;
 use lightloom_planner::check::Verdict;
 use lightloom_report::page::{Bought, RenderForm, Results, Subject, render};
-use lightloom_study::architecture::{Architecture, Cluster, name_of};
+use lightloom_study::architecture::{Cluster, name_of};
 use lightloom_study::cost::PriceList;
 use lightloom_units::seed::Seed;
 
@@ -159,7 +159,7 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
     let bought = bought(inputs, (&price_name, prices), seed)?;
     let (mut comparison, mut cost) = (None, None);
     if !names.is_empty() {
-        let designs = designs(&names)?;
+        let designs = designs(&names, prices, &mut Default::default())?;
         let question = StudyQuestion {
             cluster,
             designs: &designs,
@@ -369,7 +369,8 @@ fn broken(
 fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster> {
     if let Some((_, fabric)) = &inputs.fabric {
         let gpus_per_node = u32::from(fabric.hbd.gpus_per_node());
-        return Ok(Cluster { nodes: fabric.hbd.nodes(), gpus_per_node });
+        let nodes = fabric.installed().count() as u32;
+        return Ok(Cluster { nodes, gpus_per_node });
     }
     if let Some((name, plan)) = &inputs.plan {
         let group = plan.groups.iter().find(|group| !group.nodes.is_empty());
@@ -455,7 +456,7 @@ fn circuits_page(
     let planned = planned(arguments, inputs, fabric, None)?;
     let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
-    let designs: Vec<Box<dyn Architecture>> = designs(&arguments.arch)?;
+    let designs = designs(&arguments.arch, prices, &mut Default::default())?;
     let spec = network.spec();
     let site = study::site(spec.leaves * spec.gpus_per_leaf, 8);
     let bought = bought(inputs, (&price_name, prices), Seed(arguments.seed))?;

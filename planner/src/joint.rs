@@ -170,11 +170,12 @@ const MOST_NODES_MENDED: u32 = 256;
 fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
     // On direct networks, the search over idle nodes has already tried these placements.
     let is_tried = fabric.dcn.direct().is_some();
-    if faults.is_empty() || is_tried || fabric.hbd.nodes() > MOST_NODES_MENDED {
+    let unbroken = FaultSet { nodes: fabric.absent.clone(), ..FaultSet::none() };
+    if *faults == unbroken || is_tried || fabric.hbd.nodes() > MOST_NODES_MENDED {
         return None;
     }
     let options = Options { compare: false, ..options };
-    let whole = plan(fabric, &FaultSet::none(), options).ok()?;
+    let whole = plan(fabric, &unbroken, options).ok()?;
     if whole.metrics.step_time_ps >= best.plan.metrics.step_time_ps {
         return None;
     }

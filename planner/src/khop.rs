@@ -129,6 +129,20 @@ pub(crate) fn plan_leaving(
     Ok(layout)
 }
 
+/// Counts the GPUs in groups of `tp` GPUs if one job takes all of them. The scan of [`plan`] forms as many groups.
+#[must_use]
+pub fn gpus_in_groups(fabric: &Fabric, faults: &FaultSet, tp: u32) -> u64 {
+    let survey = Survey::new(&fabric.hbd, faults);
+    let (free, per_node) = (survey.alive(), u32::from(fabric.hbd.gpus_per_node()));
+    let groups = any_groups(fabric, &survey, free, tp);
+    let nodes = (tp / per_node) as usize;
+    let is_searched =
+        nodes > 0 && fabric.hbd.grouping() == Grouping::Line && !spare::are_wanted(fabric);
+    let more = is_searched.then(|| small::more_rings(&survey, free, nodes, groups.len())).flatten();
+    let groups = more.unwrap_or(groups);
+    groups.iter().map(|group| u64::from(group.gpus(fabric.hbd.gpus_per_node()))).sum()
+}
+
 fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     let placed = jobs.iter().filter(|job| job.is_placed());
     let mut sizes: Vec<u32> = placed.map(|job| job.tp).collect();
@@ -295,7 +309,7 @@ fn require_fit(
             tp: job.tp,
             possible,
             healthy: survey.healthy_gpus(),
-            total: fabric.hbd.gpus(),
+            total: fabric.gpus(),
             with_spares: spare::are_wanted(fabric)
                 && job.tp >= u32::from(fabric.hbd.gpus_per_node()),
         }),

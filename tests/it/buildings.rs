@@ -106,3 +106,92 @@ fn bill_of_a_building_counts_each_part_once_and_adds_up() {
         assert_eq!(bill["parts_without_price"].as_array().unwrap().len(), 0, "{name}");
     }
 }
+
+pub(crate) fn json_of(folder: &Path, arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_slice(&run(folder, &[arguments, &["--format", "json"]].concat()).stdout)
+        .unwrap()
+}
+
+/// n6 of `out-of-service` is drained, and four nodes of `smaller-leaves` are not installed.
+#[test]
+fn plan_counts_failed_drained_and_absent_nodes_apart() {
+    let counts = |name: &str| {
+        let file = format!("{FOLDER}/{name}.yaml");
+        let metrics = json_of(Path::new("."), &["plan", &file])["metrics"].clone();
+        ["gpus_total", "gpus_faulty", "gpus_used", "gpus_wasted"]
+            .map(|key| metrics[key].as_u64().unwrap())
+    };
+    assert_eq!(counts("out-of-service"), [64, 8, 32, 8]);
+    assert_eq!(counts("smaller-leaves"), [56, 0, 56, 0]);
+}
+
+#[test]
+fn fabric_files_are_compared_next_to_built_in_designs() {
+    let folder = tempfile::tempdir().unwrap();
+    let [pods, out] = ["pods", "out-of-service"].map(|name| format!("{FOLDER}/{name}.yaml"));
+    let arch = format!("nvl:8,{out}");
+    let faults = ["--tp", "8", "--samples", "2", "--faults", "iid:0"];
+    let compared =
+        json_of(folder.path(), &[&["compare", &pods, "--arch", &arch], &faults[..]].concat());
+    let rows: Vec<(&str, f64)> = compared["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["arch"].as_str().unwrap(), row["waste_mean"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(rows, [("pods", 0.0), ("nvl:8", 0.0), ("out-of-service", 0.125)]);
+    let bill = json_of(folder.path(), &["cost", &pods]);
+    let usd = bill["usd"].as_f64().unwrap();
+    let sizes = ["--gpus", "64", "--gpus-per-node", "8"];
+    let arch = format!("nvl:8,{pods}");
+    let cost = json_of(folder.path(), &[&["cost", "--arch", &arch], &sizes[..], &faults].concat());
+    let per_gpu = cost["rows"][1]["cost_per_gpu_usd"].as_f64().unwrap();
+    let gpu = cost["gpu_usd"].as_f64().unwrap();
+    assert!((64.0 * (per_gpu + gpu) - usd).abs() < 0.5, "{usd}: {cost}");
+}
+
+#[test]
+fn purchase_of_a_fabric_file_has_one_value_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["pods", "separate-lines"] {
+        let from = format!("{FOLDER}/{name}.yaml");
+        std::fs::copy(&from, folder.path().join("own.yaml")).unwrap();
+        let bill = json_of(folder.path(), &["cost", "own.yaml"]);
+        let (usd, gpus) = (bill["usd"].as_f64().unwrap(), bill["gpus"].as_u64().unwrap());
+        let buy = format!(
+            "name: t\ngpus: {gpus}\ngpus_per_node: 8\ndays: 30\nnetwork: fat-tree:64\n\
+             designs: [{{design: own.yaml}}, {{design: nvl:72}}]\n\
+             workload: {{tp: 32, peak_tflops: 1000, mfu: 0.5, step: {{at_gbytes_per_s: 800}}, jobs: [{{name: a, gpus: 32, \
+             days: 10, every_days: 10}}]}}\n\
+             checkpoint: {{every_minutes: 60, seconds: 0, restart_minutes: 0}}\n\
+             faults: {{exponential: {{node_mtbf_days: 30, repair_hours: 24}}}}\n\
+             running: {{service_years: 4, gpu_watts: 1000, usd_per_kwh: 0.1, pue: 1.5}}\n"
+        );
+        let buy = if name == "pods" { buy.replace("tp: 32", "tp: 8") } else { buy };
+        std::fs::write(folder.path().join("buy.yaml"), buy).unwrap();
+        run(folder.path(), &["validate", "buy.yaml"]);
+        let answer = json_of(folder.path(), &["buy", "buy.yaml"]);
+        let rows = answer["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["design"] == name).unwrap();
+        assert!((row["capex_usd"].as_f64().unwrap() - usd).abs() < 0.5, "{usd}: {row}");
+        let text = String::from_utf8(run(folder.path(), &["buy", "buy.yaml"]).stdout).unwrap();
+        let own = text.lines().filter(|line| line.starts_with(name) && line.contains("total"));
+        let shown: Vec<&str> = own.filter_map(|line| line.split_whitespace().last()).collect();
+        let shown: f64 = shown[0].replace(',', "").parse().unwrap();
+        assert!((shown - usd).abs() < 1.0, "{usd}: {text}");
+        for arguments in [
+            &["cost", "own.yaml", "--format", "csv"][..],
+            &["buy", "buy.yaml", "--table", "purchase", "--format", "csv"],
+        ] {
+            let printed = run(folder.path(), arguments).stdout;
+            let mut reader = csv::Reader::from_reader(&printed[..]);
+            let names = reader.headers().unwrap().clone();
+            let at = |name: &str| names.iter().position(|heading| heading == name);
+            let (column, design) = (at("usd").unwrap(), at("design"));
+            let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+            let own = rows.iter().filter(|row| design.is_none_or(|design| &row[design] == name));
+            let sum: f64 = own.map(|row| row[column].parse::<f64>().unwrap()).sum();
+            assert!((sum - usd).abs() < 0.5, "{arguments:?}: {sum}, {usd}");
+        }
+    }
+}

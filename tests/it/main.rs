@@ -9,6 +9,7 @@
 )]
 
 mod agent_rig;
+mod bills;
 mod buildings;
 mod ci;
 mod ci_files;

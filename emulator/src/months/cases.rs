@@ -348,7 +348,7 @@ fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64,
     let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
     let ranks = start.plan.iter().flat_map(|plan| &plan.0.ranks);
     let others = ranks.filter(|rank| rank.job.is_some_and(|job| !trained.contains(&job)));
-    let gpus = fabric.hbd.gpus() - others.count() as u64;
+    let gpus = fabric.gpus() - others.count() as u64;
     (gpus, u64::from(fabric.hbd.gpus_per_node()))
 }
 

@@ -3,18 +3,12 @@
 //! because programs write them.
 
 use super::codes;
-use super::raw::{DcnFile, FabricFile, HbdFile};
+use super::raw::{DcnFile, FabricFile};
 use super::step::{PlanningFile, StepFile};
 use crate::document::Check;
 use crate::model::shipped_model;
 
 pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
-    let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
-    if !has_rings && check.is_written("/parts") {
-        check
-            .error(codes::WHICH_FORM, "/parts", "this design has no transceivers to price")
-            .help("remove it, or choose `hbd: {khop: …}`; `lightloom cost` prices other designs");
-    }
     let has_circuits = matches!(raw.dcn, DcnFile::ReconfigurableFatTree(_));
     for (index, job) in raw.jobs.iter().enumerate() {
         let (key, slacks) = match &job.step {

@@ -11,19 +11,19 @@ use super::jobs::{Sizes, lower_jobs};
 use super::network;
 use super::optics::{self, OpticsFile};
 use super::raw::{
-    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, PartsFile,
-    RailsFile, StartFile, TransceiverFile,
+    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, RailsFile,
+    StartFile, TransceiverFile,
 };
 use super::step::StepFile;
 use crate::dcn::{Dcn, FatTree, Order, Rails};
 use crate::document::{self, Check};
-use crate::fabric::{Fabric, HbdLinks, Job, Parts, Transceiver};
+use crate::fabric::{Fabric, HbdLinks, Job, Transceiver};
 use crate::fat_tree::ReconfigurableFatTree;
-use crate::fault::FaultSet;
+use crate::fault::{FaultSet, Part};
 use crate::hbd::{Hbd, Islands};
 use crate::khop::{Fibre, KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES, Shape};
 use lightloom_units::id::NodeId;
-use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 pub(super) fn require_version(raw: &FabricFile, check: &mut Check<'_>) {
     if raw.kind.is_some() && raw.version.is_some() {
@@ -63,21 +63,27 @@ pub(super) fn lower(
         order: domain.order,
         transceiver,
         jobs,
-        parts: lower_parts(&raw.parts),
         start: FaultSet::none(),
+        drained: FaultSet::none(),
+        absent: BTreeSet::new(),
         floor: raw.planning.floor,
         files,
     };
-    fabric.start = start(&raw.start, &fabric, check);
+    take_out_of_service(&mut fabric, &raw.start, check);
     Some(fabric)
 }
 
-fn start(raw: &StartFile, fabric: &Fabric, check: &mut Check<'_>) -> FaultSet {
-    let mut out = FaultSet::none();
-    for (key, parts) in [("failed", &raw.failed), ("drained", &raw.drained)] {
+fn take_out_of_service(fabric: &mut Fabric, raw: &StartFile, check: &mut Check<'_>) {
+    let (mut all, mut drained) = (FaultSet::none(), FaultSet::none());
+    let absent: Vec<Part> = raw.absent.iter().copied().map(Part::Node).collect();
+    let lists = [("failed", &raw.failed), ("drained", &raw.drained), ("absent", &absent)];
+    for (key, parts) in lists {
         for (index, part) in parts.iter().enumerate() {
             let path = format!("/start/{key}/{index}");
-            match out.insert(fabric, *part) {
+            if key == "drained" {
+                let _ = drained.insert(fabric, *part);
+            }
+            match all.insert(fabric, *part) {
                 Err(error) => {
                     check.error(document::codes::BAD_VALUE, &path, error.to_string());
                 }
@@ -91,7 +97,13 @@ fn start(raw: &StartFile, fabric: &Fabric, check: &mut Check<'_>) -> FaultSet {
             }
         }
     }
-    out
+    (fabric.start, fabric.drained) = (all, drained);
+    fabric.absent = raw.absent.iter().copied().collect();
+    if fabric.installed().next().is_none() {
+        check
+            .error(document::codes::BAD_VALUE, "/start/absent", "no node is installed")
+            .help("list only empty slots");
+    }
 }
 
 struct Domain {
@@ -544,14 +556,4 @@ fn lower_transceiver(raw: &TransceiverFile, check: &mut Check<'_>) -> Transceive
             .help("swap the two values, or set both");
     }
     transceiver
-}
-
-fn lower_parts(parts: &PartsFile) -> Parts {
-    Parts {
-        ocstrx: Dollars(parts.ocstrx.usd),
-        fibre: Dollars(parts.fibre.usd),
-        dac: Dollars(parts.dac.usd),
-        ocstrx_power: Watts(parts.ocstrx.watts),
-        dac_power: Watts(parts.dac.watts),
-    }
 }

@@ -16,7 +16,7 @@ use super::optics::OpticsFile;
 use super::step::{PlanningFile, StepFile};
 use crate::dcn::{FatTree, Order};
 use crate::document::InOrder;
-use crate::fabric::{HbdLinks, Parts, Transceiver};
+use crate::fabric::{HbdLinks, Transceiver};
 use crate::fault::Part;
 use crate::khop::{Port, Shape};
 
@@ -57,9 +57,6 @@ pub struct FabricFile {
     /// Jobs to run, in order of placement.
     #[serde(default)]
     pub jobs: Vec<JobFile>,
-    /// Prices and power of the interconnect parts.
-    #[serde(default)]
-    pub parts: PartsFile,
     /// Parts that are out of service at the start.
     #[serde(default)]
     pub start: StartFile,
@@ -76,6 +73,8 @@ pub struct StartFile {
     pub failed: Vec<Part>,
     /// Parts that work but must not be used, such as nodes under maintenance.
     pub drained: Vec<Part>,
+    /// Nodes that are not installed, such as the empty slots of a smaller rack. They are neither counted nor bought.
+    pub absent: Vec<NodeId>,
 }
 
 /// File kind.
@@ -510,41 +509,5 @@ impl JsonSchema for JobSizeFile {
             "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "all" }],
             "examples": [2048, "all"],
         })
-    }
-}
-
-/// Prices and power of the interconnect parts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PartsFile {
-    /// One OCSTrx module of 800 Gb/s.
-    pub ocstrx: PartFile,
-    /// The fibre of one optical module.
-    pub fibre: PartFile,
-    /// One direct-attach copper cable of 1.6 Tb/s.
-    pub dac: PartFile,
-}
-
-/// Price and power of one part.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PartFile {
-    /// Price in United States dollars.
-    #[schemars(range(min = 0, max = 1_000_000_000))]
-    pub usd: f64,
-    /// Power in watts.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 1_000_000_000))]
-    pub watts: f64,
-}
-
-impl Default for PartsFile {
-    fn default() -> Self {
-        let parts = Parts::default();
-        Self {
-            ocstrx: PartFile { usd: parts.ocstrx.0, watts: parts.ocstrx_power.0 },
-            fibre: PartFile { usd: parts.fibre.0, watts: 0.0 },
-            dac: PartFile { usd: parts.dac.0, watts: parts.dac_power.0 },
-        }
     }
 }

@@ -7,13 +7,13 @@ const CANONICAL: &str = concat!(
     r#"{"circuits":[{"a":"n0/b0.1","b":"n1/b1.1"}],"fabric_sha256":"f00d","faults":["n3"],"#,
     r#""groups":[{"id":"g0","job":0,"nodes":["n0","n1"],"ring":["n0/g0","n0/g1","n1/g1","n1/g0"]}],"#,
     r#""jobs":[{"cross_tor_share":0.25,"gpus":4,"gpus_wanted":null,"name":"train","tp":4}],"#,
-    r#""metrics":{"cost_per_gpu_usd":1234.5,"cross_tor_share":0,"gpus_faulty":2,"gpus_spare":0,"#,
-    r#""gpus_total":8,"gpus_used":4,"gpus_wasted":2,"power_per_gpu_w":1e-7,"waste_ratio":0.25,"#,
+    r#""metrics":{"cross_tor_share":0,"dark_port_time_share":1e-7,"gpus_faulty":2,"gpus_spare":0,"#,
+    r#""gpus_total":8,"gpus_used":4,"gpus_wasted":2,"orchestration_gain":1234.5,"waste_ratio":0.25,"#,
     r#""waste_ratio_lower_bound":0.25},"ranks":[{"cp":0,"dp":0,"ep":0,"gpu":"n0/g0","group":"g0","job":0,"pp":0,"tp":0}],"#,
     r#""schema":"lightloom.plan/v2","#,
     r#""transceivers":[{"bundle":"n0/b0","path":"external-1"}]}"#
 );
-const DIGEST: &str = "95c691bb09f832d5cf1595b2176dce9bfb0ec2e3c473d3b6dfd2d5b59d3e1602";
+const DIGEST: &str = "b71bf116cd8e1cdbfbd6f79ace116d2c94152c4d740f98c186596767513c6bff";
 
 const FORMATTED: &str = r#"{
   "schema": "lightloom.plan/v2", "fabric_sha256": "f00d", "seed": 18446744073709551615, "faults": ["n3"],
@@ -25,7 +25,7 @@ const FORMATTED: &str = r#"{
   "ranks": [{"gpu": "n0/g0", "group": "g0", "job": 0, "tp": 0, "pp": 0, "dp": 0, "cp": 0, "ep": 0}],
   "metrics": {"gpus_total": 8, "gpus_faulty": 2, "gpus_used": 4, "gpus_spare": 0, "gpus_wasted": 2,
     "waste_ratio": 0.25, "waste_ratio_lower_bound": 0.25, "cross_tor_share": 0.0,
-    "cost_per_gpu_usd": 1234.5, "power_per_gpu_w": 0.0000001}
+    "orchestration_gain": 1234.5, "dark_port_time_share": 0.0000001}
 }"#;
 
 fn formatted() -> Plan {

@@ -55,7 +55,6 @@ fn omitted_keys_take_their_defaults() {
     assert_eq!(fabric.hbd_links, Default::default());
     assert_eq!(fabric.dcn, Default::default());
     assert_eq!(fabric.transceiver, Default::default());
-    assert_eq!(fabric.parts, Default::default());
     assert_eq!(fabric.jobs, []);
     assert_eq!(fabric.sha256.len(), 64);
 }
@@ -68,7 +67,6 @@ fn written_keys_reach_the_model() {
     assert_eq!(fabric.jobs[1].tp, 4);
     assert_eq!(fabric.dcn.nodes_per_tor(), 2);
     assert_eq!(fabric.hbd_links.edge_rate.get(), 3_200_000_000_000);
-    assert_eq!(fabric.parts, Default::default());
 }
 
 #[test]
@@ -312,21 +310,28 @@ fn fabric_omits_hops_with_excessive_loss() {
     assert!(short.contains("2 hop lengths are listed, but k is 3"), "{short}");
 }
 
-/// Covers circuit keys without circuits, prices of absent parts, and experts in a model without
-/// experts.
+/// Covers circuit keys without circuits, and experts in a model without experts.
 #[test]
 fn rejects_keys_without_effect_with_a_reason() {
     let text = "name: x\nhbd: {switch: {nodes: 16, gpus_per_node: 4, gpus: 16}}\n\
                 dcn: {leaf_spine: {nodes_per_leaf: 4}}\nplanning: {floor: 0.5}\n\
-                parts: {ocstrx: {usd: 1, watts: 1}}\njobs:\n- name: t\n  gpus: 64\n  tp: 8\n  step:\n    training:\n      \
+                jobs:\n- name: t\n  gpus: 64\n  tp: 8\n  step:\n    training:\n      \
                 model: llama-3.1-70b\n      dp: 8\n      ep: 2\n      tokens: 4096\n      gradient_slack: 1h\n      \
                 micro_batch_slack: 1h\n";
     let all = shown(text);
-    for reason in [
-        "this design has no transceivers to price",
-        "llama-3.1-70b has no experts to distribute over 2 ranks",
-    ] {
-        assert_eq!(all.matches(reason).count(), 1, "{reason}: {all}");
-    }
+    let reason = "llama-3.1-70b has no experts to distribute over 2 ranks";
+    assert_eq!(all.matches(reason).count(), 1, "{all}");
     assert_eq!(all.matches("the network has no circuits to change").count(), 3, "{all}");
+}
+
+#[test]
+fn part_has_one_state_at_the_start_and_some_node_is_installed() {
+    let text = "name: x\nhbd: {switch: {nodes: 2, gpus_per_node: 4, gpus: 4}}\n\
+                start: {failed: [n0], absent: [n0, n1]}\n";
+    let all = shown(text);
+    for reason in ["n0 is listed twice", "no node is installed"] {
+        assert!(all.contains(reason), "{reason}: {all}");
+    }
+    let one = good(&text.replace("[n0, n1]", "[n1]").replace("failed: [n0]", "drained: [n0]"));
+    assert_eq!((one.gpus(), one.drained_nodes(&one.start)), (4, 1));
 }

@@ -149,7 +149,8 @@ impl Inputs {
                 once(&mut self.prices, (name.clone(), prices.ok_or(InputRefused)?), kind, &name)?;
             }
             InputKind::Buy => {
-                let asked = crate::buy::read(path, &bytes, &mut Default::default())?;
+                let prices = crate::cost::prices(None, &mut Default::default())?;
+                let asked = crate::buy::read(path, &bytes, &prices, &mut Default::default())?;
                 once(&mut self.buy, asked, kind, &name)?;
             }
             InputKind::Run => self.runs.push(json(&name, &bytes, kind)?),

@@ -21,8 +21,12 @@ pub(super) fn check(
 ) {
     let metrics = &plan.metrics;
     let per_node = u64::from(fabric.hbd.gpus_per_node());
-    let total = u64::from(fabric.hbd.nodes()) * per_node;
-    let faulty = faults.failed_nodes(&fabric.hbd).len() as u64 * per_node;
+    let absent = fabric.absent.len() as u64;
+    let total = (u64::from(fabric.hbd.nodes()) - absent) * per_node;
+    let out = faults.failed_nodes(&fabric.hbd);
+    let drained = fabric.drained.failed_nodes(&fabric.hbd);
+    let drained = out.iter().filter(|node| drained.contains(node)).count() as u64 * per_node;
+    let faulty = (out.len() as u64 - absent) * per_node - drained;
     let on_rings = |spare: bool| -> u64 {
         let groups = plan.groups.iter().filter(|group| group.job.is_none() == spare);
         groups.map(|group| group.ring.len() as u64).sum()
@@ -38,10 +42,9 @@ pub(super) fn check(
     counts.same("gpus_wasted", metrics.gpus_wasted, wasted);
     check_spares(fabric, plan, cannot_stand_in, &mut counts);
     counts.near("waste_ratio", metrics.waste_ratio, wasted as f64 / total as f64);
-    let bound = remainder(plan, total - faulty) as f64 / total as f64;
+    let bound = remainder(plan, total - faulty - drained, drained) as f64 / total as f64;
     counts.near("waste_ratio_lower_bound", metrics.waste_ratio_lower_bound, bound);
     check_jobs(fabric, plan, &mut counts);
-    check_parts_lists(fabric, plan, &mut counts);
 }
 
 fn check_spares(fabric: &Fabric, plan: &Plan, cannot_stand_in: u64, counts: &mut Comparison<'_>) {
@@ -84,12 +87,12 @@ impl Comparison<'_> {
     }
 }
 
-fn remainder(plan: &Plan, healthy: u64) -> u64 {
+fn remainder(plan: &Plan, usable: u64, drained: u64) -> u64 {
     let sizes = plan.jobs.iter().map(|job| u64::from(job.tp)).filter(|size| *size > 0);
     let common = sizes.reduce(|a, b| {
         (1..=a.min(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d)).unwrap_or(1)
     });
-    common.map_or(0, |common| healthy % common)
+    common.map_or(0, |common| drained + usable % common)
 }
 
 fn nodes_by_rank(plan: &Plan) -> BTreeMap<GroupId, BTreeMap<u32, NodeId>> {
@@ -145,18 +148,4 @@ fn inner_hops(groups: &[&BTreeMap<u32, NodeId>], per_tor: u32) -> (u64, u64) {
 
 fn share(hops: u64, crossing: u64) -> f64 {
     if hops == 0 { 0.0 } else { crossing as f64 / hops as f64 }
-}
-
-fn check_parts_lists(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
-    if fabric.hbd.k() == 0 {
-        return;
-    }
-    let (gpus, k) = (f64::from(fabric.hbd.gpus_per_node()), f64::from(fabric.hbd.k()));
-    let (modules, cables) = (8.0 * k, 2.0 * (gpus - k));
-    let parts = &fabric.parts;
-    let cost = modules * (parts.ocstrx.0 + parts.fibre.0) + cables * parts.dac.0;
-    let power = modules * parts.ocstrx_power.0 + cables * parts.dac_power.0;
-    let (stated_cost, stated_power) = (plan.metrics.cost_per_gpu_usd, plan.metrics.power_per_gpu_w);
-    counts.near("cost_per_gpu_usd", stated_cost.map_or(f64::NAN, |usd| usd.0), cost / gpus);
-    counts.near("power_per_gpu_w", stated_power.map_or(f64::NAN, |watts| watts.0), power / gpus);
 }

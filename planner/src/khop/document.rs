@@ -144,7 +144,8 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         let groups = layout.groups.iter().filter(|group| group.job.is_none() == spare);
         groups.map(|group| u64::from(group.gpus(fabric.hbd.gpus_per_node()))).sum()
     };
-    let (total, healthy) = (fabric.hbd.gpus(), survey.healthy_gpus());
+    let drained = fabric.drained_nodes(faults) as u64 * u64::from(fabric.hbd.gpus_per_node());
+    let (total, healthy) = (fabric.gpus(), survey.healthy_gpus() + drained);
     let (used, spare) = (gpus(false), gpus(true));
     // If every step names its leaves, no job is placed, so placement cannot waste GPUs.
     let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
@@ -165,11 +166,9 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
         gpus_passing: has_spares.then(|| passing * u64::from(fabric.hbd.gpus_per_node())),
         rings_without_spare: has_spares.then_some(without_spare),
         waste_ratio: wasted as f64 / total as f64,
-        waste_ratio_lower_bound: unavoidable(layout, healthy) as f64 / total as f64,
+        waste_ratio_lower_bound: unavoidable(layout, healthy, drained) as f64 / total as f64,
         cross_tor_share: crossing.share(),
         cross_tor_share_lower_bound: crossing_bound(fabric, layout),
-        cost_per_gpu_usd: fabric.hbd.ring().map(|_| fabric.cost_per_gpu()),
-        power_per_gpu_w: fabric.hbd.ring().map(|_| fabric.power_per_gpu()),
         step_time_ps: None,
         static_step_time_ps: None,
         dark_port_time_share: None,
@@ -189,9 +188,9 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
-fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
+fn unavoidable(layout: &Layout, healthy: u64, drained: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
-    if divisor == 0 { 0 } else { healthy % divisor }
+    if divisor == 0 { 0 } else { drained + (healthy - drained) % divisor }
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

@@ -26,6 +26,7 @@ mod sip_ring;
 mod torus;
 mod tpuv4;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use lightloom_fabric::fabric::Fabric;
@@ -37,7 +38,7 @@ pub use bill::{Bill, BillLine, NicRate, NoBill, Site};
 pub use khop::WasteBounds;
 pub use part_loss::PartLoss;
 pub use policy::FaultPolicy;
-pub use registry::{UnknownArchitecture, parse, parse_network};
+pub use registry::{UnknownArchitecture, is_fabric_file, parse, parse_network};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
@@ -68,6 +69,11 @@ pub trait Architecture: fmt::Debug + Send + Sync {
 
     /// Counts the GPUs usable by groups of `tp` GPUs, initially without faults.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
+
+    /// Nodes that have failed before any other fault. The others may include nodes that must not be used.
+    fn failed_nodes(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
 
     /// Theoretical bounds on the waste with the share `node_fault_ratio` of faulty nodes, if known.
     fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
@@ -109,6 +115,11 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether the bill includes the data-centre network.
+    fn has_network(&self) -> bool {
+        false
+    }
+
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         Err(NoBill(format!("no parts list for {}", self.name())))
     }
@@ -138,7 +149,7 @@ pub trait UsableGpus {
     }
 }
 
-fn check_size(cluster: Cluster, tp: u32) -> Result<(), CannotHold> {
+pub(crate) fn check_size(cluster: Cluster, tp: u32) -> Result<(), CannotHold> {
     if tp == 0 {
         return Err(CannotHold("a group has at least one GPU".to_owned()));
     }

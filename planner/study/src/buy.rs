@@ -32,7 +32,7 @@ use crate::compare::NodeFaultRatio;
 use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
 
 pub use faults::{FaultModel, arrivals, histories};
-pub use file::{BuyFile, load_buy, refuse_buy};
+pub use file::{BuyFile, ReadFabric, load_buy, refuse_buy};
 pub use run::{Arrival, History, Rules, SlowExchange, SlowPart, Spent, run};
 pub use speed::Speed;
 use speed::StepTime;
@@ -211,8 +211,17 @@ pub struct Row {
     pub goodput: Goodput,
     /// Whether no other design is better in cost or useful work without being worse in the other.
     pub is_pareto: bool,
+    /// Adds up to `capex_usd`.
+    pub purchase: Vec<PurchasedPart>,
     #[serde(skip)]
     pub(crate) parts: Vec<(String, f64)>,
+}
+
+/// A part of the purchase with its dollars.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PurchasedPart {
+    pub part: String,
+    pub usd: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

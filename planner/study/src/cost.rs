@@ -14,7 +14,7 @@ mod prices;
 mod purchase;
 mod sensitivity;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -26,10 +26,12 @@ pub use aggregate::{
 pub use prices::{
     Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, read_prices,
 };
-pub use purchase::{Purchase, PurchaseLine, purchase};
+pub(crate) use purchase::parts_of;
+pub use purchase::{Purchase, purchase};
 pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     Low,
     Mean,
@@ -65,15 +67,57 @@ pub struct CostFigures {
     pub bill: Vec<PricedLine>,
 }
 
+/// A line of a bill. Its prices are `None` if the price file lacks the part, which is then not in the total.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PricedLine {
+    /// Tier or bank of a fabric.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub place: String,
     pub part: String,
+    pub count: f64,
     pub count_per_gpu: f64,
     pub formula: String,
-    pub unit_usd: f64,
+    pub unit_usd: Option<f64>,
     pub unit_w: Option<f64>,
-    pub usd_per_gpu: f64,
-    pub confidence: Confidence,
+    /// Rounded to cents.
+    pub usd: Option<f64>,
+    pub usd_per_gpu: Option<f64>,
+    pub confidence: Option<Confidence>,
+    pub date: Option<String>,
+    pub source: Option<String>,
+}
+
+impl PricedLine {
+    fn new(line: &BillLine, gpus: f64, prices: &PriceList) -> Self {
+        let quote = prices.quote(&line.part);
+        // Counts of a fabric are divided by its GPUs first.
+        let count = (line.count_per_gpu * gpus * 1e6).round() / 1e6;
+        let usd = |quote: &Quote| (count * quote.usd.mean * 100.0).round() / 100.0;
+        Self {
+            place: line.place.clone(),
+            part: line.part.clone(),
+            count,
+            count_per_gpu: line.count_per_gpu,
+            formula: line.formula.clone(),
+            unit_usd: quote.map(|quote| quote.usd.mean),
+            unit_w: quote.and_then(|quote| quote.watts.as_ref()).map(|watts| watts.mean),
+            usd: quote.map(usd),
+            usd_per_gpu: quote.map(|quote| line.count_per_gpu * quote.usd.mean),
+            confidence: quote.map(|quote| quote.usd.confidence),
+            date: quote.map(|quote| quote.usd.date.clone()),
+            source: quote.map(|quote| quote.usd.source.clone()),
+        }
+    }
+
+    /// Watts of all parts.
+    #[must_use]
+    pub fn watts(&self) -> Option<f64> {
+        self.unit_w.map(|watts| self.count * watts)
+    }
+
+    fn usd_at(&self, level: Level, prices: &PriceList) -> f64 {
+        prices.quote(&self.part).map_or(0.0, |quote| self.count * quote.usd.at(level))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,15 +167,17 @@ pub fn cost_of_one(
     let missing: BTreeMap<String, Vec<String>> =
         lacking.map(|line| (line.part.clone(), vec![design.name()])).collect();
     match missing.is_empty() {
-        true => Ok(CostOutcome::Priced(Box::new(figures(&bill, prices)))),
+        true => Ok(CostOutcome::Priced(Box::new(figures(&bill, site, prices)))),
         false => Err(MissingPrices(missing)),
     }
 }
 
-fn figures(bill: &Bill, prices: &PriceList) -> CostFigures {
-    let lines: Vec<PricedLine> = bill.lines.iter().map(|line| priced(line, prices)).collect();
-    let cost = lines.iter().map(|line| line.usd_per_gpu).sum::<f64>();
-    let at = |level| bill.lines.iter().map(|line| usd(line, prices, level)).sum();
+fn figures(bill: &Bill, site: &Site, prices: &PriceList) -> CostFigures {
+    let gpus = f64::from(site.gpus);
+    let lines: Vec<PricedLine> =
+        bill.lines.iter().map(|line| PricedLine::new(line, gpus, prices)).collect();
+    let cost = lines.iter().filter_map(|line| line.usd_per_gpu).sum::<f64>();
+    let at = |level| lines.iter().map(|line| line.usd_at(level, prices)).sum::<f64>() / gpus;
     let watts = |line: &PricedLine| line.unit_w.map(|watts| watts * line.count_per_gpu);
     let power: Option<f64> = lines.iter().map(watts).sum();
     let bandwidth = bill.gbytes_per_s_per_gpu;
@@ -144,30 +190,17 @@ fn figures(bill: &Bill, prices: &PriceList) -> CostFigures {
         cost_per_gbytes_per_s_usd: cost / bandwidth,
         power_per_gpu_w: power,
         power_per_gbytes_per_s_w: power.map(|power| power / bandwidth),
-        parts_without_watts: lines
+        parts_without_watts: parts(lines.iter().filter(|line| line.unit_w.is_none())),
+        confidence: lines
             .iter()
-            .filter(|line| line.unit_w.is_none())
-            .map(|line| line.part.clone())
-            .collect(),
-        confidence: lines.iter().map(|line| line.confidence).max().unwrap_or(Confidence::Read),
+            .filter_map(|line| line.confidence)
+            .max()
+            .unwrap_or(Confidence::Read),
         bill: lines,
     }
 }
 
-fn priced(line: &BillLine, prices: &PriceList) -> PricedLine {
-    let quote = prices.quote(&line.part).expect("missing prices were refused");
-    PricedLine {
-        part: line.part.clone(),
-        count_per_gpu: line.count_per_gpu,
-        formula: line.formula.clone(),
-        unit_usd: quote.usd.mean,
-        unit_w: quote.watts.as_ref().map(|watts| watts.mean),
-        usd_per_gpu: usd(line, prices, Level::Mean),
-        confidence: quote.usd.confidence,
-    }
-}
-
-fn usd(line: &BillLine, prices: &PriceList, level: Level) -> f64 {
-    let quote = prices.quote(&line.part).expect("missing prices were refused");
-    line.count_per_gpu * quote.usd.at(level)
+fn parts<'a>(lines: impl Iterator<Item = &'a PricedLine>) -> Vec<String> {
+    let parts: BTreeSet<&String> = lines.map(|line| &line.part).collect();
+    parts.into_iter().cloned().collect()
 }

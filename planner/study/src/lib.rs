@@ -7,6 +7,9 @@ pub mod architecture;
 pub mod buy;
 pub mod compare;
 pub mod cost;
+mod fabric_design;
 pub mod reproduce;
 pub mod results;
 pub mod rfabric;
+
+pub use fabric_design::FabricDesign;

@@ -36,5 +36,6 @@ mod several_jobs;
 mod single_faults;
 mod spare_crossing;
 mod spare_rings;
+mod start;
 mod unchanged;
 mod weight_sync;

@@ -5,7 +5,6 @@
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
-use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::Options;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
@@ -30,7 +29,7 @@ pub(super) fn lower(
         return None;
     };
     let options = Options { compare: false, ..Options::default() };
-    let plan = match lightloom_planner::plan(&fabric, &FaultSet::none(), options) {
+    let plan = match lightloom_planner::plan(&fabric, &fabric.start, options) {
         Ok(plan) => plan,
         Err(error) => {
             let message = format!("{} cannot be planned: {error}", raw.rfabric);

@@ -51,18 +51,20 @@ pub struct Bill {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BillLine {
+    /// Tier or bank of a fabric. Empty in built-in designs.
+    pub place: String,
     pub part: String,
     pub count_per_gpu: f64,
     pub formula: String,
 }
 
 impl BillLine {
-    pub(super) fn new(
+    pub(crate) fn new(
         part: impl Into<String>,
         count_per_gpu: f64,
         formula: impl Into<String>,
     ) -> Self {
-        Self { part: part.into(), count_per_gpu, formula: formula.into() }
+        Self { place: String::new(), part: part.into(), count_per_gpu, formula: formula.into() }
     }
 }
 

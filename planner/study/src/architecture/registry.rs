@@ -38,6 +38,12 @@ pub struct UnknownArchitecture {
     pub instead: String,
 }
 
+/// Whether a design is the name of a fabric file. No built-in design contains a dot.
+#[must_use]
+pub fn is_fabric_file(design: &str) -> bool {
+    [".yaml", ".yml", ".json"].iter().any(|ending| design.ends_with(ending))
+}
+
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&KINDS, text)
 }

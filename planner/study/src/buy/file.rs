@@ -14,7 +14,9 @@ use answer::AnswerRecord;
 use answer::answer;
 
 use super::{Candidate, FaultModel, JobKind, Question, Running, Speed};
-use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, parse_network};
+use crate::architecture::{
+    Architecture, Cluster, FaultPolicy, NicRate, is_fabric_file, parse, parse_network,
+};
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
@@ -73,7 +75,7 @@ pub struct PartFaultRecord {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DesignRecord {
-    /// Name as for `lightloom compare --arch`, such as `khop:3` or `nvl:72`.
+    /// Name as for `lightloom compare --arch`, such as `khop:3` or `nvl:72`, or a fabric file next to this file.
     pub design: String,
     /// Data-centre network of this design, if it differs from the file's.
     #[serde(default)]
@@ -238,9 +240,16 @@ const fn one() -> f64 {
     1.0
 }
 
+/// Reads the fabric file with this name as a design.
+pub type ReadFabric<'a> = &'a mut dyn FnMut(&str) -> Result<Box<dyn Architecture>, String>;
+
 /// Reads a buy file, named `file` in messages. Does not open the trace file.
-pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>) {
-    document::load(file, bytes, question)
+pub fn load_buy(
+    file: &str,
+    bytes: &[u8],
+    fabrics: ReadFabric<'_>,
+) -> (Option<Question>, Vec<Diagnostic>) {
+    document::load(file, bytes, |file, check| question(file, fabrics, check))
 }
 
 const REMEDY: &str = "for valid values, see docs/buy.md";
@@ -255,11 +264,11 @@ pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<
     document::load(file, bytes, refuse).1
 }
 
-fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
+fn question(file: BuyFile, fabrics: ReadFabric<'_>, check: &mut Check<'_>) -> Option<Question> {
     check_size(&file, check);
     check_numbers(&file, check);
     let network = file.network.as_deref().and_then(|name| network(name, "/network", check));
-    let candidates = candidates(&file, &network, check);
+    let candidates = candidates(&file, &network, fabrics, check);
     let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
     if nic.is_none() {
         let message = format!("no price for a network card of {} Gb/s", file.nic_gbps);
@@ -451,7 +460,18 @@ fn jobs(file: &BuyFile, check: &mut Check<'_>) -> Vec<JobKind> {
     jobs
 }
 
-fn design(name: &str, path: &str, check: &mut Check<'_>) -> Option<Box<dyn Architecture>> {
+fn design(
+    name: &str,
+    path: &str,
+    fabrics: ReadFabric<'_>,
+    check: &mut Check<'_>,
+) -> Option<Box<dyn Architecture>> {
+    if is_fabric_file(name) {
+        let unreadable = |why: String| {
+            check.error(codes::UNREADABLE, path, why).help("use a valid fabric file");
+        };
+        return fabrics(name).map_err(unreadable).ok();
+    }
     match parse(name) {
         Ok(design) => Some(design),
         Err(unknown) => {
@@ -478,16 +498,25 @@ fn network(name: &str, path: &str, check: &mut Check<'_>) -> Option<Arc<dyn Arch
 fn candidates(
     file: &BuyFile,
     usual: &Option<Arc<dyn Architecture>>,
+    fabrics: ReadFabric<'_>,
     check: &mut Check<'_>,
 ) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (index, record) in file.designs.iter().enumerate() {
         let place = format!("/designs/{index}");
-        let Some(design) = design(&record.design, &format!("{place}/design"), check) else {
+        let at = format!("{place}/design");
+        let Some(design) = design(&record.design, &at, fabrics, check) else {
             continue;
         };
         let network = match record.network.as_deref() {
-            None => usual.clone(),
+            Some(_) if design.has_network() => {
+                let message = format!("`{}` describes its own network", record.design);
+                check
+                    .error(codes::BAD_VALUE, &format!("{place}/network"), message)
+                    .help("remove it");
+                None
+            }
+            None => usual.clone().filter(|_| !design.has_network()),
             Some(name) => network(name, &format!("{place}/network"), check),
         };
         let known = design.fault_policies();

@@ -185,12 +185,13 @@ pub fn run(
 ) -> Result<Spent, CannotHold> {
     let trained: Vec<TrainedJob> =
         history.arrivals.iter().map(|job| rules.trained(job.gpus, cluster.gpus_per_node)).collect();
+    let failed = design.failed_nodes();
     let mut fleet = Fleet {
         rules,
         state: design.usable_under(rules.policy, rules.spares, cluster, rules.tp)?,
         gpus: cluster.gpus(),
         gpus_per_node: cluster.gpus_per_node,
-        healthy: cluster.gpus(),
+        healthy: cluster.gpus() - failed.len() as u32 * cluster.gpus_per_node,
         held: 0,
         now: 0,
         jobs: Vec::new(),
@@ -207,7 +208,7 @@ pub fn run(
         .changes()
         .iter()
         .zip(&history.hits)
-        .filter(|(change, _)| change.node.0 < cluster.nodes)
+        .filter(|(change, _)| change.node.0 < cluster.nodes && !failed.contains(&change.node))
         .peekable();
     let mut arrivals = history.arrivals.iter().zip(&trained).peekable();
     let mut slow: Vec<(u64, bool, usize)> = (0..history.slow.len())

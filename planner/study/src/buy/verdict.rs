@@ -9,7 +9,7 @@ use serde::Serialize;
 use lightloom_planner::goodput::{Cause, Goodput};
 use lightloom_units::thousands;
 
-use super::{Priced, Question, Row, Shares, Spent};
+use super::{Priced, PurchasedPart, Question, Row, Shares, Spent};
 use crate::cost::{CostFigures, PriceList};
 
 const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
@@ -114,12 +114,13 @@ pub(super) fn row(
         };
         f64::from(gpus) * (priced.gpu_usd[level] + bills.iter().map(bill).sum::<f64>())
     };
-    let mut parts: BTreeMap<String, f64> = BTreeMap::new();
+    let mut purchase = BTreeMap::from([("gpu".to_owned(), priced.gpu_usd[1] * f64::from(gpus))]);
     for line in bills.iter().flat_map(|bill| &bill.bill) {
-        *parts.entry(line.part.clone()).or_default() += line.usd_per_gpu * f64::from(gpus) * share;
+        let usd = line.usd_per_gpu.unwrap_or(0.0) * f64::from(gpus);
+        *purchase.entry(line.part.clone()).or_default() += usd;
     }
-    parts.insert("gpu".to_owned(), priced.gpu_usd[1] * f64::from(gpus) * share);
-    parts.insert(ENERGY.to_owned(), energy_usd);
+    let shared = purchase.iter().map(|(part, usd)| (part.clone(), usd * share));
+    let parts = shared.chain([(ENERGY.to_owned(), energy_usd)]).collect();
     let cost_usd = capex(1) * share + energy_usd;
     let slower = spent.lost_for(&[Cause::SlowerSteps]);
     let useful_gpu_years = spent.useful as f64 / PS_PER_YEAR;
@@ -147,7 +148,8 @@ pub(super) fn row(
                 / (spent.useful + slower).max(1) as f64,
         ),
         is_pareto: false,
-        parts: parts.into_iter().collect(),
+        purchase: purchase.into_iter().map(|(part, usd)| PurchasedPart { part, usd }).collect(),
+        parts,
     }
 }
 

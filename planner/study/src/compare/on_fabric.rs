@@ -6,6 +6,7 @@ use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{Metrics, Plan};
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_planner::{Options, plan};
+use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use rayon::prelude::*;
@@ -45,7 +46,7 @@ pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFig
         .into_par_iter()
         .map(|(sample, timeline)| {
             let options = Options { seed, ..Options::default() };
-            plan(fabric, &at_a_moment(timeline, seed, sample), options)
+            plan(fabric, &at_a_moment(fabric, timeline, seed, sample), options)
                 .map_err(|error| error.to_string())
         })
         .collect();
@@ -72,12 +73,15 @@ pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFig
     }
 }
 
-fn at_a_moment(timeline: &Timeline, seed: Seed, sample: u64) -> FaultSet {
+fn at_a_moment(fabric: &Fabric, timeline: &Timeline, seed: Seed, sample: u64) -> FaultSet {
     let last = timeline.changes().last().map_or(0.0, |change| change.at.as_days());
     let mut draws = seed.stream("compare.moments", sample);
     let day = draws.random_range(0.0..=last);
-    let nodes = timeline.faulty_at(TraceTime::from_days(day)).into_iter().collect();
-    FaultSet { nodes, ..FaultSet::none() }
+    let mut faults = fabric.start.clone();
+    let installed: Vec<NodeId> = fabric.installed().collect();
+    let failed = timeline.faulty_at(TraceTime::from_days(day)).into_iter();
+    faults.nodes.extend(failed.map(|node| installed[node.index()]));
+    faults
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

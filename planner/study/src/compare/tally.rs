@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::collections::BTreeSet;
+
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
+use lightloom_units::id::NodeId;
 
 use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
 
@@ -22,25 +25,33 @@ impl Tally {
         samples: &[Timeline],
     ) -> Result<Self, CannotHold> {
         let gpus = cluster.gpus();
+        let failed = architecture.failed_nodes();
+        let healthy = gpus - failed.len() as u32 * cluster.gpus_per_node;
         let mut tally = Self {
             gpus,
-            wasted_without_faults: gpus - architecture.usable(cluster, tp)?.usable_gpus(),
+            wasted_without_faults: healthy - architecture.usable(cluster, tp)?.usable_gpus(),
             ms_by_wasted: vec![0; gpus as usize + 1],
             ms_by_usable: vec![0; gpus as usize + 1],
             by_sample: Vec::with_capacity(samples.len()),
         };
         for timeline in samples {
             let mut state = architecture.usable(cluster, tp)?;
-            tally.replay(state.as_mut(), cluster.gpus_per_node, timeline);
+            tally.replay(state.as_mut(), cluster, &failed, timeline);
         }
         Ok(tally)
     }
 
-    fn replay(&mut self, state: &mut dyn UsableGpus, gpus_per_node: u32, timeline: &Timeline) {
-        let mut healthy = self.gpus;
+    fn replay(
+        &mut self,
+        state: &mut dyn UsableGpus,
+        Cluster { gpus_per_node, .. }: Cluster,
+        failed: &BTreeSet<NodeId>,
+        timeline: &Timeline,
+    ) {
+        let mut healthy = self.gpus - failed.len() as u32 * gpus_per_node;
         let mut since = TraceTime::START;
         let mut wasted_gpu_ms = 0;
-        for change in timeline.changes() {
+        for change in timeline.changes().iter().filter(|change| !failed.contains(&change.node)) {
             if change.at > since {
                 let spent_ms = change.at.ms_since(since);
                 wasted_gpu_ms += self.spend(healthy, state.usable_gpus(), spent_ms);

@@ -12,27 +12,12 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_units::id::{LeafId, OcsId};
 use serde::Serialize;
 
-use super::{Level, PriceList};
-use crate::architecture::{self, NicRate, NoBill, Site};
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PurchaseLine {
-    pub place: String,
-    pub part: String,
-    pub count: f64,
-    pub formula: String,
-    /// `None` if the price file lacks the part, which is then not in the total.
-    pub unit_usd: Option<f64>,
-    /// Count times unit price, rounded to cents.
-    pub usd: Option<f64>,
-    pub watts: Option<f64>,
-    pub date: Option<String>,
-    pub source: Option<String>,
-}
+use super::{Level, PriceList, PricedLine, parts};
+use crate::architecture::{self, BillLine, NicRate, NoBill, Site};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Purchase {
-    pub lines: Vec<PurchaseLine>,
+    pub lines: Vec<PricedLine>,
     pub usd: f64,
     pub usd_low: f64,
     pub usd_high: f64,
@@ -46,56 +31,42 @@ pub struct Purchase {
 /// # Errors
 /// Fails if no rule derives the parts of its high-bandwidth domain.
 pub fn purchase(fabric: &Fabric, prices: &PriceList) -> Result<Purchase, NoBill> {
-    let mut counted = CountedParts(Vec::new());
-    let gpus = fabric.hbd.gpus() as f64;
-    counted.add("GPUs", "gpu", gpus, "with their share of server, rack and site");
-    domain(fabric, &mut counted)?;
-    network(fabric, prices, &mut counted);
-    counted.0.retain(|line| line.count > 0.0);
-    let mut lines = counted.0;
-    let [mut low, mut high] = [0.0; 2];
-    for line in &mut lines {
-        let Some(quote) = prices.quote(&line.part) else { continue };
-        low += line.count * quote.usd.at(Level::Low);
-        high += line.count * quote.usd.at(Level::High);
-        line.unit_usd = Some(quote.usd.mean);
-        line.usd = Some((line.count * quote.usd.mean * 100.0).round() / 100.0);
-        line.watts = quote.watts.as_ref().map(|watts| line.count * watts.mean);
-        (line.date, line.source) = (Some(quote.usd.date.clone()), Some(quote.usd.source.clone()));
-    }
-    let without = |lacks: fn(&PurchaseLine) -> bool| {
-        let mut parts: Vec<String> =
-            lines.iter().filter(|line| lacks(line)).map(|line| line.part.clone()).collect();
-        parts.sort();
-        parts.dedup();
-        parts
-    };
+    let gpus = fabric.gpus() as f64;
+    let counted = parts_of(fabric, prices)?;
+    let lines: Vec<PricedLine> =
+        counted.iter().map(|line| PricedLine::new(line, gpus, prices)).collect();
+    let at = |level| lines.iter().map(|line| line.usd_at(level, prices)).sum();
     Ok(Purchase {
         usd: lines.iter().filter_map(|line| line.usd).sum(),
-        usd_low: low,
-        usd_high: high,
-        watts: lines.iter().filter_map(|line| line.watts).sum(),
-        parts_without_price: without(|line| line.usd.is_none()),
-        parts_without_watts: without(|line| line.watts.is_none()),
+        usd_low: at(Level::Low),
+        usd_high: at(Level::High),
+        watts: lines.iter().filter_map(PricedLine::watts).sum(),
+        parts_without_price: parts(lines.iter().filter(|line| line.usd.is_none())),
+        parts_without_watts: parts(lines.iter().filter(|line| line.unit_w.is_none())),
         lines,
     })
 }
 
-struct CountedParts(Vec<PurchaseLine>);
+/// The prices decide whether an optical switch counts as a whole or by its ports.
+pub(crate) fn parts_of(fabric: &Fabric, prices: &PriceList) -> Result<Vec<BillLine>, NoBill> {
+    let gpus = fabric.gpus() as f64;
+    let mut counted = CountedParts { gpus, lines: Vec::new() };
+    counted.add("GPUs", "gpu", gpus, "with their share of server, rack and site");
+    domain(fabric, &mut counted)?;
+    network(fabric, prices, &mut counted);
+    counted.lines.retain(|line| line.count_per_gpu > 0.0);
+    Ok(counted.lines)
+}
+
+struct CountedParts {
+    gpus: f64,
+    lines: Vec<BillLine>,
+}
 
 impl CountedParts {
     fn add(&mut self, place: &str, part: &str, count: f64, formula: impl Into<String>) {
-        self.0.push(PurchaseLine {
-            place: place.to_owned(),
-            part: part.to_owned(),
-            count,
-            formula: formula.into(),
-            unit_usd: None,
-            usd: None,
-            watts: None,
-            date: None,
-            source: None,
-        });
+        let line = BillLine::new(part, count / self.gpus, formula);
+        self.lines.push(BillLine { place: place.to_owned(), ..line });
     }
 
     /// Adds optical links at `gbps` with `ports` switch ports each.
@@ -109,7 +80,7 @@ impl CountedParts {
 fn domain(fabric: &Fabric, counted: &mut CountedParts) -> Result<(), NoBill> {
     let hbd = &fabric.hbd;
     let (nodes, r, k) =
-        (f64::from(hbd.nodes()), f64::from(hbd.gpus_per_node()), f64::from(hbd.k()));
+        (fabric.installed().count() as f64, f64::from(hbd.gpus_per_node()), f64::from(hbd.k()));
     match hbd.grouping() {
         Grouping::Anywhere => {}
         Grouping::Line => {
@@ -134,7 +105,7 @@ fn domain(fabric: &Fabric, counted: &mut CountedParts) -> Result<(), NoBill> {
             let design = architecture::parse(&format!("nvl:{of_island}")).ok();
             let design = design.filter(|_| is_switched).ok_or_else(no_rule)?;
             let gpus_per_node = u32::from(hbd.gpus_per_node());
-            let gpus = u32::try_from(hbd.gpus()).unwrap_or(u32::MAX);
+            let gpus = u32::try_from(fabric.gpus()).unwrap_or(u32::MAX);
             let site = Site { gpus, gpus_per_node, nic: NicRate::G400 };
             for line in design.bill(&site).map_err(|_| no_rule())?.lines {
                 let count = line.count_per_gpu * f64::from(gpus);
@@ -146,7 +117,7 @@ fn domain(fabric: &Fabric, counted: &mut CountedParts) -> Result<(), NoBill> {
 }
 
 fn network(fabric: &Fabric, prices: &PriceList, counted: &mut CountedParts) {
-    let (dcn, gpus) = (&fabric.dcn, fabric.hbd.gpus() as f64);
+    let (dcn, gpus) = (&fabric.dcn, fabric.gpus() as f64);
     let per_node = fabric.hbd.gpus_per_node();
     let interfaces = match dcn {
         Dcn::FatTree(tree) => tree.nics_per_gpu,

@@ -163,7 +163,7 @@ fn cost_why(prices: &PriceList) -> Why {
         let figures = priced(costs, design);
         let lines = figures.bill.iter().map(|line| match line.part == part {
             true => line.count_per_gpu * usd(part, level),
-            false => line.usd_per_gpu,
+            false => line.usd_per_gpu.unwrap_or(f64::NAN),
         });
         lines.sum::<f64>() / figures.gbytes_per_s_per_gpu
     };

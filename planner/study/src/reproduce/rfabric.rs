@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use super::why::{PublishedRange, Why, assumption, explain};
 use crate::architecture::NicRate;
+use crate::cost::Level;
 use crate::cost::PriceList;
-use crate::rfabric::baselines::OcsPrice;
 use crate::rfabric::claims::{
     OneShot, Open, PerCost, RfabricClaim, Source, break_even_seconds, forced_seconds,
     rfabric as acceptance_list,
@@ -84,7 +84,7 @@ fn per_cost(network: &ReconfigurableFatTree, phases: &[Phase], prices: &PriceLis
     let nic = [(true, "in the bill"), (false, "not in the bill")];
     let hosts = [(false, "two modules"), (true, "copper")];
     let core = [(4.0, "4:1"), (2.0, "2:1"), (8.0, "8:1"), (16.0, "16:1")];
-    let ocs = [(OcsPrice::Mean, "mean"), (OcsPrice::Low, "low"), (OcsPrice::High, "high")];
+    let ocs = [(Level::Mean, "mean"), (Level::Low, "low"), (Level::High, "high")];
     let tiers = [(3, "three tiers"), (2, "two tiers")];
     let communication = [(1.0, "100 %"), (0.5, "50 %"), (0.2, "20 %")];
     let rate = [

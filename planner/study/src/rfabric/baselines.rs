@@ -6,10 +6,9 @@
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::BitsPerSecond;
-use serde::Serialize;
 
 use crate::architecture::NicRate;
-use crate::cost::PriceList;
+use crate::cost::{Level, PriceList};
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, hedged};
@@ -89,19 +88,6 @@ impl Baseline {
     }
 }
 
-/// Assumed price of an optical switch port, where sources differ most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OcsPrice {
-    Low,
-    Mean,
-    High,
-}
-
-impl OcsPrice {
-    pub const ALL: [Self; 3] = [Self::Low, Self::Mean, Self::High];
-}
-
 /// Network parts per GPU at the rate of its single network card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
@@ -125,15 +111,11 @@ impl Parts {
         Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
     }
 
-    /// Dollars per GPU with its network card, at mean prices except for optical switches. `None` if a price is missing.
+    /// Dollars per GPU with its network card, at mean prices except for ports of optical switches, where sources differ most. `None` if a price is missing.
     #[must_use]
-    pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: OcsPrice) -> Option<f64> {
+    pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: Level) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
-        let ocs_port = prices.quote("ocs-port").map(|quote| match ocs {
-            OcsPrice::Low => quote.usd.low,
-            OcsPrice::Mean => quote.usd.mean,
-            OcsPrice::High => quote.usd.high,
-        });
+        let ocs_port = prices.quote("ocs-port").map(|quote| quote.usd.at(ocs));
         let of_rate = |part: &str| mean(&format!("{part}-{}g", rate.gbps()));
         Some(
             of_rate("nic")?

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_fabric::trace::Health;
-use lightloom_study::architecture::{NicRate, PartLoss, Site, parse};
+use lightloom_study::architecture::{Architecture, NicRate, PartLoss, Site, parse};
 use lightloom_study::buy::{PlannedSteps, buy, histories, load_buy};
 use lightloom_study::cost::{CostOutcome, PriceList, QuoteRecord, cost, read_prices};
 use lightloom_units::seed::Seed;
@@ -11,6 +11,10 @@ use lightloom_units::seed::Seed;
 fn prices() -> PriceList {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/prices.yaml");
     read_prices("prices.yaml", &std::fs::read(path).unwrap()).0.unwrap()
+}
+
+fn built_in(name: &str) -> Result<Box<dyn Architecture>, String> {
+    Err(format!("{name} is not there"))
 }
 
 fn file(designs: &str, more: &str) -> String {
@@ -26,7 +30,8 @@ fn file(designs: &str, more: &str) -> String {
 
 #[test]
 fn fault_free_price_is_cost_over_peak() {
-    let (question, mistakes) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
+    let (question, mistakes) =
+        load_buy("t.yaml", file("{design: khop:2}", "").as_bytes(), &mut built_in);
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let answer = buy(&question.unwrap(), &prices(), None, Seed(1)).unwrap();
     let row = &answer.rows[0];
@@ -73,7 +78,8 @@ fn price_ranges_match_every_combination_of_extremes() {
     let ask = |prices: &PriceList| {
         let text = file("{design: khop:2}, {design: nvl:72}", "");
         let text = text.replace("gpus: 256, ", "gpus: 128, ");
-        buy(&load_buy("t.yaml", text.as_bytes()).0.unwrap(), prices, None, Seed(1)).unwrap()
+        buy(&load_buy("t.yaml", text.as_bytes(), &mut built_in).0.unwrap(), prices, None, Seed(1))
+            .unwrap()
     };
     let stated = ask(&prices).verdict;
     let winner = stated.winner.clone().unwrap();
@@ -102,7 +108,8 @@ fn price_ranges_match_every_combination_of_extremes() {
 #[test]
 fn reports_designs_that_cannot_be_bought() {
     let said = |designs: &str, more: &str| -> String {
-        let (question, mistakes) = load_buy("t.yaml", file(designs, more).as_bytes());
+        let (question, mistakes) =
+            load_buy("t.yaml", file(designs, more).as_bytes(), &mut built_in);
         let Some(question) = question else {
             return mistakes
                 .iter()
@@ -137,7 +144,7 @@ fn reports_designs_that_cannot_be_bought() {
     assert!(network.contains("has 128 end points, but 256 are needed"), "{network}");
     let poor = said("{design: khop:2}", "budget_usd: 5000000\n");
     assert!(poor.contains("job `a` needs 256"), "{poor}");
-    let (question, _) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
+    let (question, _) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes(), &mut built_in);
     let none =
         buy(&question.unwrap(), &PriceList::default(), None, Seed(1)).unwrap_err().to_string();
     assert!(none.contains("has no part `gpu`"), "{none}");
@@ -150,7 +157,7 @@ fn accepts_answers_in_range_and_rejects_others() {
     let said = |answer: &str| {
         let text = file(&format!("{{design: nvl:72, answer: {answer}}}"), "");
         let text = text.replace("gpus: 256, ", "gpus: 128, ").replace("1000000000", "100");
-        let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+        let (question, mistakes) = load_buy("t.yaml", text.as_bytes(), &mut built_in);
         let Some(question) = question else {
             let place = mistakes[0].place.as_ref().expect("a mistake has a place").clone();
             let marked = &place.excerpt.text[place.excerpt.marked.clone()];
@@ -200,7 +207,7 @@ fn answer_does_not_depend_on_design_order() {
             .replace("step: {", "step: {tensor_parallel: 0.6, ")
             .replace("gpus: 256, ", "gpus: 128, ")
             .replace("1000000000", "100");
-        let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+        let (question, mistakes) = load_buy("t.yaml", text.as_bytes(), &mut built_in);
         let answer =
             buy(&question.unwrap_or_else(|| panic!("{mistakes:?}")), &prices(), None, Seed(1));
         serde_json::to_value(answer.unwrap()).unwrap()
@@ -225,7 +232,12 @@ fn answer_does_not_depend_on_design_order() {
 #[test]
 fn margin_is_a_share_of_the_next_design() {
     let text = file("{design: khop:2}, {design: nvl:72}", "").replace("gpus: 256, ", "gpus: 128, ");
-    let answer = buy(&load_buy("t.yaml", text.as_bytes()).0.unwrap(), &prices(), None, Seed(1));
+    let answer = buy(
+        &load_buy("t.yaml", text.as_bytes(), &mut built_in).0.unwrap(),
+        &prices(),
+        None,
+        Seed(1),
+    );
     let answer = answer.unwrap();
     let [first, second] = [0, 1].map(|at| answer.rows[at].usd_per_pflop_year.unwrap());
     let said = format!("{:.1} % (", 100.0 * (second - first) / second);
@@ -237,7 +249,7 @@ fn ring_wins_the_dense_workload_and_loses_the_expert_workload() {
     let answer = |name: &str| {
         let path = format!("{}/../../topologies/{name}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap().replace("gpus: 131072", "gpus: 81920");
-        let (question, mistakes) = load_buy(name, text.as_bytes());
+        let (question, mistakes) = load_buy(name, text.as_bytes(), &mut built_in);
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let mut question = question.unwrap();
         question.window_ms /= 8;
@@ -276,7 +288,7 @@ fn failed_part_costs_each_design_its_specific_loss() {
                     "part_faults: [{{part: {part}, mtbf_hours: 20000, repair_hours: 24}}]\nrunning:"
                 ),
             );
-        let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+        let (question, mistakes) = load_buy("t.yaml", text.as_bytes(), &mut built_in);
         assert!(mistakes.is_empty(), "{mistakes:?}");
         let answer = buy(&question.unwrap(), &prices(), None, Seed(3)).unwrap();
         answer.rows[0].shares
@@ -312,7 +324,7 @@ fn copies_of_a_trace_server_fail_at_different_instants() {
     let text = file("{design: khop:2}", "")
         .replace("gpus: 256\n", "gpus: 32768\n")
         .replace("exponential: {node_mtbf_days: 1000000000, repair_hours: 1}", "published: {}");
-    let question = load_buy("t.yaml", text.as_bytes()).0.unwrap();
+    let question = load_buy("t.yaml", text.as_bytes(), &mut built_in).0.unwrap();
     let history = &histories(&question, None, Seed(1), &[1.0]).unwrap()[0];
     let of_faults = |of: &dyn Fn(u64, u32) -> (u64, u32)| {
         let faults = history.faults.changes().iter();
@@ -332,7 +344,7 @@ fn reads_the_step_from_a_planned_job() {
     let text = file("{design: khop:2}", "")
         .replace("mfu: 0.5, ", "")
         .replace("step: {", "step: {from: step.json, ");
-    let (question, mistakes) = load_buy("t.yaml", text.as_bytes());
+    let (question, mistakes) = load_buy("t.yaml", text.as_bytes(), &mut built_in);
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let mut question = question.unwrap();
     assert_eq!(question.step_from.as_deref(), Some("step.json"));
@@ -347,7 +359,7 @@ fn reads_the_step_from_a_planned_job() {
         ("step: {from", "step: {tensor_parallel: 0.2, from", "`from` excludes shares"),
         ("step: {from: step.json, ", "step: {", "the MFU is missing"),
     ] {
-        let mistakes = load_buy("t.yaml", text.replace(from, to).as_bytes()).1;
+        let mistakes = load_buy("t.yaml", text.replace(from, to).as_bytes(), &mut built_in).1;
         assert!(mistakes.iter().any(|one| one.message.contains(said)), "{mistakes:?}");
     }
 }
@@ -358,7 +370,8 @@ fn rejects_a_step_with_other_group_sizes() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 8, "ep": 1, "step_seconds": 5.0, "mfu": 0.4,
         "tp_exposed_seconds": 1.0, "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
-    let mut question = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes()).0.unwrap();
+    let mut question =
+        load_buy("t.yaml", file("{design: khop:2}", "").as_bytes(), &mut built_in).0.unwrap();
     let why = question.take_step(&planned.rows[0]).unwrap_err();
     assert_eq!(why, "its groups have 8 GPUs, but `workload.tp` is 32");
     assert_eq!(question.mfu, 0.5);
@@ -373,7 +386,7 @@ fn every_hop_crosses_with_one_node_per_tor() {
         );
         let text = file("{design: khop:2}", "").replace("step: {", &step);
         let text = text.replace("name: a, gpus: 256", "name: a, gpus: 128");
-        let question = load_buy("t.yaml", text.as_bytes()).0.unwrap();
+        let question = load_buy("t.yaml", text.as_bytes(), &mut built_in).0.unwrap();
         buy(&question, &prices(), None, Seed(1)).unwrap().rows[0].cross_tor_share
     };
     assert_eq!((share(1), share(4)), (1.0, 0.0));

@@ -14,4 +14,5 @@ mod compare;
 mod compare_naive;
 mod cost;
 mod cross_tor;
+mod fabric_files;
 mod rfabric_claims;

@@ -66,7 +66,8 @@ pub(in super::super) fn lead(fabric: &Fabric) -> String {
             network.switches(),
         );
     }
-    let [gpus, nodes] = [hbd.gpus() as f64, f64::from(hbd.nodes())].map(|count| fixed(count, 0));
+    let [gpus, nodes] =
+        [fabric.gpus() as f64, fabric.installed().count() as f64].map(|count| fixed(count, 0));
     if hbd.ring().is_none() {
         let domain = match hbd.grouping() {
             Grouping::Anywhere => "without a high-bandwidth domain".to_owned(),
@@ -208,13 +209,6 @@ fn proof(section: &mut PageSection, fabric: &Fabric, plan: &Plan, verdict: Verdi
         ),
     };
     section.note(format!("Verified by a checker that shares no code with the planner: {checked}."));
-    if fabric.hbd.ring().is_some() {
-        section.note(format!(
-            "Interconnect: {} and {} per GPU, at the prices in the fabric file.",
-            fabric.cost_per_gpu(),
-            fabric.power_per_gpu()
-        ));
-    }
 }
 
 fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &Plan) {

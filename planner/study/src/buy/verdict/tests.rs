@@ -21,6 +21,7 @@ fn row(design: &str, usd: f64) -> Row {
         shares: Shares::default(),
         goodput: Goodput::new(1.0, 1.0, 0.5),
         is_pareto: true,
+        purchase: Vec::new(),
         parts: Vec::new(),
     }
 }
@@ -95,6 +96,7 @@ fn sentence_names_the_price_that_makes_another_recommended_design_win() {
 #[test]
 fn winning_price_matches_the_cheapest_design() {
     let with_part = |design: &str, usd: f64, part: f64| Row {
+        purchase: Vec::new(),
         parts: vec![("gpu".to_owned(), part)],
         ..row(design, usd)
     };

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{RfabricClaim, Source};
 use crate::architecture::NicRate;
-use crate::cost::PriceList;
-use crate::rfabric::baselines::{BASELINES, Baseline, OcsPrice, Parts};
+use crate::cost::{Level, PriceList};
+use crate::rfabric::baselines::{BASELINES, Baseline, Parts};
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
@@ -16,7 +16,7 @@ pub struct Comparison {
     pub baseline: &'static str,
     pub nic_gbps: u32,
     pub core_oversubscription: f64,
-    pub ocs_price: OcsPrice,
+    pub ocs_price: Level,
     /// Share of a step that the 1:1 fat-tree would spend on communication.
     pub communication_share: f64,
     pub speedup: f64,
@@ -43,10 +43,9 @@ pub fn sensitivity(
         let full = full.step_seconds(&fabric, phases, effort);
         for (name, baseline) in BASELINES {
             let theirs = baseline.step_seconds(&fabric, phases, effort);
-            for (nic, ocs_price) in NicRate::ALL
-                .into_iter()
-                .flat_map(|nic| OcsPrice::ALL.map(|ocs_price| (nic, ocs_price)))
-            {
+            for (nic, ocs_price) in NicRate::ALL.into_iter().flat_map(|nic| {
+                [Level::Low, Level::Mean, Level::High].map(|ocs_price| (nic, ocs_price))
+            }) {
                 let cost_ratio = baseline.parts(&fabric).dollars(prices, nic, ocs_price)?
                     / Parts::of(&fabric).dollars(prices, nic, ocs_price)?;
                 for communication_share in [1.0, 0.5, 0.2] {
@@ -119,7 +118,7 @@ fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Opt
         })
     };
     let row = alike().find(|row| {
-        row.ocs_price == OcsPrice::Mean && (row.core_oversubscription - 4.0).abs() < 1e-9
+        row.ocs_price == Level::Mean && (row.core_oversubscription - 4.0).abs() < 1e-9
     })?;
     let (least, most) = alike().fold((f64::MAX, 0.0_f64), |(least, most), other| {
         let ours = other.performance_per_cost;

@@ -10,15 +10,15 @@ use lightloom_units::Picoseconds;
 
 use super::{layers_spread, mixnet_region};
 use crate::architecture::NicRate;
-use crate::cost::PriceList;
-use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
+use crate::cost::{Level, PriceList};
+use crate::rfabric::baselines::{Baseline, Parts};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
     pub bills_nic: bool,
     pub copper_to_hosts: bool,
     pub core: f64,
-    pub ocs: OcsPrice,
+    pub ocs: Level,
     pub tiers: u32,
     pub communication: f64,
     pub rate: NicRate,
