@@ -183,7 +183,6 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    // If only training jobs run, the rows are their steps.
     let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
         true => "steps",
         false => "workloads",

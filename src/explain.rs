@@ -46,7 +46,6 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutc
     Ok(VerbOutcome::Good)
 }
 
-/// The kind of file that has this error, or `any`.
 fn kind_of(code: Code, readers: &[Reader]) -> &'static str {
     let of_readers = readers.iter().map(|reader| (reader.kind, reader.codes));
     let mut kinds = KINDS.iter().map(|kind| (kind.name, kind.codes())).chain(of_readers);

@@ -12,7 +12,6 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
-/// `-` becomes "standard input".
 pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
@@ -97,7 +96,6 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
-/// What the user can do about a file that cannot be read.
 fn advice(path: &Path, error: &std::io::Error) -> Option<&'static str> {
     match error.kind() {
         _ if path.is_dir() => Some("this is a folder: use files in it"),
@@ -133,7 +131,6 @@ pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Reads a file referenced in `path`, relative to the folder of `path`.
 pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
@@ -150,7 +147,6 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     Ok(NamedFile { name, bytes })
 }
 
-/// Returns the most similar name in the folder of `path`.
 fn neighbour_like(path: &Path) -> Option<String> {
     const MOST: usize = 1000;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

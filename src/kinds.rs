@@ -27,12 +27,10 @@ pub struct Reader {
     pub codes: &'static [Code],
 }
 
-/// A kind that only the second program reads.
 const fn of_second(name: &'static str, about: &'static str, schema: &'static str) -> FileKind {
     FileKind { name, about, check: None, schema, codes: &[] }
 }
 
-/// The kind of a referenced input file, or `trace` if it is unknown.
 pub fn role_of(bytes: &[u8]) -> &'static str {
     if lightloom_fabric::plan::is_plan(bytes) {
         return "plan";

@@ -37,7 +37,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(outcome)
 }
 
-/// Names the seeds without a result and the parts that have them.
 fn missing(sweep: &Sweep, shards: &[SweepShard], files: &[PathBuf]) -> String {
     const SHOWN: usize = 10;
     let seeds = sweep.seeds_missing.iter().take(SHOWN).map(|seed| seed.0.to_string());

@@ -20,7 +20,6 @@ pub enum VerbOutcome {
     Good,
     /// Exit status 1. The verb has already reported the reason.
     Bad,
-    /// The exit status of a child process.
     Status(u8),
 }
 

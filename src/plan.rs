@@ -175,7 +175,6 @@ fn compare_with(path: &Path, fabric: &Fabric, plan: &Plan) -> anyhow::Result<Aga
     Ok(Against::new(files::name(path), &other, plan))
 }
 
-/// Empty without optical switches or without phases that send.
 fn break_even(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -291,8 +290,6 @@ pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     files::write(path, &text)
 }
 
-/// Returns one page with allocations and waste, rank placement, traffic and circuits, the gain of
-/// joint planning, and the verification result.
 pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let heading =
         format!("{}\n{}\n{}", answer(plan), heading(fabric, plan), proof(plan, verdict, took));
@@ -388,7 +385,6 @@ fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
     format!("{jobs}{proofs}{searches}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
 }
 
-/// How a job's mapping was found, and the keys that fix it in the file.
 fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     let (Searched { sequences, sequence, .. }, step) = (planned.searched.as_ref()?, &job.step);
     let found = planned.searched.as_ref()?;

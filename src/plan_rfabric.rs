@@ -156,8 +156,6 @@ pub fn break_even(
     )
 }
 
-/// The fastest weight synchronisation method, its lead over the next, and the smallest fraction of
-/// bytes for which dedicated circuits pay off.
 pub fn weight_sync(choices: &[SyncChoice]) -> String {
     choices.iter().map(choice_text).collect()
 }

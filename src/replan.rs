@@ -297,7 +297,6 @@ fn given_up(before: &Plan, next: &Plan) -> String {
     if text.is_empty() { text } else { format!("{text}\n") }
 }
 
-/// Returns how much a plan from scratch would gain over `next`, which minimises moves.
 fn beside_cold(next: &Plan, cold: &Plan) -> String {
     let (next, fresh) = (&next.metrics, &cold.metrics);
     let mut gains = Vec::new();
@@ -326,7 +325,6 @@ fn beside_cold(next: &Plan, cold: &Plan) -> String {
     }
 }
 
-/// Returns how a group changes, with its nodes before and after.
 fn summary(
     before: &Plan,
     change: &GroupChange,
@@ -367,7 +365,6 @@ fn document(before: &Plan, change: &Change) -> serde_json::Value {
     json!({"bundles": bundles, "groups": groups, "healthy_moved": healthy, "cold_placement": change.is_cold})
 }
 
-/// Returns the number of moves and the step with the next larger number of moves that shortens it.
 fn one_more_move(replanned: &Replanned) -> String {
     let Replanned { plan, moves, curve, .. } = replanned;
     let Some(step) = plan.metrics.step_time_ps else { return String::new() };

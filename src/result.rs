@@ -66,7 +66,6 @@ impl<T> ResultDocument<T> {
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
-    /// The file that receives the JSON document.
     pub fn document(&self) -> Option<&Path> {
         self.output.as_deref().filter(|_| !self.keeps_rows())
     }
@@ -113,7 +112,6 @@ impl ResultArguments {
 }
 
 impl ResultFormat {
-    /// `rows` is the name of the main table.
     pub fn print(
         self,
         result: &impl Serialize,
@@ -242,7 +240,6 @@ impl Tree {
         })
     }
 
-    /// Names that [`rows`](Self::rows) finds.
     fn tables(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for (name, rows) in self.lists() {

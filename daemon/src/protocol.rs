@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Device protocols. Each protocol has a module and a variant of [`DriverFile`].
-//!
-//! A protocol module defines its configuration keys, the resulting kind of device
-//! ([`Protocol::kind`]) and its endpoint. The messages are a dialect in [`lightloom_drivers`].
 
 pub mod agent;
 pub mod gnmi;

@@ -52,7 +52,6 @@ impl Client {
     }
 }
 
-/// Prevents one client from using all connections.
 const CONNECTIONS_OF_ONE_MAX: usize = CONNECTIONS_MAX / 2;
 
 #[derive(Debug, Default)]

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs the same scenario with many seeds, on one machine or split over several.
-//!
-//! ```text
-//!   seeds 0..99 ─┬─ shard 0/4: 0 4 8 …  ─▶ Sweep ─┐
-//!                ├─ shard 1/4: 1 5 9 …  ─▶ Sweep ─┼─ merge ─▶ Sweep: every seed, the worst one
-//!                └─ …                             ─┘
-//! ```
 
 mod losses;
 mod recoveries;

@@ -194,7 +194,6 @@ fn write(
     }
 }
 
-/// The result contains the paths of the written files or, without `-o`, their contents.
 fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSource<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export

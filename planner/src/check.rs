@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Independent plan checker.
 //!
-//! It rederives every circuit from the cabling and the plan document, and checks that each group is a single cycle
-//! through all its GPUs, that the plan does not use failed parts, that both ends of every circuit select the same
-//! fibre, that the ranks are complete, and that the metrics match the plan.
+//! It rederives every circuit from the cabling and the plan document. It also checks groups, ranks and metrics.
 //!
 //! The checker shares only the parsers of models and steps with the planner, so it does not inherit search bugs.
 

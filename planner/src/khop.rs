@@ -50,8 +50,7 @@ use lightloom_fabric::plan::RingProof;
 pub enum Method {
     /// Scans the line, then places chains to keep equal ranks under one ToR. Takes linear time.
     Scan,
-    /// Maximises the number of rings by integer programming. Ignores ToRs and supports only small
-    /// fabrics.
+    /// Maximises the number of rings by integer programming. Ignores ToRs; for small fabrics only.
     Exact,
     /// Scans the line and ignores ToRs. The baseline for placement.
     Blind,
@@ -151,7 +150,6 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     sizes
 }
 
-/// Places jobs with a fixed size together first, then the jobs that take all remaining nodes.
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
@@ -232,7 +230,6 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// Plans jobs in file order. `proofs` records how each search of the exact method ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -10,11 +10,6 @@
 //!                           ▼
 //!                         CarriedStep
 //! ```
-//!
-//! For one-hop traffic, [`evaluate`] computes the rate of a topology in closed form. For multi-hop routes,
-//! [`concurrent`] computes the rate and a bound proven by prices. [`fluid`] models fair sharing, and [`exact`] uses
-//! integer programming to validate the search in [`one_hop`]. [`templates`] adds candidates, and [`rings`] spreads an
-//! all-reduce over rings that match the circuits.
 
 pub mod concurrent;
 pub mod demand;
@@ -31,7 +26,7 @@ pub mod rings;
 pub mod step;
 pub mod templates;
 #[doc(hidden)]
-pub mod testing;
+pub mod testkit;
 pub mod topology;
 pub mod transition;
 mod unserved;

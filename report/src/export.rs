@@ -50,7 +50,6 @@ pub const FORMATS: &[ExportFormat] = &[
 /// An exporter for plans without optical switches, or the reason why none exists.
 pub type RingWriter = Result<fn(&RingPlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
-/// An exporter for plans of a reconfigurable fat-tree, or the reason why none exists.
 pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +63,6 @@ pub struct ExportFormat {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     pub files: Vec<ExportedFile>,
-    /// Information that the format cannot represent, one sentence per item.
     pub lost: Vec<String>,
 }
 

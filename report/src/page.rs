@@ -6,8 +6,6 @@
 //!   (known facts)     (first screen,    ├──▶ markdown  the same verdicts and tables
 //!                      sections)        └──▶ csv       every number: table,row,column,value,unit
 //! ```
-//!
-//! The first screen shows a verdict, at most three figures and a picture.
 
 mod compose;
 mod csv;
@@ -29,7 +27,6 @@ pub use results::{
 pub enum RenderForm {
     Html,
     Markdown,
-    /// One long table: `table,row,column,value,unit`.
     Csv,
 }
 

@@ -85,7 +85,6 @@ pub(super) fn run(
     show(&sweep, &arguments.result)
 }
 
-/// The runs that an interrupted sweep saved, if it had the same program and inputs as `this`.
 fn earlier(arguments: &Arguments, this: &Sweep) -> anyhow::Result<Vec<SeedRun>> {
     let Some(file) = arguments.result.document() else {
         let message = "--resume reads a JSON result: use -o FILE.json";

@@ -61,7 +61,6 @@ pub(crate) fn describe(result: &Run, fabric: &str) -> String {
     text
 }
 
-/// Returns the verdict in one line, with expectations, the longest work relative to its reference, and fault effects.
 fn answer(result: &Run) -> String {
     let (all, failed) = (
         result.expectations.len(),

@@ -10,7 +10,6 @@ use crate::output::{self, VerbOutcome};
 struct Collection {
     kind: Kind,
     files: &'static [(&'static str, &'static str)],
-    /// Commands to run next, in the folder.
     next: &'static [&'static str],
 }
 

@@ -7,7 +7,6 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::provenance::Inputs;
 use lightloom_planner::rfabric::phases::Phase;
 
-/// Performance per cost of a network compared with baselines.
 pub struct PriceComparison {
     pub rows: serde_json::Value,
     pub text: String,

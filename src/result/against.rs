@@ -22,7 +22,6 @@ pub(super) struct Earlier {
     document: Arc<Tree>,
 }
 
-/// Reads the earlier result before any work is done.
 pub(super) fn earlier(path: &str) -> Result<Earlier, String> {
     let bytes = files::read_result(Path::new(path)).map_err(|error| format!("{error:#}"))?;
     let document = serde_json::from_slice(&bytes)
@@ -31,7 +30,6 @@ pub(super) fn earlier(path: &str) -> Result<Earlier, String> {
 }
 
 impl Earlier {
-    /// One row per value that differs, with the name that the value has in JSON.
     pub(super) fn differences(&self, this: &Tree) -> anyhow::Result<String> {
         if self.document.field("schema").and_then(Tree::text)
             != this.field("schema").and_then(Tree::text)

@@ -175,7 +175,6 @@ impl TwinDaemon {
         Some(&booking.standing)
     }
 
-    /// Executes the controller's actions in order, as the daemon's runtime does. Returns when they are complete.
     fn perform(&mut self, mut at: SimTime, actions: Vec<Action>, turn: &mut Turn) -> SimTime {
         let bypassed = actions.iter().find_map(|action| match action {
             Action::Note(Note::Bypassing(parts, _)) => {

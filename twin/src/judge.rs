@@ -19,9 +19,7 @@ const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 pub(crate) struct Judge {
     durable: Ledger,
     intents: BTreeMap<String, u32>,
-    /// Committed changes that have not yet been checked against the light.
     pub(crate) committed: Vec<SwitchState>,
-    /// Uncommitted changes that have not yet been checked against the light.
     pub(crate) undone: Vec<SwitchState>,
     open: Option<(Txn, SimTime)>,
     /// Devices whose last operation has an unknown outcome and that have not been read since then.

@@ -3,9 +3,8 @@
 //!
 //! The emulator forwards a scenario's faults, and the twin applies them to the emulated devices, to
 //! the light at ports of optical switches, to the daemon, or to its disk. The twin also models serial
-//! lines, devices and the disk, and returns the circuits that the daemon sets up. [`World`] is the
-//! twin's side of a run, and [`COST`] is the daemon's assumed CPU time. Times are integer picoseconds,
-//! and equal seeds give equal runs. docs/twin.md distinguishes measured figures from assumed figures.
+//! lines, devices and the disk. Times are integer picoseconds, and equal seeds give equal runs.
+//! docs/twin.md distinguishes measured figures from assumed figures.
 
 mod cost;
 mod daemon;
@@ -23,7 +22,6 @@ use lightloom_units::seed::Seed;
 pub use cost::COST;
 pub use world::World;
 
-/// The control plane for `control: lightloomd`.
 pub struct Twin;
 
 impl MakeControl for Twin {

@@ -21,7 +21,6 @@ pub(crate) struct TwinDevice {
     from_free: SimTime,
     pub(crate) bytes: u64,
     pub(crate) light: Option<Path>,
-    /// Last known connections through an optical switch, as pairs of ingress and egress port.
     pub(crate) passes: Vec<(u16, u16)>,
     pub(crate) wakes_at: Option<SimTime>,
 }

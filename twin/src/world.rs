@@ -33,7 +33,6 @@ const DARK_MDBM: i32 = -20_000;
 
 enum WorldEvent {
     ToDevice(Line, Vec<u8>),
-    /// Bytes, or the end of the connection.
     FromDevice(Line, Option<Vec<u8>>),
     Tend(usize),
     Turn,
@@ -69,7 +68,6 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a daemon whose `plan` is in force on all transceivers and optical switches of `fabric`.
     pub fn new(
         fabric: &Fabric,
         plan: &Plan,

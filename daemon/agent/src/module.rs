@@ -447,7 +447,6 @@ impl ServedModule {
         })
     }
 
-    /// Uses the power of the lanes for the current path if the module has no taps.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {

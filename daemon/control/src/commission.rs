@@ -49,7 +49,6 @@ pub struct Commission {
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
     planned: Vec<(usize, usize)>,
-    /// For each end, the end whose light should arrive, whether tested or not.
     far: BTreeMap<String, String>,
     left_out: BTreeSet<DeviceName>,
     halves: Vec<Vec<Option<usize>>>,

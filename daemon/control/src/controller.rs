@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller: a state machine from events to actions, without clocks, sockets or threads.
 //!
-//! It leads each event to the owners that it concerns, such as the [`Sightings`] and the
-//! [`Transactions`], and executes their decisions.
-//!
 //! The caller executes the actions in order. A record with [`Record::is_waited_for`] must be
 //! durable before any later action.
 

@@ -57,7 +57,6 @@ pub struct Orders {
     /// A rollback does not fail if light is missing.
     pub goes_back: bool,
     pub late: BTreeMap<DeviceName, Micros>,
-    /// Readings of devices that need not be armed.
     pub known: BTreeMap<DeviceName, Observation>,
     pub probes: Option<BTreeSet<DeviceName>>,
 }
@@ -374,7 +373,6 @@ impl Drive {
         site: &impl Site,
     ) -> BTreeSet<Slot> {
         let stands = |far: &DeviceName, slot: Slot| {
-            // A shut-down port sends no light at any position.
             if self.seen.get(far).is_some_and(|seen| seen.is_shut(slot)) {
                 return Some(Position::DARK);
             }

@@ -115,7 +115,6 @@ pub struct Ledger {
     pub lease: Option<Lease>,
     #[serde(skip)]
     pub plans: BTreeMap<String, KeptPlan>,
-    /// Automatic changes up to this transaction no longer count towards the hourly limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_after: Option<Txn>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]

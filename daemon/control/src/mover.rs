@@ -32,7 +32,6 @@ pub struct Limits {
     /// The same limit while the node may have failed, after a far end reported loss of light. 0 if
     /// the device does not promise such a time.
     pub probe_within: Micros,
-    /// Time limit for the reply to a switching operation, after which its outcome is unknown.
     pub switch_within: Micros,
     /// How long a device without light must be unreachable before it has failed.
     pub silent_within: Micros,
@@ -40,7 +39,6 @@ pub struct Limits {
     pub dark_within: Micros,
     /// First wait after an unknown outcome. Later waits double, up to 16 times this value.
     pub backoff: Micros,
-    /// How long to keep reading a device with an unknown outcome before the step ends.
     pub reconcile_within: Micros,
     pub attempts_max: u32,
     /// How long light may take to settle. It exceeds a module's promise, because the far end may
@@ -84,7 +82,6 @@ pub struct Promise {
     pub commit: Micros,
     /// Time from the first light on the new path until its power is reliable.
     pub settle: Micros,
-    /// Minimum time from the end of one switch to the start of the next.
     pub dwell: Micros,
     /// Maximum time to reply to a status, for a module that reports loss of light.
     pub answer: Option<Micros>,
@@ -103,7 +100,6 @@ pub struct Follows {
 
 /// Promised time for all replies except the reply to a fire (docs/firmware-api.md, section 1).
 pub const ANSWER: Micros = Micros::from_millis(10);
-/// Multiple of the promise after which a reply is late.
 const LATE: u64 = 5;
 /// Multiple of the promise after which a fibre is dark, with [`DARK_LEAST`] as the minimum.
 const DARK: u64 = 3;
@@ -114,7 +110,6 @@ const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
 impl Limits {
-    /// Derives limits from the promised times of the device.
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
         let bits = 10 * 1_000_000;

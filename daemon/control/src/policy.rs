@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All policies around the [controller](crate::controller). They decide which parts have failed,
 //! how the daemon responds, which plan is in force, and which state an undo restores.
-//!
-//! State that must survive a crash is in the [`Ledger`]. All effects are [`Action`]s.
 
 mod bypasses;
 mod change_start;
@@ -70,8 +68,6 @@ pub struct Setup {
     pub on_fault: OnFault,
     pub may_move: MayMove,
     pub heal: Option<HealPolicy>,
-    /// How long a bypass waits for an unresponsive module that it needs, and how long a node that
-    /// no peer observes may be unresponsive before it is reported.
     pub heartbeat: Micros,
 }
 

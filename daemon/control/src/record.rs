@@ -31,7 +31,6 @@ pub enum Cause {
     /// Uses repaired parts again. Older journals record this as `bypass`.
     Repair,
     Drift,
-    /// Moves a device that was unresponsive during this transaction to its positions.
     #[serde(rename = "owed")]
     Deferred(Txn),
     Late(Txn),

@@ -88,7 +88,6 @@ pub struct Sighting {
     contention: Contention,
 }
 
-/// A request whose reply is awaited.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     ticket: Ticket,
@@ -168,7 +167,6 @@ impl Sightings {
         self.devices.get(device).is_some_and(|seen| seen.up)
     }
 
-    /// `None` if the device is reachable.
     pub(crate) fn down_since(&self, device: &DeviceName) -> Option<Micros> {
         self.devices.get(device).filter(|seen| !seen.up).map(|seen| seen.down_since)
     }
@@ -182,7 +180,6 @@ impl Sightings {
         self.devices.get(device).is_some_and(Sighting::answers)
     }
 
-    /// Returns the last reading of a reachable device.
     #[must_use]
     pub fn reading(&self, device: &DeviceName) -> Option<&Observation> {
         self.devices.get(device).filter(|seen| seen.up)?.observed.as_ref()
@@ -318,7 +315,6 @@ impl Sightings {
         }
     }
 
-    /// Returns the request that this reply belongs to. `None` if it came too late.
     pub(crate) fn replied(
         &mut self,
         now: &Now,
@@ -406,14 +402,12 @@ impl Sightings {
         })
     }
 
-    /// Returns whether the device has restarted and lost its circuits.
     #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| seen.lost_circuit());
         seen.and_then(|seen| seen.observed.as_ref()?.generation) == Some(0)
     }
 
-    /// Returns the devices to restore, with the positions in the ledger.
     pub(crate) fn drifted(&self, now: &Now, ledger: &Ledger) -> SwitchState {
         let drifted = self.devices.iter().filter(|(device, seen)| {
             let attended = ledger.attention.contains_key(*device);
@@ -443,7 +437,6 @@ impl Sightings {
         })
     }
 
-    /// Returns whether the device must be read now. `None` if it is unknown.
     pub(crate) fn reached(&mut self, device: &DeviceName) -> Option<bool> {
         let seen = self.get_mut(device)?;
         (seen.up, seen.was_up) = (true, true);
@@ -478,7 +471,6 @@ impl Sightings {
         self.devices.get(device)?.contention.contended(now)
     }
 
-    /// Returns whether the claim of a device by another controller has changed.
     pub(crate) fn foreign(&mut self, now: &Now, device: &DeviceName, what: Foreign) -> bool {
         const REREAD: Micros = Micros::from_millis(50);
         let Some(seen) = self.get_mut(device) else { return false };

@@ -31,7 +31,6 @@ pub struct Position(pub u32);
 
 impl Position {
     pub const DARK: Self = Self(0);
-    /// The loopback path of a transceiver (docs/firmware-api.md).
     pub const LOOPBACK: Self = Self(15);
 
     #[must_use]
@@ -214,7 +213,6 @@ impl fmt::Display for Txn {
 pub enum Neighbours {
     /// Do not request neighbours, so that the device replies as fast as possible.
     Never,
-    /// Request neighbours periodically, and whenever they are unknown.
     #[default]
     Usual,
     Always,

@@ -69,7 +69,6 @@ impl Strays {
         }
     }
 
-    /// Expects the command that a device did not acknowledge.
     pub(crate) fn gave_up(
         &mut self,
         now: &Now,
@@ -86,7 +85,6 @@ impl Strays {
         }
     }
 
-    /// Lets the next drive wait for the late commands of an interrupted transaction.
     pub(crate) fn wait_for(
         &mut self,
         now: &Now,

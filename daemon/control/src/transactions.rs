@@ -8,8 +8,7 @@
 //! ```
 //!
 //! Only one transaction is open at a time, except that a bypass may start while a change awaits its
-//! confirmation. This module decides and records; the [controller](crate::controller) executes the
-//! returned [`Command`]s.
+//! confirmation.
 
 mod deferred;
 mod requests;
@@ -49,7 +48,6 @@ pub struct Preview {
     pub phase: Option<PhaseChange>,
 }
 
-/// Positions in the plan in force, for the phase that is lit.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
     pub plan_sha256: String,
@@ -173,7 +171,6 @@ impl Transactions {
         })
     }
 
-    /// Owns the positions of the plan that a device already has.
     pub(crate) fn take_planned(
         &mut self,
         device: &DeviceName,
@@ -498,7 +495,6 @@ fn defer(parts: &mut Parts) {
     }
 }
 
-/// Returns the positions of the far ends of a target, which do not move themselves.
 fn standing_opposite(target: &SwitchState, sightings: &Sightings) -> SwitchState {
     let ends = target.iter().flat_map(|(device, slots)| {
         slots.iter().filter_map(|(&slot, &to)| sightings.inventory().far_end(device, slot, to))

@@ -356,7 +356,6 @@ pub(crate) fn without_telnet(input: &mut Vec<u8>) {
     }
 }
 
-/// Removes the next line that is not empty, without its end.
 pub fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
         let end = input.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;

@@ -53,7 +53,6 @@ pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
-    /// End of the dwell time, until which the device refuses another move.
     rests_until: Micros,
     moves: bool,
     backoff: Micros,

@@ -326,7 +326,6 @@ mod tests {
         format!("\r\n\n   OCS \"1\" 26-11-28 10:00:00\r\nM  {ctag} COMPLD\r\n{body};")
     }
 
-    /// Returns the noise of a login and a read, whose bytes arrive one at a time.
     fn talk(terminal: &Terminal) -> u64 {
         let mut session = Session::new(Tl1::new("op", "secret", false));
         let mut out = Vec::new();

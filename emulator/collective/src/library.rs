@@ -88,7 +88,6 @@ impl Generation {
     pub(crate) fn latency(self, dies: f64) -> f64 {
         [1.98 / 1.41, 1.0, dies * 1.98 / 1.965][self as usize]
     }
-    /// Minimum number of ranks per domain for in-switch collectives.
     fn least_in_switch(self) -> u64 {
         [u64::MAX, 5, 6][self as usize]
     }
@@ -160,7 +159,6 @@ pub struct LibraryTime {
     pub algorithm: Algorithm,
     pub protocol: Protocol,
     pub seconds: f64,
-    /// The library's own estimate, by which it chooses.
     #[serde(skip)]
     pub(crate) estimate: f64,
 }
@@ -427,7 +425,6 @@ impl Site {
         start_seconds + rounds * hops.ring(bytes)
     }
 
-    /// Returns the library's estimate of a ring in one domain.
     fn estimate(
         &self,
         rounds: f64,
@@ -555,7 +552,6 @@ impl Site {
     }
 }
 
-/// Returns the number of times that a ring passes all pieces around.
 fn rounds(kind: CollectiveKind) -> f64 {
     if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 }
 }

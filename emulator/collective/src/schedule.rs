@@ -48,8 +48,7 @@ pub struct Sending {
 pub struct MessageTime {
     /// Time from the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// Time for which the message occupies the slowest link of its path. This is the minimum
-    /// interval between arrivals over the same path.
+    /// Time on the slowest link of its path, which is the minimum interval between arrivals over that path.
     pub occupies: Picoseconds,
     /// Number of parallel paths for messages of one sending, at least 1.
     pub ways: u32,

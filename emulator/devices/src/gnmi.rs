@@ -58,7 +58,6 @@ pub struct GnmiSpec {
 }
 
 impl Default for GnmiSpec {
-    /// A 24×24 switch with a switching time of 20 ms (our design value) and a clock that starts in 2026.
     fn default() -> Self {
         Self {
             ingress: 24,

@@ -160,7 +160,6 @@ impl<D> Faulty<D> {
     }
 }
 
-/// A module with a failed connection does not acknowledge on its bus either.
 impl Bus for Faulty<Transceiver> {
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged> {
         if self.faults.half_open {

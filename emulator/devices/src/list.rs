@@ -1,21 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The device list: a YAML file of emulated devices and their faults.
 //!
-//! ```yaml
-//! seed: 1
-//! transceivers:
-//!   - names: n{0..31}/b{0..1}
-//! switches:
-//!   - name: ocs0
-//!     ingress: 24
-//!     egress: 24
-//!     scpi: 127.0.0.1:5025
-//!     tl1: 127.0.0.1:3082
-//! faults:
-//!   - at: 10s
-//!     device: n3/b0
-//!     fault: lose 1%
-//! ```
+//! docs/devices.md describes the keys, with an example.
 
 use std::net::SocketAddr;
 

@@ -252,7 +252,6 @@ impl RunningAccess {
 mod tests {
     use super::*;
 
-    /// A module that does not acknowledge for a while after each write.
     struct Plain {
         lower: [u8; 128],
         upper: std::collections::BTreeMap<u8, [u8; 128]>,

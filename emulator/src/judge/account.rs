@@ -43,8 +43,6 @@ impl JudgedRun<'_> {
 pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
 
 impl<const N: usize> Levels<N> {
-    /// A decrease is deducted from past faults first, then from the latest ones. The rest of the
-    /// change is attributed to `culprit`.
     pub(super) fn next(
         &mut self,
         ran: &JudgedRun<'_>,

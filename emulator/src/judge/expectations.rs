@@ -126,7 +126,6 @@ impl ExpectationJudge<'_> {
             Figure::PausedMax => outcome.queues.paused_max.0 as f64,
             Figure::BusBandwidth => {
                 let whole = outcome.workloads.iter().filter(|one| one.restarts == 0);
-                // Unfinished collectives have zero bandwidth, and instantaneous ones are skipped.
                 let says = whole.filter(|one| one.end.is_none() || one.busbw_bytes_per_s > 0.0);
                 says.map(|one| one.busbw_bytes_per_s).reduce(f64::min).unwrap_or(0.0)
             }
@@ -232,7 +231,6 @@ fn no_deadlock(outcome: &Outcome) -> Found {
     }
 }
 
-/// Phases that start with the run are timed by their steps. Other phases are timed by `ended`, the end of the run.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {

@@ -71,7 +71,6 @@ impl<'a> Compared<'a> {
         let workload = &self.workloads[place];
         let records: Vec<FlowRecord> =
             step.flows().map(|flow| self.here.engine.record(flow)).collect();
-        // A repetition with an abandoned flow never finishes.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
         let bound = bounds::tightest(&self.cuts, self.here.engine, step);
@@ -115,7 +114,6 @@ impl<'a> Compared<'a> {
             };
             let mut faults: Vec<usize> = (0..links.len()).filter(is_hit).collect();
             if faults.is_empty() {
-                // The flow shared links with a directly affected flow, or waited for one.
                 let hits = |fault: usize| !hit[fault].is_empty();
                 faults.extend(ran.culprit(start.min(moved.at), moved.at, &hits, &|_| true));
             }

@@ -114,7 +114,6 @@ pub(super) struct GroupImpact {
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// Attributes a group that only waited to the earliest active fault, preferably one that hit its job.
 pub(super) fn impacts(
     ran: &JudgedRun<'_>,
     results: &[GroupResult],

@@ -38,7 +38,6 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     }
     if let Some(traffic) = traffic.filter(|_| ran.log.groups.is_empty()) {
         up.add(of_hosts(ran));
-        // A host with an unfinished flow is treated as if all its flows were unfinished.
         let hosts = ran.start.substrate.hosts.len();
         let (here, calm) = (ran.log.ended.0, ran.baseline.ended.0);
         useful.add(Share {

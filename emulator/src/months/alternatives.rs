@@ -126,7 +126,6 @@ fn checkpoints(
     let between = time / hits.max(1) as f64;
     let (mut other, mut words) = (table.clone(), Vec::new());
     let mut writes = false;
-    // Elastic jobs read a checkpoint only as a last resort.
     let restarts = |job: &&mut TrainedJob| job.policy.answer == Answer::Restart;
     for job in other.jobs.iter_mut().filter(restarts) {
         let policy = &mut job.policy;

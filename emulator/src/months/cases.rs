@@ -386,7 +386,6 @@ fn with_fewer(
     Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
 }
 
-/// An elastic job loses the time until detection and the current step.
 fn loss_of_elastic(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One month of training with failures and repairs. Every lost GPU-hour is attributed to a cause.
-//!
-//! Work is measured by its duration without failures, including fractions of steps.
 
 use std::collections::BTreeMap;
 

@@ -1,17 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Expectations about a run, each written as one sentence.
-//!
-//! ```text
-//!   waste_ratio < 0.01            compares a metric with a bound
-//!   restored within 5ms           every fault is restored within this time
-//!   completes within 20ms         every collective completes within this time
-//!   group g3 unaffected           its completion times are the same as without faults
-//!   workload bulk unaffected      its flows end at the same time as without faults
-//!   workload bulk completes within 2ms   it completes within this time
-//!   no drops on priority 3        no packet of this priority found a full queue; `no drops`: all priorities
-//!   fct_p99 < 2ms                 a time, a size (`queue_max < 1MiB`) or a rate (`bus_bandwidth > 300Gbps`)
-//!   no deadlock                   no cycle of ports that pause each other
-//! ```
 
 use std::fmt;
 use std::str::FromStr;

@@ -312,7 +312,6 @@ fn drawn(
         .collect()
 }
 
-/// If the network has servers, all GPUs of a server fail together.
 fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
     let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };
     let servers: Vec<&[VertexId]> = substrate.hosts.chunks(substrate.hosts_per_server).collect();

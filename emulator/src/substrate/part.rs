@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Looks up parts by name.
-//!
-//! A [`NetworkPart`] hides the kind of part: faults act on its `links`, ring planners take its
-//! `planned` parts out of service, and circuit controllers act on its `ports`.
 
 use std::collections::BTreeSet;
 

@@ -352,7 +352,6 @@ pub fn machine(
     })
 }
 
-/// Returns the number of packets on one link, including acknowledgements.
 fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }

@@ -10,7 +10,6 @@
 //!   pass     layers of a model chunk; the transfer to the next stage overlaps with the last layer
 //!   step     passes in the order of the schedule; weights are gathered in the first pass, gradients reduced in the last
 //! ```
-//! This crate neither computes kernel durations nor places ranks.
 
 pub mod graph;
 pub mod longest_path;

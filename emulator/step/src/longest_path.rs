@@ -108,7 +108,6 @@ mod tests {
             for (task, span) in spans.iter().enumerate() {
                 prop_assert_eq!(span.1.0, naive_end(&after, &took, task));
             }
-            // The critical path has no gaps, so its durations add up to the end.
             let path = critical_path(&graph, &spans);
             let sum: u64 = path.iter().map(|task| took[task.index()]).sum();
             let end = spans.iter().map(|span| span.1.0).max().unwrap();

@@ -140,7 +140,6 @@ impl Recompute {
 }
 
 impl Mapping {
-    /// A job on one GPU: micro-batches of one sequence, plain 1F1B, no recomputation.
     pub const ONE_GPU: Self = Self {
         tensor: 1,
         context: 1,

@@ -79,7 +79,6 @@ pub struct Group {
     pub reach: Reach,
 }
 
-/// The links that a group may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The links of the domain, and network cards between domains.

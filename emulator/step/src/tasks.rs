@@ -286,7 +286,6 @@ impl Maker<'_> {
         }
     }
 
-    /// The hidden part of the transfer to the next stage overlaps with the last layer.
     fn layers(
         &mut self,
         slot: StagePass,

@@ -108,14 +108,12 @@ pub fn serve_until<C: StepCosts>(
 
 #[derive(Clone, Debug, Default)]
 struct Seat {
-    /// Sorted by last decode step.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
     /// Completed decode steps. `since` is the end of the last one, or of the following prefill.
     step: u64,
     since: f64,
     cached: u64,
     reserved: u64,
-    /// Prompt tokens since the last decode step.
     prompted: u64,
     own: VecDeque<usize>,
     /// Decode step after which requests may change.
@@ -144,9 +142,7 @@ impl Ord for At {
 struct Pool<'a, C> {
     costs: &'a C,
     requests: &'a [Request],
-    /// Size of a closed loop.
     concurrency: Option<usize>,
-    /// Times at which requests ended, in this order.
     ends: Vec<f64>,
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
@@ -292,7 +288,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         prompted == 0 || prompted + prompt <= self.costs.prompt_tokens()
     }
 
-    /// Returns the request that `seat` admits next.
     fn front(&self, seat: usize) -> Option<usize> {
         self.seats[seat].own.front().or_else(|| self.queue.front()).copied()
     }
@@ -360,7 +355,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
     }
 
     fn plan(&mut self, seat: usize) {
-        // A prompt that only has to wait for a decode step is next.
         let waits = self.front(seat).is_some_and(|one| self.has_room(seat, one));
         let here = &mut self.seats[seat];
         here.turn += 1;

@@ -19,7 +19,6 @@ use lightloom_collective::Generation;
 pub static CHIPS: LazyLock<Vec<Chip>> =
     LazyLock::new(|| rows(include_str!("calibrated/chips.csv")));
 
-/// From `frameworks.csv`, which the test `fit_again` writes.
 pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
     LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
 
@@ -115,7 +114,8 @@ impl Framework {
         if self.name.starts_with(bridge) { bridge } else { self.name }
     }
 
-    pub(crate) fn is_version(&self, software: &str) -> bool {
+    #[must_use]
+    pub fn is_version(&self, software: &str) -> bool {
         software == self.name || self.family() != self.name && software.starts_with(self.family())
     }
 }

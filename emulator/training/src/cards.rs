@@ -108,7 +108,6 @@ impl Accelerator {
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
 
-    /// Returns the constants for this card with the software of most published runs.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         compose(&self.chip(), self.usual_framework())
@@ -174,7 +173,6 @@ impl Accelerator {
         FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
     }
 
-    /// Returns the software most used with this card or, for fully sharded states, software that is built for them.
     pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
         let is_sharded = sharding == Some(ZeroStage::Everything);
         match &self.name[..] {

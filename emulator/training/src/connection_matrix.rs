@@ -37,7 +37,6 @@ struct ConnectionMatrix<'m> {
     flows: Vec<(usize, Option<u32>)>,
     transfers: Vec<Task>,
     delays: Vec<(usize, Task)>,
-    /// Flows whose ends fire a trigger.
     firing: BTreeMap<u32, Vec<TaskId>>,
     triggers: BTreeMap<u32, Vec<&'m str>>,
 }
@@ -151,7 +150,6 @@ impl<'m> ConnectionMatrix<'m> {
     }
 }
 
-/// Returns the flows whose ends start the flow at `place` of a trigger.
 fn waits(kind: &[&str], place: usize, by: &[TaskId]) -> Option<Vec<TaskId>> {
     match kind {
         ["multishot"] => by.get(place).map(|flow| vec![*flow]),

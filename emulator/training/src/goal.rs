@@ -383,7 +383,6 @@ mod tests {
         assert_eq!(works(&step.graph), works(&again));
     }
 
-    /// A task may wait for a later one; independent computations run concurrently.
     #[test]
     fn waits_round_trip_as_text_and_as_bytes() {
         for waits in [&[&[1][..], &[]][..], &[&[], &[], &[0], &[1]]] {

@@ -64,7 +64,6 @@ impl Config<'_> {
         } })
     }
 
-    /// Returns the layers with a sliding window: the listed ones, all but every n-th, or all.
     fn window(&self, layers: u64) -> Option<Value> {
         let tokens = self.number(&["sliding_window"])?;
         if self.0["use_sliding_window"] == false {

@@ -8,8 +8,6 @@
 //! other tools.
 //!
 //! Computed times are floating-point seconds, recorded and emulated times are picoseconds.
-//!
-//! Packet simulation and planning are in other crates.
 
 pub mod architecture;
 pub mod bands;

@@ -31,7 +31,6 @@ pub struct ExpertLayout {
 }
 
 impl ExpertLayout {
-    /// The layout of `software`, with whole experts if EP is too large for sharded ones.
     #[must_use]
     pub fn of(mapping: &Mapping, software: &Software) -> Self {
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
@@ -85,7 +84,6 @@ fn activations_per_layer(
     if mapping.recompute == Recompute::Full {
         return 2.0 * tokens * h / if software.sequence_parallel { t } else { 1.0 };
     }
-    // The most heavily loaded EP rank stores the activations of all tokens that it receives.
     let fullest = if mapping.expert > 1 { 1.0 + expert_imbalance } else { 1.0 };
     let feed_forward = model.feed_forward.experts.as_ref().map_or(
         f64::from(model.feed_forward.width),

@@ -205,7 +205,6 @@ fn kind_of(name: &str) -> Option<CollectiveKind> {
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
-/// Places the exchange on the ring of its TP group, or else on the data-centre network.
 fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
     let first = group[0];
     let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;
@@ -271,7 +270,6 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
     })
 }
 
-/// Adds stated dependencies and the previous operation of the stream.
 fn wait(
     operations: &[RecordedOperation<'_>],
     task_of: &[usize],

@@ -92,7 +92,6 @@ pub struct ReinforcementStep {
     pub training_seconds: f64,
     pub weights_seconds: f64,
     pub step_seconds: f64,
-    /// Number of answer tokens divided by the step time.
     pub tokens_per_second: f64,
 }
 

@@ -268,12 +268,6 @@ pub fn fixed(
     Some(course.end())
 }
 
-#[must_use]
-pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Option<Generation> {
-    let all = pool.able(samples).filter_map(|size| fixed(pool, size, samples, dispatch));
-    all.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReplicaDeath {
     pub at_seconds: f64,
@@ -320,9 +314,6 @@ fn points(samples: usize, count: u32) -> Vec<usize> {
 const POINTS: u32 = 6;
 
 /// Changes the replica size as samples end, based on the lengths `seen` in earlier steps.
-///
-/// At each point it chooses the first move of the fastest sequence with one further change,
-/// assuming that lengths are distributed as in `seen`.
 #[must_use]
 pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Generation> {
     let mut sorted = seen.to_vec();

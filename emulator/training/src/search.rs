@@ -295,7 +295,6 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the nearest number of GPUs with a mapping within the limits, and the fastest such mapping.
     #[must_use]
     pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
         let asked = self.asked();

@@ -50,7 +50,6 @@ pub enum Load {
 }
 
 impl Load {
-    /// The same load, at most for the time of a trial.
     fn trial(self) -> Self {
         match self {
             Self::Open { rate, seconds } => {

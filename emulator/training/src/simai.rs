@@ -184,7 +184,6 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
     })
 }
 
-/// Parses the nanoseconds of computing, the collective and its size in bytes.
 fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is not a whole number"))
@@ -308,7 +307,6 @@ impl SimaiTasks {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// Transfers the result `ready` of stage `other` to `stage`, whose chain waits for it.
     fn send(&mut self, (other, ready): (usize, TaskId), stage: usize, bytes: Bytes) {
         let came = match other == stage {
             true => ready,
@@ -349,7 +347,6 @@ impl SimaiTasks {
             Exchange::new(operation, ranks, size)
         };
         if is_gradient {
-            // Only the end of the step waits for gradient communication.
             if groups > 1 {
                 self.add(name, vec![computed], peers(groups).work());
             }

@@ -146,7 +146,6 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// Returns the period with the most faults that the fault logs cover, and its files.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {

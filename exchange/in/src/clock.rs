@@ -11,7 +11,6 @@ pub(crate) struct LogTime {
 
 const NONE: &[&str] = &["", "unknown", "none", "null", "n/a", "nan"];
 
-/// Returns `None` for a missing time, and the text as the error if its format is unknown.
 pub(crate) fn time(text: &str) -> Result<Option<LogTime>, String> {
     let text = text.trim();
     if NONE.contains(&&*text.to_ascii_lowercase()) {

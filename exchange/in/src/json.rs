@@ -104,7 +104,6 @@ impl<'f> LineCounter<'f> {
     }
 }
 
-/// Reads a file that is one JSON or YAML document.
 pub(crate) fn document<T: for<'de> Deserialize<'de>>(
     file: &LogFile<'_>,
     logs: &mut Logs,

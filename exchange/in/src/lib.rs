@@ -5,10 +5,8 @@
 //! files ──▶ kinds (one file each) ──▶ Logs ──▶ checks across files ──▶ draft ──▶ fabric, fault trace, scenario, …
 //! ```
 //!
-//! [`read`] detects each file's kind and extracts hosts, switches, jobs, outages and training profiles. The function
-//! [`draft`](fn@draft) writes commented files; a value missing in the logs becomes a [`Guess`] with its
-//! [`GuessConfidence`]. A [`LogProblem`] locates an inconsistency and lists the information that remains usable. A new
-//! kind needs a file with a [`LogKind`] in `kinds/` and a line in [`KINDS`].
+//! A value missing in the logs becomes a [`Guess`] with its [`GuessConfidence`]. A new kind needs a file with a
+//! [`LogKind`] in `kinds/` and a line in [`KINDS`].
 
 mod checks;
 mod clock;

@@ -42,9 +42,7 @@ pub struct HostRecord {
 pub struct HostShape {
     pub gpus: u32,
     pub product: Option<String>,
-    /// Most frequent rate of an interface.
     pub bits_per_second: Option<u64>,
-    /// Links of an accelerator within the fast domain.
     pub domain_links: Option<u32>,
     pub place: LogPlace,
 }
@@ -58,7 +56,6 @@ pub struct LoggedJob {
     pub nodes: u64,
     pub hosts: Vec<String>,
     pub start: i64,
-    /// `None` if the job was still running.
     pub end: Option<i64>,
     pub place: LogPlace,
 }
@@ -80,12 +77,10 @@ pub struct TrainingProfile {
     pub files: Vec<String>,
     pub world: Option<u32>,
     pub ranks_per_host: Option<u32>,
-    /// Number of accelerators visible on the host.
     pub accelerators: Option<u32>,
     pub product: Option<String>,
     /// Median step in seconds; `None` without marked steps.
     pub step_seconds: Option<f64>,
-    /// How the step was derived; `None` if the log contains its duration.
     pub step_rule: Option<&'static str>,
     /// Samples per step.
     pub batch: Option<u64>,
@@ -133,7 +128,6 @@ impl Logs {
             && self.profiles.is_empty()
     }
 
-    /// Distinguishes a fact that no file mentions from one in an unknown form.
     pub(crate) fn lacks(&self, fact: Fact, absent: &str) -> String {
         match self.mentions.get(&fact) {
             Some(place) => format!("not understood: {place}"),

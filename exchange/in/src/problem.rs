@@ -87,7 +87,6 @@ pub enum LogTrouble {
 }
 
 impl LogTrouble {
-    /// Returns what the program does about the problem, or a remedy.
     #[must_use]
     pub fn still(&self) -> String {
         match self {

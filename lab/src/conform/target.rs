@@ -50,7 +50,6 @@ impl Protocol {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// As given.
     pub text: String,
     pub protocol: Protocol,
     /// `host:port` or the path of a serial device.

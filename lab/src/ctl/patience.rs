@@ -17,7 +17,6 @@ use lightloom::result::ResultFormat;
 
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
 const CHANGE_WITHIN_MS: u64 = 30_000;
-/// Delay before the first message about a wait.
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -80,7 +79,6 @@ impl CtlSession {
         }
     }
 
-    /// Skips a status that is equal to `last` unless the terminal is redrawn.
     fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
         let page = match self.format {
             ResultFormat::Json => {

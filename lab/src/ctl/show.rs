@@ -140,7 +140,6 @@ pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     )
 }
 
-/// Folds identical reasons of several devices into one line.
 pub(super) fn alike(reasons: &[String]) -> Vec<String> {
     let mut together: Vec<(Vec<String>, &str)> = Vec::new();
     for reason in reasons {

@@ -42,12 +42,10 @@ pub(super) fn clock_now() -> String {
     Local::now().format("%H:%M:%S").to_string()
 }
 
-/// Formats a time as `2026-11-21 18:32:28`.
 pub(super) fn moment(unix_ms: u64) -> String {
     at(unix_ms, "%Y-%m-%d %H:%M:%S")
 }
 
-/// Formats a time as `18:32:28`.
 pub(super) fn clock_at(unix_ms: u64) -> String {
     at(unix_ms, "%H:%M:%S")
 }

@@ -17,7 +17,6 @@ use lightloom_live::up::Programs;
 use super::processes::Processes;
 
 pub(super) const WITHIN: Duration = Duration::from_secs(60);
-/// Number of GPUs per node, and number of nodes per ring.
 const GPUS_EACH: u32 = 4;
 const GPUS_RING: u32 = 16;
 pub(super) const RING: u32 = GPUS_RING / GPUS_EACH;

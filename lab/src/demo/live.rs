@@ -258,7 +258,6 @@ fn hosts(nodes: &[impl ToString]) -> Hosts {
     nodes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns `None` if the job uses only part of a ring or a node outside the rings.
 fn whole_rings(job: &Hosts, plan: &Plan) -> Option<usize> {
     let rings = plan.groups.iter().map(|group| hosts(&group.nodes));
     let met: Vec<Hosts> = rings.filter(|ring| !ring.is_disjoint(job)).collect();

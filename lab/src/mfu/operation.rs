@@ -14,7 +14,6 @@ use lightloom_units::seed::Seed;
 use crate::compare::fault_source;
 use lightloom::table::TextTable;
 
-/// Cluster for computing wasted GPUs.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 /// Size of the master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;
@@ -100,7 +99,6 @@ impl OperationArguments {
 }
 
 impl Faults<'_> {
-    /// Returns `None` if groups of `tp` do not fit in the design.
     pub(crate) fn goodput(
         &mut self,
         model: &Model,

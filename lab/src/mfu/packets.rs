@@ -36,7 +36,6 @@ pub(crate) struct PacketArguments {
 }
 
 impl PacketArguments {
-    /// Prints a note and returns `None` if the architecture does not support packets.
     pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<ExcerptRun> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
         let ran = packets::run(job, prove, &mut Live::default());

@@ -22,7 +22,6 @@ use serde_json::Value;
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
 
-/// Schema of the files that `lightloom demo --live` writes.
 pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 
 #[derive(Debug, Default)]
@@ -92,7 +91,6 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Returns `None` if the plan contains rings.
     pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
         let (_, fabric) = self.fabric.as_ref()?;
         fabric.circuits_alone().map(|network| (fabric, network))

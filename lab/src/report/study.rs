@@ -16,7 +16,6 @@ use lightloom_units::seed::Seed;
 
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
 const NODES_A_POINT: u32 = 100_000;
-/// Minimum and maximum snapshots per point.
 const SNAPSHOTS: [u32; 2] = [4, 200];
 
 pub(super) struct StudyQuestion<'a> {

@@ -25,7 +25,6 @@ impl Read for CountedFile<'_> {
     }
 }
 
-/// Returns `None` if the first file is not a PyTorch profile.
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     let open = |path: &PathBuf| -> anyhow::Result<(String, File, u64)> {
         let name = path.display().to_string();
@@ -58,7 +57,6 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     Ok(Some(profiles.finish()?))
 }
 
-/// Formats consecutive ranks as `first-last`.
 pub(super) fn ranges(ranks: &[u32]) -> String {
     let rows = ranks.chunk_by(|a, b| a + 1 == *b);
     let row = |row: &[u32]| match row {

@@ -329,7 +329,6 @@ fn check_transition(
     }
 }
 
-/// Calls `during` in each stage with its index, the number of its removals, and the lit circuits.
 pub(super) fn execute<'a>(
     spec: &FatTreeSpec,
     name: &str,

@@ -162,7 +162,6 @@ impl Pool<'_> {
         sent
     }
 
-    /// Each GPU receives its slice in equal parts from the data-parallel ranks that hold it.
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
         let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
         let holders = trainer.len() / tp;

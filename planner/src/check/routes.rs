@@ -91,7 +91,6 @@ fn check_phase(
     }
 }
 
-/// Returns the seconds that the busiest leaf needs for its traffic: through its interface, and through all its cables.
 fn leaf_seconds(
     network: &DirectNetwork,
     working: &BTreeMap<LeafCable, u32>,

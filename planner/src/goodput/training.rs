@@ -295,7 +295,6 @@ mod tests {
         }
     }
 
-    /// At step 38, the checkpoint after step 30 is newer than any copy (every 150 steps).
     #[test]
     fn restarts_from_a_checkpoint_newer_than_the_copy() {
         let lost = |every, copies| {

@@ -95,7 +95,6 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
     // data-parallel line therefore need not leave its leaf.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
-    // Scale the gradients to the rate that micro-batches reach.
     let gradients = gradients * raw.usable_share / raw.gradient_share();
     let data = if mapping.cp == 1 { gradients } else { 0.0 };
     [

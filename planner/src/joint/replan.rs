@@ -158,8 +158,7 @@ pub struct Bounds {
     pub moves: Option<BTreeSet<u32>>,
     /// The number of groups that may move for a shorter step.
     pub limit: MoveLimit,
-    /// Nodes that lack their planned light. A ring with such a node is already open, so moving it
-    /// costs no more than moving a ring with a fault.
+    /// Nodes that lack their planned light. Their rings are already open, so moving them costs no more.
     pub open: BTreeSet<NodeId>,
 }
 
@@ -458,7 +457,6 @@ fn fewer_generate(
     })
 }
 
-/// Returns the number of new spares.
 fn shrink(
     layout: &mut Layout,
     own: &[GroupId],

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::rfabric::demand::Demand;
     use crate::rfabric::one_hop;
-    use crate::rfabric::testing::spec;
+    use crate::rfabric::testkit::spec;
     use crate::rfabric::workload::shapes;
     use lightloom_fabric::fat_tree::ReconfigurableFatTree;
     use lightloom_units::seed::Seed;

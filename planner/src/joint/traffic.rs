@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Derives the traffic between leaves from the jobs and the locations of their ranks.
-//!
-//! A training step has a phase for micro-batches (tensor, context, expert and pipeline traffic) and
-//! a phase for gradients. Traffic within a ring, an island or a leaf is recorded separately from
-//! the demand.
 
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
@@ -162,7 +158,6 @@ fn of_step(
 
 /// Returns the traffic between the groups of a training job in both phases of its step. Each group
 /// counts as a leaf, numbered with the context rank changing fastest, then the data-parallel rank.
-/// `None` if the job does not train.
 pub(super) fn between_groups(
     fabric: &Fabric,
     job: &Job,

@@ -29,7 +29,6 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// `None` if the line is not laid out in sub-lines.
     pub(super) fn new(
         fabric: &'a Fabric,
         survey: &'a Survey<'a>,

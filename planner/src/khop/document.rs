@@ -177,7 +177,6 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     }
 }
 
-/// The mean bound over all jobs, weighted by inner hops. `None` if a job has no bound.
 fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     let mut all = (0.0, 0_u64);
     for (index, job) in (0..).zip(&layout.jobs) {

@@ -3,8 +3,7 @@
 //!
 //! The candidates are all simple paths of m usable nodes in the k-hop graph, including paths that
 //! turn back, except paths on which a node needs two hops on one bundle. The program selects as
-//! many disjoint candidates as possible (set packing). The method skips the solver if the sizes of
-//! the connected components already rule out more rings than the scan found.
+//! many disjoint candidates as possible (set packing).
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,6 @@ pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) 
 }
 
 impl Track<'_> {
-    /// Cuts a closed line of `nodes` places at a gap, or else at a missing fibre.
     fn cut_open(&mut self, nodes: u64) {
         let count = self.places.len();
         let gap = |i: usize| {

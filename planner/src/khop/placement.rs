@@ -3,12 +3,7 @@
 //!
 //! In a sub-line deployment, sub-line i consists of slot i of every ToR. The groups of a job form
 //! sets of p, with one group per sub-line. If all groups of a set use a ToR, the inner
-//! data-parallel rings of the ranks there do not leave the ToR. All jobs with rings larger than a
-//! node are placed together:
-//!
-//! 1. `sliding` finds the cheapest sets, one job after another, at one price per column.
-//! 2. If some sets do not fit, the planner keeps as many sets as possible and lets `packing` place
-//!    the other groups, ignoring ToRs.
+//! data-parallel rings of the ranks there do not leave the ToR.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +118,6 @@ pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     deal_ranks(&fabric.dcn, groups);
 }
 
-/// Picks the ring's node whose ToR has the fewest other nodes of the set; ties go to the last node.
 fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let mut used: BTreeMap<TorId, usize> = BTreeMap::new();
@@ -140,8 +134,7 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Tries several groups as the reference. A node takes the rank of a reference node under its ToR, else
-/// its rank in the first group, else any free rank.
+/// Tries several groups as the reference. A node preferably takes the rank of a reference node under its ToR.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {

@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computes the next plan with the least change.
 //!
-//! Groups without a new fault stay unchanged. Each group that lost a part gets the first of the
-//! following that exists:
-//!
-//! 0. The chain without the failed node, if rings have a spare node (`spare`).
-//! 1. A small bypass: a chain in its neighbourhood that keeps every working node of the group and
-//!    switches at most 2K bundles. A replacement takes over the rank of the node it replaces.
-//! 2. A spare ring of the same size. It is already lit, so only the bundles next to the fault
-//!    switch, but all ranks of the group move.
-//! 3. Any bypass, with as few replaced nodes as possible, then as few switched bundles as possible.
-//! 4. A new chain of idle nodes anywhere.
-//! 5. A bypass or new chain that also uses nodes of spare rings of other sizes.
-//! 6. No replacement. The job continues with one group fewer.
+//! Groups without a new fault stay unchanged. A group that lost a part gets the first possible option of the list in
+//! docs/khop.md ("The next plan"). Before these options, a ring with a spare node drops the failed node (`spare`).
 //!
 //! If a group would be lost, as few groups without a fault as possible move to make room (`least`).
 //! If that search runs out of steps, the groups move to the placement of a new plan (`cold`).
 //!
 //! Circuits between idle nodes stay lit until a group needs one end. If the far end of a bundle
 //! fails or switches away, the bundle returns to loopback.
-//!
-//! After repairs, idle nodes form spare rings again. No ring of a job moves for this.
 
 mod change;
 mod cold;
@@ -128,8 +116,7 @@ pub(crate) fn groups_hit(
     own.filter(|group| work.is_broken_group(group)).map(|group| group.id).collect()
 }
 
-/// A group with the identifier of an earlier group is that group, on the given nodes. `hit` are the groups
-/// that a fault affects. If `forms_spares` is set, idle nodes form spare rings.
+/// A group with the identifier of an earlier group is that group, on the given nodes. A fault affects those in `hit`.
 pub(crate) fn rebuilt(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -312,7 +299,6 @@ impl<'a> Work<'a> {
         neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
     }
 
-    /// Puts `new` at `index` and lights it. Darkens the nodes in `left` that `new` no longer uses.
     fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
         let mut disturbed = left.to_vec();
         for node in &new.nodes {
@@ -335,7 +321,6 @@ impl<'a> Work<'a> {
             .collect()
     }
 
-    /// Sets a bundle of `nodes` to loopback if its far end does not select the same fibre.
     fn put_out(&mut self, nodes: &[NodeId]) {
         self.remember(nodes);
         let in_reach =
@@ -379,7 +364,6 @@ impl<'a> Work<'a> {
         group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
     }
 
-    /// Takes the nearest working spare ring of the same size. Ties go to the last one.
     fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
         let per_node = self.fabric.hbd.gpus_per_node();
         let fits =
@@ -476,7 +460,6 @@ impl<'a> Work<'a> {
         Some((RingGroup { job: like.job, ..group }, false))
     }
 
-    /// Returns a group of `job`. If the job lost all groups, returns a new group of the same size.
     fn like_of(&self, job: u32) -> Option<RingGroup> {
         if let Some(own) = self.layout.groups_of(job).next() {
             return Some(own.clone());

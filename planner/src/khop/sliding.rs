@@ -23,7 +23,6 @@ pub(super) trait Grid: Sync {
     fn reach(&self) -> usize;
     /// Bit i is set if the node of slot i in this column is usable.
     fn usable(&self, column: usize) -> u64;
-    /// Whether a working fibre connects the node to the node `back` columns earlier.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
     fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
 }
@@ -33,7 +32,6 @@ pub(super) struct Wanted {
     pub(super) length: usize,
     pub(super) sets: usize,
     pub(super) rest: usize,
-    /// Whether one node of each chain is a pass-through node.
     pub(super) passes: bool,
 }
 
@@ -424,7 +422,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 }
 
-/// Slots without a complete chain start over.
 fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     let mut set = Vec::new();
     for (slot, line) in lines.iter_mut().enumerate() {

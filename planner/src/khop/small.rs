@@ -25,8 +25,7 @@ const MOST_PATHS: usize = 10_000;
 
 const MOST_STEPS: usize = 30_000;
 
-/// Returns groups of one job in rank order with fewer crossing hops than `known`. `length` includes the
-/// spare. `None` if there are no such groups or the search is too large.
+/// Returns groups of one job in rank order with fewer crossing hops than `known`. `length` includes the spare.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -61,7 +60,6 @@ pub(super) fn fewer_crossing(
     Some(groups)
 }
 
-/// Searches small connected components for more than `known` rings in total.
 pub(super) fn more_rings(
     survey: &Survey<'_>,
     free: &[bool],
@@ -245,7 +243,6 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// Tries several orders of four rings. Other numbers of rings are kept in ToR order.
     fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
         let along: Vec<usize> = (0..rings.len()).collect();
         let mut orders = vec![along];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! N + 1 rings (`spare_per_ring: 1`) consist of N ranked nodes and one pass-through node.
 //!
-//! All N + 1 nodes are adjacent, and a ring needs working fibres between all nodes one or two places
-//! apart. If the spare itself fails, the ranks do not move. docs/khop.md describes a bypass.
+//! docs/khop.md describes their fibres and a bypass.
 //!
 //! On an open line, starting each run as early as possible maximises the number of runs. A closed
 //! line is cut at every relevant place, so the result is also the true maximum.
@@ -76,7 +75,6 @@ pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Cha
         }
         firsts
     };
-    // Ties go to the first cut.
     let mut best: Vec<usize> = Vec::new();
     for firsts in (0..cuts).map(from) {
         if firsts.len() > best.len() {
@@ -94,8 +92,7 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
 }
 
-/// Returns `old` without its failed node, or without one end of its failed fibre. The spare takes
-/// over the ranks. `None` if `old` has no spare or the remaining nodes cannot be connected.
+/// Returns `old` without its failed node or one end of its failed fibre. The spare takes over the ranks.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));

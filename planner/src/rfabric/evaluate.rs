@@ -278,7 +278,6 @@ impl LeafView {
 /// Circuits of a leaf that are assigned to its ports, by the sets of reaches that may form them.
 struct Assigned {
     free: Vec<u32>,
-    /// For each reach, the circuits on its ports.
     circuits: Vec<BTreeMap<u64, u32>>,
     /// Reaches whose ports are all in use and cannot be freed.
     full: u64,
@@ -289,7 +288,6 @@ impl Assigned {
         Self { free: ports.to_vec(), circuits: vec![BTreeMap::new(); ports.len()], full: 0 }
     }
 
-    /// Adds a circuit and moves others to other reaches if necessary. Returns whether there is a port.
     fn add(&mut self, reaches: u64) -> bool {
         let mut seen = reaches & !self.full;
         // Each entry is a reach, and the circuit that leaves the previous reach for it.
@@ -336,7 +334,7 @@ impl Assigned {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::spec;
+    use super::super::testkit::spec;
     use super::*;
     use lightloom_units::Bytes;
     use proptest::prelude::*;

@@ -113,7 +113,7 @@ fn plan_over(
         SolvedHops::One => evaluator.upper_bound(fabric),
         SolvedHops::Any => concurrent::bound(fabric, &evaluator, 0.0, concurrent::WORTH_ANY).lambda,
     };
-    let model = Model::new(fabric, demand, known, (Numbers::Whole, hops));
+    let model = Model::new(fabric, demand, known, hops);
     let solved = model.solve(solver, limits)?;
     let mut topology = Topology::dark(fabric.leaves());
     for (&(reach, (a, b)), count) in &solved.circuits {
@@ -138,25 +138,6 @@ fn plan_over(
     })
 }
 
-/// Returns an upper bound over all topologies, from a relaxation with fractional circuits.
-///
-/// # Errors
-/// Fails if the solver fails or reaches its limits.
-pub fn relaxation_bound(
-    fabric: &ReconfigurableFatTree,
-    demand: &Demand,
-    solver: Solver,
-    limits: Limits,
-) -> Result<f64, ExactError> {
-    let closed_form = Evaluator::new(fabric, demand).upper_bound(fabric);
-    let solved = Model::new(fabric, demand, closed_form, (Numbers::Fractional, SolvedHops::One))
-        .solve(solver, limits)?;
-    if matches!(solved.status, SolutionStatus::TimeLimit) {
-        return Err(ExactError::Solver("time limit of the relaxation".into()));
-    }
-    Ok(solved.lambda.min(closed_form))
-}
-
 fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
     let mut pairs = BTreeMap::new();
     for (from, to, bytes) in demand.flows() {
@@ -165,12 +146,6 @@ fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
         *entry = entry.max(demand.bits(bytes));
     }
     pairs
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Numbers {
-    Whole,
-    Fractional,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -195,12 +170,7 @@ struct Solved {
 }
 
 impl Model {
-    fn new(
-        fabric: &ReconfigurableFatTree,
-        demand: &Demand,
-        scale: f64,
-        (numbers, hops): (Numbers, SolvedHops),
-    ) -> Self {
+    fn new(fabric: &ReconfigurableFatTree, demand: &Demand, scale: f64, hops: SolvedHops) -> Self {
         let mut variables = ProblemVariables::new();
         let lambda = variables.add(variable().min(0.0).max(1.0));
         let mut model =
@@ -209,24 +179,19 @@ impl Model {
         match hops {
             SolvedHops::One => {
                 let pairs: Vec<(usize, usize)> = heaviest_directions(demand).into_keys().collect();
-                model.add_circuits(fabric, &pairs, numbers);
+                model.add_circuits(fabric, &pairs);
                 model.add_traffic(fabric, demand);
             }
             SolvedHops::Any => {
                 let all = (0..leaves).flat_map(|a| (a + 1..leaves).map(move |b| (a, b)));
-                model.add_circuits(fabric, &all.collect::<Vec<_>>(), numbers);
+                model.add_circuits(fabric, &all.collect::<Vec<_>>());
                 model.add_flows(fabric, demand);
             }
         }
         model
     }
 
-    fn add_circuits(
-        &mut self,
-        fabric: &ReconfigurableFatTree,
-        pairs: &[(usize, usize)],
-        numbers: Numbers,
-    ) {
+    fn add_circuits(&mut self, fabric: &ReconfigurableFatTree, pairs: &[(usize, usize)]) {
         for reach in 0..fabric.reaches() {
             let mut degree = vec![Expression::default(); fabric.leaves()];
             let ports = |leaf| fabric.free_ports_within(reach, LeafId::from_index(leaf));
@@ -236,11 +201,8 @@ impl Model {
                     continue;
                 }
                 let most = ports(a).min(ports(b));
-                let mut definition = variable().min(0.0).max(f64::from(most));
-                if numbers == Numbers::Whole {
-                    definition = definition.integer();
-                }
-                let circuits = self.variables.add(definition);
+                let circuits = variable().min(0.0).max(f64::from(most)).integer();
+                let circuits = self.variables.add(circuits);
                 self.circuits.insert((reach, (a, b)), circuits);
                 degree[a] += circuits;
                 degree[b] += circuits;
@@ -357,7 +319,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::super::one_hop::{self, Effort};
-    use super::super::testing::{fabric, spec};
+    use super::super::testkit::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
     use lightloom_units::seed::Seed;
@@ -482,16 +444,6 @@ mod tests {
             }
             Err(error) => assert!(error.to_string().contains("raise its time limit"), "{error}"),
         }
-    }
-
-    #[test]
-    fn relaxation_bounds_every_plan() {
-        let fabric = fabric(8, 8);
-        let demand = shapes::dense(8, Seed(3));
-        let bound = relaxation_bound(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
-        let exact = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
-        assert!(exact.plan.lambda <= bound * (1.0 + 1e-6));
-        assert!(!exact.hit_time_limit);
     }
 
     #[test]

@@ -45,7 +45,6 @@ impl Network {
         self.arcs[arc.0 + 1].capacity
     }
 
-    /// Sends flow as long as its cost per unit is not positive.
     pub(crate) fn send_while_free(&mut self, source: usize, sink: usize) {
         loop {
             let distance = self.distances(source);

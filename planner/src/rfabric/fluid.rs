@@ -266,7 +266,7 @@ fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::one_hop::{self, Effort};
-    use super::super::testing::fabric;
+    use super::super::testkit::fabric;
     use super::super::workload::shapes;
     use super::*;
     use lightloom_units::seed::Seed;
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn traffic_without_a_route_never_arrives() {
-        let mut spec = super::super::testing::spec(3, 2);
+        let mut spec = super::super::testkit::spec(3, 2);
         spec.electrical.rate_per_leaf = lightloom_units::BitsPerSecond::ZERO;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
         let mut demand = Demand::none(3);

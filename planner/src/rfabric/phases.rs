@@ -383,7 +383,7 @@ fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::spec;
+    use super::super::testkit::spec;
     use super::super::workload::shapes;
     use super::*;
     use lightloom_units::seed::Seed;

@@ -299,7 +299,7 @@ fn unservable(
 #[cfg(test)]
 mod tests {
     use super::super::demand::Demand;
-    use super::super::testing::{check, fabric, spec};
+    use super::super::testkit::{check, fabric, spec};
     use super::super::workload::shapes;
     use super::*;
     use lightloom_units::BitsPerSecond;

@@ -261,7 +261,6 @@ impl Sides {
     }
 }
 
-/// Follows Euler tours, so that each leaf is tail and head of at most half of its ports.
 fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Oriented {
     let mut peers = vec![Vec::new(); leaves];
     let mine: Vec<&CrossConnect> = circuits.iter().filter(|circuit| circuit.ocs == ocs).collect();

@@ -59,7 +59,7 @@ pub fn plan(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::fabric;
+    use super::super::testkit::fabric;
     use super::*;
 
     #[test]

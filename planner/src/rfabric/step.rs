@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the traffic of each phase of a job's step, if the step is given per leaf.
 //!
-//! ```yaml
-//! jobs:
-//!   - name: example
-//!     step:
-//!       phases:
-//!         - {name: train, demand: {csv: train.csv}}
-//!         - {name: sync, slack: 200ms, demand: {shape: {weight_sync: {}}}}
-//! ```
+//! docs/rfabric.md describes the format.
 
 mod lower;
 mod lower_workload;

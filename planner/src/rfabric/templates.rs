@@ -92,7 +92,7 @@ fn pods(demand: &Demand) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::fabric;
+    use super::super::testkit::fabric;
     use super::*;
     use lightloom_units::Bytes;
     use lightloom_units::id::LeafId;

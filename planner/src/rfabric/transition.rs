@@ -286,7 +286,7 @@ mod tests {
     use super::super::demand::Demand;
     use super::super::one_hop::{self, Effort};
     use super::super::realise::realise;
-    use super::super::testing::{fabric, spec};
+    use super::super::testkit::{fabric, spec};
     use super::super::workload::shapes;
     use super::*;
     use lightloom_units::id::LeafId;

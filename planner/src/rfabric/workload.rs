@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Generators of demand matrices from workloads. Each module covers one kind of traffic and states its byte formula.
-//!
-//! [`training`], [`generation`], [`weight_sync`] and [`parallelism_switch`] generate the phases of
-//! disaggregated reinforcement learning; [`rl_step`] combines them.
 
 pub mod card;
 pub mod collective;

@@ -42,7 +42,6 @@ pub use registry::{UnknownArchitecture, is_fabric_file, parse, parse_network};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// In cabling order.
     pub nodes: u32,
     /// Nodes fail as a whole.
     pub gpus_per_node: u32,
@@ -67,7 +66,6 @@ pub struct CannotHold(pub String);
 pub trait Architecture: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
 
-    /// Counts the GPUs usable by groups of `tp` GPUs, initially without faults.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
 
     /// Nodes that have failed before any other fault. The others may include nodes that must not be used.
@@ -115,7 +113,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether the bill includes the data-centre network.
     fn has_network(&self) -> bool {
         false
     }
@@ -125,7 +122,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 }
 
-/// Returns the name of the fabric's high-bandwidth domain. `None` if no design matches.
 #[must_use]
 pub fn name_of(fabric: &Fabric) -> Option<String> {
     let hbd = &fabric.hbd;

@@ -82,7 +82,6 @@ pub struct Question {
     pub cluster: Cluster,
     pub window_ms: u64,
     pub budget_usd: Option<f64>,
-    /// Network of designs that do not choose one.
     pub usual_network: Option<String>,
     pub nic: NicRate,
     pub candidates: Vec<Candidate>,
@@ -209,7 +208,6 @@ pub struct Row {
     pub interruptions: u64,
     pub shares: Shares,
     pub goodput: Goodput,
-    /// Whether no other design is better in cost or useful work without being worse in the other.
     pub is_pareto: bool,
     /// Adds up to `capex_usd`.
     pub purchase: Vec<PurchasedPart>,
@@ -217,7 +215,6 @@ pub struct Row {
     pub(crate) parts: Vec<(String, f64)>,
 }
 
-/// A part of the purchase with its dollars.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PurchasedPart {
     pub part: String,
@@ -331,7 +328,6 @@ pub fn buy(
     })
 }
 
-/// Also returns the candidates that cannot be built or cannot hold the jobs, with the reason.
 fn price<'a>(
     question: &'a Question,
     prices: &PriceList,
@@ -379,7 +375,6 @@ fn price<'a>(
     if missing.0.is_empty() { Ok((priced, left_out)) } else { Err(missing.into()) }
 }
 
-/// Returns the cluster that the budget buys at `each` dollars per GPU. Fails if a job does not fit.
 fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<Cluster, String> {
     let asked = question.cluster;
     let bought = question.budget_usd.map_or(asked.nodes, |budget| {

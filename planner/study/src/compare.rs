@@ -6,11 +6,9 @@
 //!   designs × TP sizes ──────────────────────┴─▶ replay, change by change ──▶ Tally ──▶ Row
 //! ```
 //!
-//! A GPU is *wasted* if it is healthy but not in a full group. The *waste ratio* is the number of
-//! wasted GPUs divided by all GPUs of the cluster, including faulty ones. Figures are weighted by
-//! time, and exact, because times are integers and the state only changes at events. Samples differ
-//! in the trace servers drawn, their positions, and the nodes that a server fault affects. All
-//! designs share the samples, and the number of threads does not affect the result.
+//! Figures are weighted by time, and exact, because times are integers and the state only changes at events. Samples
+//! differ in the trace servers drawn, their positions, and the nodes that a server fault affects. All designs share
+//! the samples, and the number of threads does not affect the result.
 
 mod cross_tor;
 mod fault_ratio;
@@ -29,7 +27,7 @@ use tally::Tally;
 pub use cross_tor::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
 pub use fault_ratio::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 pub use faults::{FaultSource, NodeFaultRatio, snapshots};
-pub use history::{Moment, history, share_of_time_above};
+pub use history::{Moment, history};
 pub use on_fabric::{FabricFigures, on_fabric};
 
 /// Few samples per task keep many threads busy even with few designs.
@@ -82,7 +80,6 @@ pub struct Figures {
     pub usable_p1_gpus: u32,
     /// The largest job that never waits, equal to the minimum number of usable GPUs.
     pub max_job_gpus: u32,
-    /// The largest job that waits at most 1 % of the time.
     pub max_job_gpus_waiting_1pct: u32,
     pub waiting_share: Vec<Waiting>,
     /// Theoretical bounds at the 99th percentile of the node fault ratio, if known.

@@ -70,7 +70,6 @@ pub struct CostFigures {
 /// A line of a bill. Its prices are `None` if the price file lacks the part, which is then not in the total.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PricedLine {
-    /// Tier or bank of a fabric.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub place: String,
     pub part: String,
@@ -109,7 +108,6 @@ impl PricedLine {
         }
     }
 
-    /// Watts of all parts.
     #[must_use]
     pub fn watts(&self) -> Option<f64> {
         self.unit_w.map(|watts| self.count * watts)

@@ -35,7 +35,6 @@ impl FabricDesign {
         Self { parts: parts_of(&fabric, prices), kin, installed, fabric }
     }
 
-    /// The installed nodes, in order.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         let nodes =

@@ -7,14 +7,14 @@ use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::one_hop::{self, Effort};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::plan::{Options, plan};
-use lightloom_planner::rfabric::testing::{self, check};
+use lightloom_planner::rfabric::testkit::{self, check};
 use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
 
 /// Regression test: a second bank without permitted pairs disabled the first one.
 #[test]
 fn bank_without_an_admissible_path_does_not_affect_others() {
-    let one = testing::spec(4, 8);
+    let one = testkit::spec(4, 8);
     let mut two = one.clone();
     two.banks.push(two.banks[0].clone());
     two.banks[1].insertion_loss_db = 3.5;

@@ -10,7 +10,7 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::phases::Phase;
-use lightloom_planner::rfabric::testing::{self, check};
+use lightloom_planner::rfabric::testkit::{self, check};
 use lightloom_planner::rfabric::{Options, plan};
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::seed::Seed;
@@ -93,7 +93,7 @@ fn plans_with_failed_ports_stay_within_their_bound() {
     let mut draws = Seed(7).stream("broken ports", 0);
     let (mut planned, mut optimal, mut least) = (0, 0, 1.0_f64);
     for case in 0..150 {
-        let mut spec = testing::spec(LEAVES as u32, [2, 4][case % 2]);
+        let mut spec = testkit::spec(LEAVES as u32, [2, 4][case % 2]);
         if case % 3 == 0 {
             spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
         }

@@ -10,7 +10,7 @@ use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::plan::{
     CarriedStep, Options as CircuitOptions, plan as plan_circuits,
 };
-use lightloom_planner::rfabric::testing::check;
+use lightloom_planner::rfabric::testkit::check;
 use lightloom_planner::{Options, plan};
 use lightloom_testkit::cases;
 use lightloom_units::Picoseconds;

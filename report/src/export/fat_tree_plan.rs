@@ -58,7 +58,6 @@ impl<'a> FatTreePlan<'a> {
         }
     }
 
-    /// Returns the selected phase, otherwise the first.
     #[must_use]
     pub fn one_phase(&self) -> &'a PhasePlan {
         self.phase.or(self.plan.phases.first()).expect("a valid plan contains a phase")

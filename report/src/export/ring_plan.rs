@@ -59,7 +59,6 @@ impl<'a> RingPlan<'a> {
         self.seats[node.index()]
     }
 
-    /// Returns `broken`, `idle`, `working` (for a job) or `spare` (in a ring without a job).
     #[must_use]
     pub fn state(&self, node: NodeId) -> &'static str {
         match self.seat(node) {
@@ -82,7 +81,6 @@ impl<'a> RingPlan<'a> {
         group.expect("a ring of the plan")
     }
 
-    /// Returns `None` for a spare ring.
     #[must_use]
     pub fn job_of(&self, group: &Group) -> Option<&'a JobPlan> {
         self.plan.jobs.get(group.job? as usize)
@@ -109,7 +107,6 @@ impl<'a> RingPlan<'a> {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// Returns the switches above a node in the data-centre network, nearest first.
     #[must_use]
     pub fn switches_above(&self, node: NodeId) -> Vec<String> {
         let dcn = &self.fabric.dcn;

@@ -117,7 +117,6 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     Ok(Export::one("topology.yaml", text, lost))
 }
 
-/// Nodes that Slurm schedules as a unit, by ring size and in rank order.
 fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
     let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), TopologyUnit>> = BTreeMap::new();
     for group in &plan.plan.groups {

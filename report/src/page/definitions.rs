@@ -12,7 +12,6 @@ const PAGES: [(&str, &str); 3] = [
 
 const OTHERS: &str = include_str!("../../templates/definitions.txt");
 
-/// Returns the cell after the metric's name in a table row, and the page that contains it.
 fn definition(name: &str) -> Option<(String, &'static str)> {
     let quoted = format!("`{name}`");
     let found = PAGES.iter().find_map(|(page, text)| {

@@ -73,7 +73,6 @@ fn line(fabric: &Fabric, plan: &Plan) -> Vec<LineNode> {
     line
 }
 
-/// Start position and length along the line of each lit fibre that skips a node.
 fn bypasses(fabric: &Fabric, plan: &Plan) -> Vec<(usize, usize)> {
     let nodes = fabric.hbd.nodes() as usize;
     let place = |node: NodeId| fabric.hbd.position_of(node).index();

@@ -4,7 +4,6 @@ use lightloom_units::thousands;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownUnit {
-    /// Shown in per cent.
     Share,
     /// Difference of fractions, shown in signed percentage points.
     Points,
@@ -17,9 +16,7 @@ pub(super) enum ShownUnit {
     Count,
     Times,
     Days,
-    /// Shown in ns, µs, ms or s.
     Seconds,
-    /// Shown in KiB, MiB or GiB.
     Bytes,
     PartsPerGpu,
 }
@@ -98,7 +95,6 @@ impl ShownQuantity {
 
 const LEAST_SHARE: f64 = 5e-7;
 
-/// Shares below one in ten thousand are shown with more decimals.
 fn share_decimals(share: f64) -> usize {
     if share != 0.0 && share.abs() < 1e-4 { 4 } else { 2 }
 }

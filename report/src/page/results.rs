@@ -26,7 +26,6 @@ pub struct Results<'a> {
     pub training: Vec<TrainingResult>,
     pub claims: Vec<Claim>,
     pub sources: Vec<SourceFile>,
-    /// Advice on further input, one sentence per item.
     pub would_add: Vec<String>,
     pub seed: u64,
     pub version: &'static str,
@@ -81,10 +80,8 @@ pub struct History {
 
 #[derive(Debug)]
 pub struct Cost {
-    /// A file name, or "shipped with lightloom".
     pub prices: String,
     pub rows: Vec<CostRow>,
-    /// Interconnect cost per usable GPU, for each design with a computed waste.
     pub usable: Vec<(String, f64)>,
     pub gpu_usd: Option<f64>,
     pub aggregate: Vec<Aggregate>,
@@ -134,7 +131,6 @@ pub struct EmulatedRun {
     pub seed: u64,
     pub simulated_ps: u64,
     pub packets: EmulatedPackets,
-    /// Collectives by group, and repetitions of all other workloads.
     pub workloads: Vec<EmulatedCollective>,
     #[serde(default)]
     pub steps: Vec<Value>,
@@ -196,7 +192,6 @@ pub struct EmulatedFault {
 pub struct Swept {
     pub subject: SweptSubject,
     pub runs: Vec<SweptRun>,
-    /// `None` without runs.
     #[serde(default)]
     pub worst_seed: Option<u64>,
     #[serde(default)]
@@ -252,7 +247,6 @@ pub struct Billed {
     pub bill: Vec<Value>,
     /// Single changes, largest saving first.
     pub alternatives: Vec<Value>,
-    /// `None` if no change saves anything.
     #[serde(default)]
     pub saves_most: Option<String>,
     #[serde(default)]

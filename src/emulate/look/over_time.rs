@@ -60,7 +60,6 @@ pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Sub
     csv
 }
 
-/// Queue, rate and pauses of the ports, and window, rate and retransmissions of the flows, with the most bytes.
 pub(super) fn curves(
     series: &Series,
     engine: &Engine<Watch>,

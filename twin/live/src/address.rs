@@ -49,7 +49,6 @@ pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     [0x02, 0x6c, a, b, c, d]
 }
 
-/// Identical on every node.
 #[must_use]
 pub fn hosts(nodes: u32, bundles: u8) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();

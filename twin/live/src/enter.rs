@@ -98,7 +98,6 @@ pub struct Ended {
     pub signal: Option<i32>,
     pub timed_out: bool,
     pub ran_ms: f64,
-    /// File for standard output. Standard error goes to a file with the extension `.err`.
     pub log: PathBuf,
 }
 

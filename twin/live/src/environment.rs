@@ -15,7 +15,6 @@ use crate::ranks::Ranks;
 use crate::record::{AGENT, Folder};
 use crate::{Error, address};
 
-/// Writes the launch agent, which `mpirun` calls with a node and a shell command line.
 pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
     let text = format!(

@@ -4,9 +4,6 @@
 //! Each node has a namespace with one interface per bundle and one to the data-centre network. When
 //! a circuit is switched, the twin rewires links over netlink. [`report`] compares the measured
 //! effects of a fault with those that the emulator predicts.
-//!
-//! The first process in a process namespace inside a user namespace holds everything, so when it ends, all programs,
-//! namespaces and ptys disappear. All files are in one folder. Time is real time.
 
 pub mod address;
 pub mod check;

@@ -67,7 +67,6 @@ impl Ranks {
         Self { generation, unix_us: crate::unix_us(), plan: digest, groups: groups.collect() }
     }
 
-    /// Updates the routes along the lit lines, then writes the rank file of the next generation and MPI's host files.
     pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
         let before: Self = folder.read(FILE)?.unwrap_or_default();
         let mut ranks = Self::of(plan, before.generation + 1);

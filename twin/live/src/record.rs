@@ -105,7 +105,6 @@ pub struct Record {
     pub schema: String,
     pub unix_us: u64,
     pub fabric: String,
-    /// Number of nodes that get a namespace, starting with n0.
     pub nodes: u32,
     pub fabric_nodes: u32,
     pub bundles: u8,
@@ -185,7 +184,6 @@ impl Process {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Holder {
-    /// The parent of `init`, outside the namespaces.
     pub parent: Process,
     pub init: Process,
 }

@@ -76,7 +76,6 @@ fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     all
 }
 
-/// Returns the routes in both directions along the line, up to the first dark fibre.
 fn ways(group: &Group, at: usize) -> Ways {
     let members = &group.members;
     let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);

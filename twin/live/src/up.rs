@@ -19,7 +19,6 @@ const CTL_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub fabric: PathBuf,
-    /// Plan to apply. `None` computes a plan.
     pub plan: Option<PathBuf>,
     pub nodes: Option<u32>,
     pub bytes_per_second: Option<u64>,

@@ -23,7 +23,6 @@ struct LightMove {
     changes: Vec<LightChange>,
 }
 
-/// A line of `wiring.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rewired {
     /// Unix time in microseconds of the first reported change.
@@ -117,7 +116,6 @@ impl Wiring {
     }
 
     fn paths(&mut self, changes: &[LightChange]) -> Result<(), Error> {
-        // Keep the last reported state of each interface.
         let mut wanted: BTreeMap<u32, Option<u32>> = BTreeMap::new();
         for change in changes {
             if let Some(index) = self.index(&change.bundle) {

@@ -24,7 +24,6 @@ pub enum CablingFinding {
         at_b_mdbm: i32,
         least_mdbm: i32,
     },
-    /// Light passes in only one direction, so one fibre of the pair is dirty or broken.
     OneWay {
         dark: String,
         power_mdbm: i32,

@@ -65,7 +65,6 @@ pub(crate) fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-/// `None` if other circuits are lit or all are dark.
 #[must_use]
 pub fn in_force<'a>(
     switches: &Switches,

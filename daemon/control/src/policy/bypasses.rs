@@ -341,7 +341,6 @@ impl<'a> Facts<'a> {
         FaultSet::of(self.replannable()?, plan.faults.iter().copied()).ok()
     }
 
-    /// Returns the known faults that a plan does not avoid.
     pub(super) fn used<'b>(
         &self,
         plan: &Plan,

@@ -16,8 +16,7 @@ pub struct Diagnosis {
     pub wall_ms: Option<u64>,
 }
 
-/// Returns the faulty parts, beginning with the best explanation. Diagnoses of bypassed parts are
-/// kept until they are repaired or the daemon restarts.
+/// Diagnoses of bypassed parts are kept until they are repaired or the daemon restarts.
 pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagnosis> {
     let (mut links, mut loose) = links(facts, now).all();
     // Ignore devices that are unresponsive together or that this host cannot query.
@@ -47,8 +46,7 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
     all
 }
 
-/// Returns the diagnoses to keep during a bypass. It is urgent, so this function considers only the
-/// links of the affected nodes.
+/// A bypass is urgent, so this function considers only the links of the affected nodes.
 pub(super) fn kept(
     facts: Facts<'_>,
     before: &[Diagnosis],

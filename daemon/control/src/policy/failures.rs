@@ -69,7 +69,6 @@ impl<'a> Facts<'a> {
         let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        // Leave out suspects that send light or that no far end misses.
         suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
         loop {
             let members: BTreeSet<DeviceName> =
@@ -298,7 +297,6 @@ impl<'a> Facts<'a> {
         broken
     }
 
-    /// Returns whether another module of the same node has failed with this bundle.
     fn joins(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         self.sightings.down_since(device).is_some()
             && !self.awaits_verdict(now, bundle, device)

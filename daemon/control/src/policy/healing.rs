@@ -28,7 +28,6 @@ const MOST_NODES_SEARCHED: u32 = 1_024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealPolicy {
-    /// Jobs that consent to move while they run.
     pub jobs: BTreeSet<String>,
     /// The first hour of the day and the hour after the last one, in UTC. `None` heals after each
     /// repair.
@@ -56,7 +55,6 @@ impl HealPolicy {
     }
 }
 
-/// Returns the change to make now, if any, with the groups that it moves and those that stay.
 pub(super) fn decide(
     facts: Facts<'_>,
     applied: &Plan,

@@ -282,7 +282,6 @@ impl Control {
         })
     }
 
-    /// Returns the recent duration if known, else the planned one, else the longest planned one.
     #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));

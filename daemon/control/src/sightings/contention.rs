@@ -105,7 +105,6 @@ impl Contention {
         is_new
     }
 
-    /// Returns whether another controller has moved a restored slot again.
     pub(super) fn drifts(
         &mut self,
         now: &Now,
@@ -151,7 +150,6 @@ impl Contention {
         self.stood = stood;
     }
 
-    /// Returns whether another controller was known.
     pub(super) fn forget(&mut self) -> bool {
         let claimed_by = self.claimed_by.take();
         let known = std::mem::replace(self, Self { claimed_by, ..Self::default() });

@@ -269,7 +269,6 @@ impl Sightings {
         ends.collect()
     }
 
-    /// Returns what the far ends of a device, which is unresponsive, receive from it.
     pub(crate) fn testimonies(&self, device: &DeviceName, ledger: &Ledger) -> Vec<Testimony> {
         let far = self.far_ends(device, ledger).filter(|far| ledger.owns(far));
         let of = |witness: &FibreEnd| Testimony {

@@ -14,7 +14,6 @@ pub enum Signal {
 }
 
 const SIGNALS_BURST: u64 = 16;
-/// Minimum interval between reads caused by reports of the same device.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]

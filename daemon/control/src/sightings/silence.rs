@@ -33,7 +33,6 @@ use crate::state::{DeviceName, FibreEnd, Micros, Now, Slot};
 
 /// Time limit for the reply to a hello on a fresh connection, for devices without promised times.
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
-/// Time limit for the first hello after the daemon starts: twice the promised time for a status.
 const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +77,6 @@ impl Sightings {
         in_reach.for_each(|seen| seen.wants_read(now));
     }
 
-    /// Suspects the node at the other end of a fibre whose light is lost, and reads all around it.
     pub(super) fn suspect(&mut self, now: &Now, near: &FibreEnd, ledger: &Ledger) {
         let Some(far) = self.far_end(near).cloned() else { return };
         let intended = !ledger.is_at_rest(&near.0) || !ledger.is_at_rest(&far.0);
@@ -177,7 +175,6 @@ impl Sightings {
         }
     }
 
-    /// Gives up the pending request, so that another one can follow, and reads the witnesses.
     pub(crate) fn ask_again(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
         if let Some(seen) = self.get_mut(device) {
             seen.in_flight = None;
@@ -417,7 +414,6 @@ impl Sighting {
         }
     }
 
-    /// Returns whether the due time of this device also depends on other devices.
     pub(crate) fn is_entangled(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|f| f.is_late || f.unanswered.is_some())
     }

@@ -44,7 +44,6 @@ pub(crate) struct DomainFit {
 
 static FITS: LazyLock<Vec<DomainFit>> = LazyLock::new(|| rows(include_str!("constants.csv")));
 
-/// Returns the rows of a shipped table.
 pub(crate) fn rows<Row: for<'r> Deserialize<'r>>(table: &str) -> Vec<Row> {
     let rows = csv::Reader::from_reader(table.as_bytes()).into_deserialize();
     rows.map(|row| row.expect("a row of a shipped table")).collect()

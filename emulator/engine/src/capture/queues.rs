@@ -16,7 +16,6 @@ const HALF_BITS: u32 = 10;
 #[derive(Clone, Debug, Default)]
 pub struct QueueHistograms {
     classes: Arc<[u8]>,
-    /// Packets by class and bar.
     bars: Vec<Vec<u64>>,
 }
 
@@ -35,7 +34,6 @@ impl QueueHistograms {
         Self { classes: classes.into(), bars: vec![Vec::new(); self.bars.len()] }
     }
 
-    /// Returns a function that records the backlogs which packets meet at one link.
     #[inline(always)]
     pub(crate) fn recorder(&mut self, link: LinkId) -> impl FnMut(Bytes) {
         let class = self.classes.get(link.index());

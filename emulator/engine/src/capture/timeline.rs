@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes runs in the Trace Event Format, for Perfetto and Chrome.
-//!
-//! Hosts have tracks with the flows that they send, and watched links have tracks with their busy periods.
 
 use std::io::{self, Write};
 

@@ -14,7 +14,6 @@ pub(crate) struct Calendar {
     day: u32,
     /// One bit for each day with entries.
     filled: u64,
-    /// First place of each day.
     first: [u16; DAYS],
     entries: Box<[CalendarEntry]>,
     /// Smallest key, or [`u64::MAX`].
@@ -25,7 +24,6 @@ pub(crate) struct Calendar {
 struct CalendarEntry {
     /// Time after the start of the window, and the place in the lower 16 bits.
     key: u64,
-    /// Next place of the same day.
     next: u16,
 }
 

@@ -8,7 +8,6 @@ use std::hint::select_unpredictable;
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     keys: Vec<u64>,
-    /// Where each list ends in `keys`.
     ends: Vec<u32>,
     stride: usize,
 }
@@ -43,7 +42,6 @@ impl Lists {
         &mut keys[..length]
     }
 
-    /// Empties all lists into `all`.
     pub(crate) fn take_all_in_order(&mut self, all: &mut Vec<u64>) {
         for (list, end) in self.ends.iter_mut().enumerate() {
             let begin = list * self.stride;

@@ -119,7 +119,6 @@ impl OnePort<'_> {
         packet
     }
 
-    /// Returns the size of the packet.
     fn queue(&mut self, class: usize, packet: Packet) -> u64 {
         let room = self.sending.room(&packet);
         self.queues.push(class, packet, room.ingress, u64::from(room.size));

@@ -39,7 +39,6 @@ pub(crate) struct Port {
     pub(crate) paused: u8,
 }
 
-/// Where a port's packets arrive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WireEnd {
     pub(crate) wire: u32,
@@ -206,7 +205,6 @@ impl Port {
         Ramp::new((settings.marking, settings.seed), (id, threshold), time)
     }
 
-    /// The packet in transmission finishes at the old rate.
     pub(crate) fn take_rate(
         &mut self,
         link: (LinkId, &Link),
@@ -239,7 +237,6 @@ impl Port {
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
-    /// `loss` is in units of 2⁻⁶⁴. `salt` seeds the draws.
     pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { loss, salt, ..quirks }.boxed();

@@ -217,7 +217,6 @@ impl Router {
         self.leg(network, name.ends, &mut draws.of("flow", draw), path)
     }
 
-    /// `None` if no link leads from one of the groups to the next.
     fn along(
         &mut self,
         network: &Network,

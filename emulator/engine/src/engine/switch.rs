@@ -40,7 +40,6 @@ pub(crate) struct SwitchQueues {
     /// Whether packets wait at each port. A compact copy, because most ports are idle in most windows.
     waiting: Vec<bool>,
     asked: u32,
-    /// Ends of transmissions while ports are processed together.
     calendar: Calendar,
 }
 

@@ -49,7 +49,6 @@ pub(super) struct GlobalNames {
 }
 
 impl GlobalNames {
-    /// `links` are in the order in which traffic reaches them.
     pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
         let mut names = Self::default();
         let mut places: FxHashMap<VertexId, ()> = FxHashMap::default();

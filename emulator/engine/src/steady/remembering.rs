@@ -8,7 +8,6 @@
 //!   disturbed, or meets others ──▶ one island from the earliest start, as above
 //! ```
 //! Results are exact, because a run depends only on the description and on the time since its start.
-//! No work is lost if islands meet before one of their flows can end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,7 +14,6 @@ pub struct Dragonfly {
 }
 
 impl Dragonfly {
-    /// Returns the number of groups, which is one more than the number of cables that leave a group.
     #[must_use]
     pub const fn groups(&self) -> u32 {
         self.routers_per_group * self.global_per_router + 1

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes circuits between phases in stages: command, switch, train and test.
-//!
-//! ```text
-//!   previous phase ends
-//!      │◀──────── slack ────────▶│◀──────── packets of the phase ─────────▶│
-//!      │ stage 1 │ stage 2 │ stage 3 …                                     │ (no change in progress)
-//!        control, switching, bring-up; circuits carry traffic as they come up
-//! ```
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -117,7 +110,6 @@ impl<'a> CircuitChanges<'a> {
         self.next_stage(context);
     }
 
-    /// Falls back to newly computed stages if the switches are not in the planned state.
     fn stages(&self, from: &[CrossConnect], phase: usize) -> Vec<Stage> {
         let phases = &self.order.plan.phases;
         let to = &phases[phase].circuits;

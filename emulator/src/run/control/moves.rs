@@ -140,7 +140,6 @@ impl Replanner<'_> {
         lit.unwrap_or(context.now() + software)
     }
 
-    /// Prefers faults and stuck bundles in the group to the fault that triggered the new plan.
     fn attribute(
         &self,
         context: &mut Context<'_>,

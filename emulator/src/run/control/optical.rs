@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State of the circuits and ports of optical switches.
 //!
-//! ```text
-//!   up ──▶ drained ──▶ (mirrors move) ──▶ dark
-//!                      switching ──▶ training ──▶ up, or drained if the link fails its test
-//! ```
-//!
 //! A circuit needs a working mirror and driver at both ports. The controller does not know that a
 //! circuit has failed and leaves it connected, so the circuit has light again after the repair.
 

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ring replanning: detects faults, computes a new plan, and switches bundles.
-//!
-//! ```text
-//!   fault ──detection──▶ known ──planning──▶ replanned ──software──▶ dark ──60…80 µs──▶ lit
-//!     │                                          │                                        │
-//!     links of the part go down                  changed groups abandon                   and restart
-//!     flows stall, packets are lost              their current step                       it
-//! ```
 
 use std::collections::BTreeMap;
 

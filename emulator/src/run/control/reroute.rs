@@ -152,7 +152,6 @@ fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     })
 }
 
-/// Abandons flows without a path if no repair is pending. Returns whether any flow had no path.
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
     let mine: Vec<FlowId> = context.flows().collect();
     let mut is_stranded = false;

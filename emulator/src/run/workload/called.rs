@@ -135,7 +135,6 @@ impl<'a> Called<'a> {
     }
 }
 
-/// Prefers the domain if a lit cable or a single switch connects both hosts.
 fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     let substrate = context.substrate;
     if substrate.rings.is_none() {
@@ -180,7 +179,6 @@ impl Workload for Called<'_> {
     ) -> Result<(), RunError> {
         match self.open.remove(&batch) {
             Some((number, flow)) => match context.engine.record(flow) {
-                // No path of this kind is left, so send the rest over another kind.
                 record if record.cancelled => self.send(context, rest(context, number, &record)),
                 _ => self.over(context, number),
             },

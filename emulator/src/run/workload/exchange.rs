@@ -37,7 +37,6 @@ pub(super) enum NextTurn {
 }
 
 impl HostCircuits {
-    /// Sets all hosts to the fibre of step 0. Returns `None` if hosts have no circuits.
     pub(super) fn of(context: &mut Context<'_>) -> Option<Self> {
         let (fibres, switching) = context.substrate.exchange.clone()?;
         let hosts = context.substrate.hosts.clone();

@@ -35,7 +35,6 @@ pub(crate) struct JobGroups<'a> {
     me: Owner,
 }
 
-/// Timer kinds: resume a group, or check whether it can resume.
 const RESUME: u64 = 0;
 const WAKE: u64 = 1;
 
@@ -220,7 +219,6 @@ impl<'a> JobGroups<'a> {
     }
 
     fn resume(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
-        // The group was lost or moved again after the timer was set.
         if self.groups[index].log.lost {
             return Ok(());
         }

@@ -50,7 +50,6 @@ pub(super) enum JobTurn {
 pub(crate) struct Job {
     pub(crate) steps: Vec<Repetition>,
     pub(super) running: bool,
-    /// Whether a host has no path, so that the workload cannot start.
     blocked: bool,
     pub(crate) done: bool,
     pub(super) open: usize,

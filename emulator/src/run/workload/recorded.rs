@@ -42,7 +42,6 @@ struct RingUse {
 const OTHERS: usize = 64;
 
 impl Playing {
-    /// Returns whether `task` has the links of its ring to itself for `took`.
     fn is_alone(
         &mut self,
         graph: &graph::TaskGraph,
@@ -154,7 +153,6 @@ impl<'a> Jobs<'a> {
         let lag = self.lag(context, place, id);
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
-            // A single rank has no peer to send to.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
                 let took = self.ring_time(context, (place, id), (work, sends))?;

@@ -27,7 +27,6 @@ pub(super) struct Sends {
     pub(super) shares: [f64; 2],
     pub(super) domains: Vec<Option<u32>>,
     pub(super) imbalance: f64,
-    /// Bytes for each pair of hosts in an uneven all-to-all.
     pub(super) pairs: Option<PairBytes>,
 }
 

@@ -376,7 +376,6 @@ impl Workload for Trainings<'_> {
             let mut flows = sent.flows.into_iter();
             flows.any(|flow| context.engine.record(flow).cancelled)
         };
-        // Once a path exists, resend all data that has not arrived.
         if !context.is_calm() && sent.is_some_and(is_given_up) {
             training.hold(context, task);
             return Ok(());

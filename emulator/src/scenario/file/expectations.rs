@@ -39,7 +39,6 @@ impl Breaks {
 const GROUND: [&str; 8] =
     ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 
-/// Reports an expectation that always has the same verdict, unless a relevant key is invalid.
 pub(crate) fn refuse_idle(path: &str, message: &str, help: &str, check: &mut Check<'_>) {
     let report = check.error(codes::SAYS_NOTHING, path, message).help(help);
     GROUND.iter().fold(report, |report, key| report.depends_on(key));

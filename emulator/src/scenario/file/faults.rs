@@ -153,7 +153,6 @@ pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     load(file, bytes, None).1
 }
 
-/// Reads a fault file. Returns its faults or all errors. Checks parts if a scenario is given.
 pub(super) fn load(
     file: &str,
     bytes: &[u8],

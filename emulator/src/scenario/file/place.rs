@@ -110,7 +110,6 @@ impl JsonSchema for PlaceFile {
         OnFile::schema_name()
     }
 
-    /// [`OnFile`] with `plan` as a sibling of `fabric`.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = OnFile::json_schema(generator);
         let shapes = schema.get_mut("oneOf").and_then(|shapes| shapes.as_array_mut());

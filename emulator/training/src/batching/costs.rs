@@ -60,7 +60,6 @@ pub trait StepCosts {
         self.cache_tokens()
     }
     fn prompt_seconds(&self, tokens: u32) -> f64;
-    /// Returns the limit of prompt tokens between two decode steps.
     fn prompt_tokens(&self) -> u64 {
         u64::MAX
     }

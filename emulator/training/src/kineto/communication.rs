@@ -102,7 +102,6 @@ impl Described<'_> {
         self.info?.world_size
     }
 
-    /// Falls back to the job's description, the first rank and the stride, or all ranks.
     fn members(&self, arguments: &Arguments) -> Option<Vec<u32>> {
         let listed = arguments.ranks.as_deref().unwrap_or("...");
         let size = arguments.group_size.and_then(|size| u32::try_from(size).ok());

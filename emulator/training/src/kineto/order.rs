@@ -130,7 +130,6 @@ impl OrderWalk<'_> {
         (self.emit)(after, RankWork::Host(micros))
     }
 
-    /// Returns the last task that a host thread had completed at `time`. `None` at the start.
     fn host_at(&mut self, thread: u32, time: f64) -> Result<Option<TaskId>, KinetoError> {
         let time = f64::max(time + self.latency, self.begin);
         let own = self.points.get(&thread).copied();

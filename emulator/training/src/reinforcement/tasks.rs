@@ -60,7 +60,6 @@ pub struct PoolStep {
 pub struct ReinforcementTasks {
     pub graph: TaskGraph,
     pub purposes: Vec<TaskPurpose>,
-    /// Additional time of a chunk if its replica has lost its memory.
     pub again: BTreeMap<TaskId, Picoseconds>,
 }
 
@@ -172,7 +171,6 @@ impl PoolStep {
         let pieces = if self.method == SyncMethod::Relay { PIECES } else { 1 };
         let replicas = self.chunks.len();
         for (shard, (_, senders)) in roots.iter().enumerate() {
-            // The GPUs of a replica under the leaf that takes this shard.
             let holders = |position: usize| {
                 let replica = (position + shard) % replicas;
                 let leaves = by_leaf(&self.leaves, self.replica(trainer, replica));
@@ -426,7 +424,6 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// The sample transfers that the first pass of each micro-batch and lane waits for.
     fn inputs(&mut self, trainer: &Job<'_>, arrived: &[Option<TaskId>]) -> Vec<Vec<Vec<TaskId>>> {
         let mapping = &trainer.mapping;
         let lanes = (mapping.data * mapping.context) as usize;

@@ -4,6 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Option<Generation> {
+    let all = pool.able(samples).filter_map(|size| fixed(pool, size, samples, dispatch));
+    all.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+}
+
 /// Replicas of 1, 2, 4 and 8 GPUs. Larger ones are faster but less efficient for many samples.
 fn pool(gpus: u32) -> Pool {
     let size = |gpus: u32| ReplicaCosts {

@@ -116,7 +116,6 @@ pub(super) fn rows(table: &str) -> Vec<Row> {
 const NEEDED: [&str; 4] = ["accelerator", "num_accel", "model", "precision"];
 const MEASURED: [&str; 4] = ["step_time_s", "tokens_s_per_accel", "tflops_per_accel", "mfu_pct"];
 
-/// Why no row of the table can be read, if a column is missing.
 pub(super) fn missing_columns(table: &str) -> Option<String> {
     let header = header(table.lines().find(|line| !line.trim().is_empty())?);
     let is_missing = |column: &&str| header.iter().all(|name| name != column);
@@ -385,7 +384,6 @@ impl Row {
         }
     }
 
-    /// Returns the printed seconds, or converts them from tokens per second, operations per second or utilisation.
     fn seconds(
         &self,
         model: &Model,

@@ -34,7 +34,6 @@ impl AttentionFfn<'_> {
 }
 
 impl ServingJob {
-    /// Best decode groups for every share of prefill GPUs and every prefill replica size.
     pub(super) fn attention_ffn_layouts(&self, sizes: &[u32]) -> Vec<Layout> {
         let shares: Vec<u32> = (1..8).map(|eighths| self.gpus * eighths / 8).collect();
         let best = |prefill: u32| {

@@ -132,7 +132,6 @@ impl AttentionFfn<'_> {
         ]
     }
 
-    /// Returns the stages for `batch` requests over all attention instances.
     #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
         let compute = *self.server.replica.compute;

@@ -177,7 +177,6 @@ impl Job<'_> {
                 }
             }
             ContextExchange::AllToAll => {
-                // Queries, keys and values are exchanged before the core, and its output after it.
                 // The backward pass reverses this order.
                 let [into, out] = self.context_turns();
                 let turns = if is_backward { [out, into] } else { [into, out] };
@@ -208,7 +207,6 @@ impl Job<'_> {
         self.activation_bytes() / split
     }
 
-    /// Weights of a layer that replicas gather, and gradients that they reduce.
     pub(super) fn data_buckets(&self) -> [Bucket; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let (dense, experts) = weights_per_gpu(self.model, mapping, software);

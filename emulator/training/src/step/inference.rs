@@ -159,7 +159,6 @@ impl<'a> Server<'a> {
         2.0 * (dense + experts) - saved * (dense - ends + experts)
     }
 
-    /// Counts each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         let attention =

@@ -80,7 +80,6 @@ impl Job<'_> {
         let later = if self.splits_backward() { products.gemms() } else { 0.0 };
         let weight_gradient = later + accumulate;
         at_least(&mut backward, 2.0 * launch, weight_gradient);
-        // With a fused core, norms and activation are recomputed instead of the scores.
         let is_fused = self.calibration.software.flash_attention;
         let selective_seconds = if is_fused { products.elements } else { products.core[0] };
         PlainLayer { work: LayerWork { forward, backward, weight_gradient }, selective_seconds }
@@ -230,7 +229,6 @@ impl Job<'_> {
         output.plus(&depth.times(depths))
     }
 
-    /// One product before the core and one after.
     pub(super) fn projection_gemms(&self) -> f64 {
         let h = f64::from(self.model.hidden);
         let pair = |into: f64, values: f64| {
@@ -300,7 +298,6 @@ impl Job<'_> {
         self.gemms(1.0, [rows, inner, columns], precision)
     }
 
-    /// `count` products in one kernel.
     pub(super) fn gemms(
         &self,
         count: f64,

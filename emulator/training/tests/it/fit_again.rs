@@ -5,15 +5,17 @@
 //! `LIGHTLOOM_BLESS=2026-11-22 LIGHTLOOM_NIGHT=1 cargo test --release -p lightloom-training --test it fit_again:: --
 //! --nocapture` writes `chips.csv` and `frameworks.csv` with this date.
 
+mod descent;
+
 use std::path::Path;
 
 use lightloom_training::calibrated::{CHIPS, Chip, FRAMEWORKS, Framework};
-use lightloom_training::fit::{Constants, fit};
 use lightloom_training::runs::MeasuredRun;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::published_runs::published;
+use descent::{Constants, fit};
 
 /// The packet emulation and the runs in the documentation depend on these shipped values.
 const KEPT: [(&str, &str); 7] = [

@@ -114,7 +114,6 @@ fn peak(card: &str, why: &str) -> Sourced<u32> {
     Sourced::assumed(tflops, format!("of {card}: {why}"))
 }
 
-/// Jobs in whole groups by size class (powers of two), largest first.
 fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
     let tp = cluster.tp.value;
     let lasted = |job: &&LoggedJob| job.end.is_some_and(|end| end - job.start >= SHORTEST_S);
@@ -154,7 +153,6 @@ fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
         .collect()
 }
 
-/// Writes a row if a step was measured; the user fills in values that the logs lack.
 pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) {
     let measured = logs.profiles.iter().find_map(|profile| Some((profile, profile.step_seconds?)));
     let Some((profile, seconds)) = measured else { return };

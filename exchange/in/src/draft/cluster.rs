@@ -71,7 +71,6 @@ fn share(count: usize, all: usize, what: &str) -> String {
     format!("{what}: {count} of {all}")
 }
 
-/// Returns the place of the first host with a property.
 fn seen(logs: &Logs, has: impl Fn(&HostRecord) -> bool) -> String {
     let place = logs.hosts.values().filter(|host| has(host)).find_map(|host| host.place.as_ref());
     place.map_or(String::new(), |place| format!(", from {place}"))
@@ -317,7 +316,6 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
     Sourced::assumed("h100", why)
 }
 
-/// Computes the rate from the number of links if it was logged, otherwise from the product.
 fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
     let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
     let rate = rates.map_or(3.6, |(.., rate)| *rate);

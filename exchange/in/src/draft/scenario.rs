@@ -57,7 +57,6 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// Fills the run with collectives, of the profiled size if it is known.
 fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut DraftPage) {
     let tp = cluster.tp.value;
     let measured = logs.profiles.iter().find_map(|profile| {

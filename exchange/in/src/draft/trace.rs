@@ -15,7 +15,6 @@ pub(super) const NAME: &str = "fault-trace.json";
 /// Duration assumed for outages whose end was not logged.
 const USUAL_OUTAGE_S: i64 = 20 * 3600;
 
-/// Returns the number of days in the trace, or `None` without faults.
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> Option<u32> {
     let ((from, to), watched) = watched(logs)?;
     let outages: Vec<&HostOutage> =

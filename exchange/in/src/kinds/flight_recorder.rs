@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads groups, collective sizes and unfinished collectives from PyTorch flight recorder dumps (JSON).
 //!
-//! The format is version 2.10 of the dump in `torch/csrc/distributed/c10d/FlightRecorder.hpp`. It consists of
-//! `pg_config` with the ranks of each group as text, and `entries` with `profiling_name`, `process_group` (name and
-//! description), `input_sizes`, `output_sizes`, `input_dtypes`, `collective_seq_id`, `state`.
+//! The format is version 2.10 of the dump in `torch/csrc/distributed/c10d/FlightRecorder.hpp`.
 
 use std::collections::BTreeMap;
 

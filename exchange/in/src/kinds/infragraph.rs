@@ -148,9 +148,7 @@ impl InfraNames<'_> {
 
 #[derive(Default)]
 struct InfraCables<'i> {
-    /// Leaves of each host.
     leaves: BTreeMap<Place<'i>, BTreeSet<Place<'i>>>,
-    /// Neighbours of each switch.
     between: BTreeMap<Place<'i>, BTreeSet<Place<'i>>>,
     /// Rates of the cables to hosts, in bit/s.
     rates: Vec<u64>,

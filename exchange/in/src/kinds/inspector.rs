@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads communicators, the number of their hosts, and bandwidth from NCCL Inspector records.
 //!
-//! The format is defined by `plugins/profiler/inspector` of NVIDIA/nccl. JSON lines contain `header` {id, rank,
-//! n_ranks, nnodes}, `metadata` {hostname} and `coll_perf` {coll, coll_msg_size_bytes, coll_busbw_gbs} or, since 2.30,
-//! `p2p_perf`. From format 4.3, header and metadata are on a separate line before the records. A time of 0 µs results
-//! in the bandwidth `inf` or `"nan"`. The size is the count passed to the call.
+//! The format is defined by `plugins/profiler/inspector` of NVIDIA/nccl. From format 4.3, header and metadata are on a
+//! separate line before the records. A time of 0 µs results in the bandwidth `inf` or `"nan"`. The size is the count
+//! passed to the call.
 
 use lightloom_training::exchange::{Exchange, Operation, Size};
 use serde::Deserialize;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads step durations, groups and their communication from PyTorch profiles (Kineto).
-//!
-//! `lightloom_training::kineto` reads the communication, the marked steps (`ProfilerStep#4`), `distributedInfo` with
-//! `pg_config`, and `deviceProperties`, the accelerators visible on the host.
 
 use std::collections::BTreeMap;
 

@@ -2,9 +2,8 @@
 //! Reads Kubernetes events (`kubectl get events -A -o json`). A node is out of service from
 //! `NodeNotReady` to `NodeReady`.
 //!
-//! The fields are from Event v1 in the core API (`involvedObject`, `lastTimestamp`, `eventTime`, `count`) and in
-//! events.k8s.io (`regarding`, `series`). The reasons are those of the node controller and the kubelet. Repeated events
-//! are merged by the API server, which keeps only the first and the last time.
+//! The fields are from Event v1 in the core API and in events.k8s.io. Repeated events are merged by the API server,
+//! which keeps only the first and the last time.
 
 use serde::Deserialize;
 

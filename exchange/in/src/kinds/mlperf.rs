@@ -74,7 +74,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.profiles.push(profile);
 }
 
-/// Returns the median without the first value.
 fn after_start(mut values: Vec<f64>) -> Option<f64> {
     if values.len() > 1 {
         values.remove(0);

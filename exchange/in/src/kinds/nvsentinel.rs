@@ -2,9 +2,8 @@
 //! Reads NVSentinel health events. A fault lasts from a fatal event to a healthy one with the same
 //! check and entity (such as GPU 3). A healthy event without entities ends all faults of its check.
 //!
-//! The fields are defined in `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName,
-//! componentClass, isFatal, isHealthy, generatedTimestamp, entitiesImpacted, processingStrategy). Events may be
-//! separate, in a list, as stored in its database (`healthevent`, lower-case keys) or as exported (`data.healthEvent`).
+//! The fields are defined in `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel. Events may be separate,
+//! in a list, as stored in its database (`healthevent`, lower-case keys) or as exported (`data.healthEvent`).
 
 use std::collections::BTreeSet;
 
@@ -38,7 +37,6 @@ fn event(record: &Map<String, Value>) -> Option<&Map<String, Value>> {
     inner.and_then(Value::as_object).and_then(event)
 }
 
-/// Accepts text, a protocol buffers timestamp or a database timestamp.
 fn stamp(value: &Value) -> Result<Option<i64>, String> {
     match value {
         Value::String(text) => Ok(time(text)?.map(|time| time.seconds)),

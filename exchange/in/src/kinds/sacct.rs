@@ -230,7 +230,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.jobs.extend(jobs);
 }
 
-/// Returns `None` for job steps and for jobs that never started.
 fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> {
     let id = ["jobid", "jobidraw"].iter().map(|name| row.get(name)).find(|id| !id.is_empty());
     // Job steps (`17.batch`, `17.0`) repeat fields of their job.

@@ -71,7 +71,6 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     place(units, logs);
 }
 
-/// Accepts a map, or a list of objects with a `name`.
 fn named(of: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let map = of.as_object().into_iter().flatten().map(|(name, object)| (&**name, object));
     let list = of.as_array().into_iter().flatten();

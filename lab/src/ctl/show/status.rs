@@ -80,7 +80,6 @@ fn standing(device: &DeviceStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// The status contains an unknown state, field and kind, and lacks most fields.
     #[test]
     fn status_of_another_daemon_version_is_still_shown() {
         let other = serde_json::json!({

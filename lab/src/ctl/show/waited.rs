@@ -9,7 +9,6 @@ fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
     status.devices.iter().filter(|device| device.state == DeviceState::Unseen)
 }
 
-/// Returns the unread devices among `named` or, without names, among those not bypassed.
 pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
     let waited_for = |device: &&DeviceStatus| match named {
         [] => !is_gone_around(device, status),

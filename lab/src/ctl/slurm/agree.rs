@@ -138,7 +138,6 @@ fn by_reason(
     each.collect()
 }
 
-/// Returns why a job may not start on these nodes, such as a drained node.
 pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<String> {
     if let Some((host, why)) = job.iter().find_map(|host| desired.drained.get_key_value(host)) {
         return Some(format!("{host}: {why}"));
@@ -171,7 +170,6 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // A node has failed if all of its bundles have failed.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))

@@ -53,7 +53,6 @@ fn chosen(points: &[SeatingPoint], is_heal: bool, most: usize) -> Option<&Seatin
 }
 
 impl Task<'_> {
-    /// Returns the placements found, and the plan to take: `least`, or a better one within the limit.
     pub(super) fn within_limit(
         &self,
         layout: &Layout,
@@ -155,8 +154,7 @@ impl Task<'_> {
     }
 }
 
-/// Returns `cold`, a plan from scratch, under the identifiers of former groups, and these identifiers. If
-/// `keeps_ranks` is set, groups keep the order of their nodes where possible.
+/// Returns `cold`, a plan from scratch, under the identifiers of former groups, and these identifiers.
 pub(super) fn renamed(
     fabric: &Fabric,
     start: &Layout,

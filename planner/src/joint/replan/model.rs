@@ -34,7 +34,6 @@ pub(super) fn weights(job: &Job, at: &Coordinates) -> Weights {
 
 pub(super) struct JobModel {
     pub(super) may_move: bool,
-    /// For each place in the job's order: the coordinates of the group there.
     pub(super) coordinates: Vec<Coordinates>,
     pub(super) weights: Vec<Weights>,
     /// For each place: other places, and the seconds of the traffic with them at a node's average rate.
@@ -83,7 +82,6 @@ impl Score {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SeatedGroup {
     pub(super) id: GroupId,
-    /// Nodes in rank order.
     pub(super) ranks: Vec<NodeId>,
     /// The chain through these nodes. `None` if the group keeps its chain.
     pub(super) chain: Option<Vec<Position>>,

@@ -54,9 +54,7 @@ pub(super) struct SeatingWalk<'a> {
 
 #[derive(Clone, Copy)]
 enum Aim {
-    /// Racks of neighbours.
     Near,
-    /// Racks with little traffic.
     Apart,
 }
 
@@ -335,7 +333,6 @@ impl<'a> SeatingWalk<'a> {
             .filter(|other| may_move || weights[*other] == weights[place])
             .map(with)
             .collect();
-        // The group at `place` moves to another place, and the groups between move up.
         for other in (0..members.len()).filter(|other| other.abs_diff(place) > 1) {
             let range = place.min(other)..=place.max(other);
             if range.clone().any(|at| weights[at] != weights[place]) {
@@ -395,7 +392,6 @@ impl<'a> SeatingWalk<'a> {
         wish
     }
 
-    /// Returns the group at `place` on the best chain of `free` nodes. `None` if it would stay.
     fn moved(&mut self, job: usize, place: usize, free: &[bool], aim: Aim) -> Option<SeatedGroup> {
         let wish = self.wish(job, place);
         let hbd = self.survey.hbd();
@@ -444,7 +440,6 @@ impl<'a> SeatingWalk<'a> {
         }
     }
 
-    /// Returns the chain of `length` free nodes in ascending order with the largest total weight.
     fn best_chain(
         &mut self,
         length: usize,

@@ -54,8 +54,7 @@ pub struct Change {
     pub groups: Vec<GroupChange>,
     /// Rings without a fault that moved to make room for other groups.
     pub moved: MovedForOthers,
-    /// The groups moved to the placement of a plan from scratch, because the search for the least
-    /// moves did not apply or ran out of steps.
+    /// Whether the groups moved to the placement of a plan from scratch.
     pub is_cold: bool,
 }
 
@@ -66,13 +65,11 @@ pub struct MovedForOthers {
     pub rings: u32,
     /// Circuits of the moved rings that go dark.
     pub circuits: u32,
-    /// Lower bound on the rings that must move to keep as many GPUs in use. Less than `rings` if
-    /// the search stopped early.
+    /// Lower bound on the rings that must move; less than `rings` if the search stopped early.
     pub at_least: u32,
 }
 
 impl fmt::Display for MovedForOthers {
-    /// Writes one line, or nothing if no ring moved.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rings, circuits, at_least } = self;
         match (rings, circuits) {

@@ -15,8 +15,7 @@ use super::super::{Layout, Method, RingGroup, Survey, plan};
 use super::least::{is_sized, unit};
 use super::{GroupChange, Work, idle, replaced};
 
-/// Returns a new plan if some job has more groups in it than in `least` and no job has fewer. Only
-/// jobs with a given size count. `None` if there is no such plan or movements are limited.
+/// Returns a new plan if some job has more groups in it than in `least` and no job has fewer. Only sized jobs count.
 pub(super) fn with_more_groups(
     fabric: &Fabric,
     survey: &Survey<'_>,

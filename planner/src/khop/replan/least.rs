@@ -94,7 +94,6 @@ pub(super) fn rearranged(
     Ok(task.finish())
 }
 
-/// Advances `set`, which ascends, to the next set of as many numbers below `most`.
 fn is_next_set(set: &mut [usize], most: usize) -> bool {
     let size = set.len();
     let Some(at) = (0..size).rfind(|at| set[*at] + size - at < most) else { return false };
@@ -131,7 +130,6 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
-    /// Places all lost groups in the nodes of the fewest other rings, at least `at_least` of them.
     fn place_by_sets(
         &mut self,
         whole: &Region<'a>,
@@ -196,7 +194,6 @@ impl<'a> Task<'a> {
         Err(Nothing::InSight { at_least })
     }
 
-    /// `width` is the number of places in a section.
     fn place_in_turn(&mut self, lost: &[usize], width: usize) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
         let is_sized = |place: &&usize| {

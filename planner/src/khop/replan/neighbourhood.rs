@@ -56,7 +56,6 @@ pub(super) fn rebuild(
     Some(group)
 }
 
-/// New nodes take the free ranks.
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
     let fill = |node: &NodeId| {
@@ -277,8 +276,7 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
     }
 }
 
-/// Returns the start and the width of the section within reach of a chain that keeps a node of the old
-/// chain. A closed line shorter than this section is cut open at its start.
+/// Returns the start and the width of the section within reach of a chain that keeps a node of the old chain.
 fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());

@@ -222,7 +222,6 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Packs at least `required` rings of each class, at the least cost below `limit`.
     pub(super) fn pack(&self, required: &[u32], limit: Limit, steps: &mut u32) -> RegionOutcome {
         let all = u128::MAX
             .checked_shr(u32::try_from(MOST_PLACES - self.nodes.len()).expect("at most 128"));
@@ -487,7 +486,6 @@ struct RegionWalk<'a> {
 }
 
 impl RegionWalk<'_> {
-    /// `touched` is the set of rings without a fault that have ranks on the chain.
     fn grow(&mut self, at_end: bool, touched: u128, steps: &mut u32) -> Option<()> {
         *steps = steps.checked_sub(1)?;
         if self.order.len() == self.length {

@@ -21,7 +21,6 @@ struct Circuit {
     ends: [usize; 2],
 }
 
-/// Removes circuits and adds others of the same reach.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     worth: f64,
@@ -126,7 +125,6 @@ pub(super) fn exchanges(
     exchanges
 }
 
-/// Makes the best `most` exchanges that do not touch the same leaves.
 pub(super) fn made(
     fabric: &ReconfigurableFatTree,
     topology: &Topology,

@@ -16,8 +16,7 @@ const CHOICES: usize = 6;
 
 const FRUITLESS_KICKS: u32 = 60;
 
-/// Climbs until the rate reaches `target` or the bottleneck cannot be relieved, then forces random
-/// exchanges there and climbs again. `exchanges` limits the total.
+/// Climbs to `target` or until the bottleneck cannot be relieved, then forces random exchanges and climbs again.
 pub(super) fn improve(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -46,7 +45,6 @@ pub(super) fn improve(
 }
 
 /// A new circuit a–b. If `drop_a` is set, circuit a–drop_a makes room for it, and likewise for b.
-/// All these circuits have the same reach.
 #[derive(Clone, Copy)]
 struct Move {
     reach: usize,
@@ -96,7 +94,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Forces one exchange at the bottleneck and one at a random line, even if the rate drops.
     fn kick(&mut self, stream: &mut Stream) {
         let line = self.slowest_line();
         for line in [line, stream.random_range(0..self.lambdas.len())] {

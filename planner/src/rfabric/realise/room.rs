@@ -43,7 +43,6 @@ impl<'a> Room<'a> {
         moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, (a, b), moves))
     }
 
-    /// If only one leaf has a free port on the switch, moves a circuit of the other leaf away.
     fn place_for_another(&mut self, at: usize, (a, b): (usize, usize), moves: u32) -> bool {
         let is_free = |leaf| self.books[at].lowest_free(LeafId::from_index(leaf)).is_some();
         let full = match (is_free(a), is_free(b)) {
@@ -99,7 +98,6 @@ impl<'a> PortBook<'a> {
         self.taken.remove(&circuit.b_port);
     }
 
-    /// `None` if a leaf has no free port or the switch's loss is too high for the pair.
     pub(in crate::rfabric) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
         let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
         let reach = self.fabric.reach_of(self.ocs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use super::super::testing::{fabric, spec};
+use super::super::testkit::{fabric, spec};
 use super::*;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_units::id::OcsPortId;

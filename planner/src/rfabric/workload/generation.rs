@@ -82,7 +82,7 @@ impl Generation {
 mod tests {
     use super::super::place::Place;
     use super::*;
-    use crate::rfabric::testing::dense_card;
+    use crate::rfabric::testkit::dense_card;
     use lightloom_units::id::LeafId;
 
     #[test]

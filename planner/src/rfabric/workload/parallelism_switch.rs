@@ -43,7 +43,7 @@ pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after
 mod tests {
     use super::super::place::Place;
     use super::*;
-    use crate::rfabric::testing::dense_card;
+    use crate::rfabric::testkit::dense_card;
     use lightloom_units::Bytes;
     use lightloom_units::id::LeafId;
 

@@ -49,7 +49,7 @@ pub fn pull(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rfabric::testing::dense_card;
+    use crate::rfabric::testkit::dense_card;
     use lightloom_units::id::LeafId;
 
     #[test]

@@ -239,7 +239,7 @@ impl RlStep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rfabric::testing::dense_card;
+    use crate::rfabric::testkit::dense_card;
 
     fn step() -> RlStep {
         let [trainer, pool] = leaf_after_leaf([64, 64], 8, 16).unwrap();

@@ -52,8 +52,7 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Returns the traffic of a weight synchronisation. Each leaf in one half sends shards of different
-/// sizes to four leaves in the other half; the senders also form a data-parallel ring.
+/// Returns the traffic of a weight synchronisation from one half of the leaves to the other.
 #[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);

@@ -113,7 +113,7 @@ fn member(pool: &Generation, position: u32, shard: u32) -> LeafId {
 mod tests {
     use super::super::place::Place;
     use super::*;
-    use crate::rfabric::testing::dense_card;
+    use crate::rfabric::testkit::dense_card;
     use lightloom_units::Bytes;
 
     fn case(fan_out: FanOut) -> (Demand, u64) {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bills of materials with the number of each part per GPU.
-//!
-//! Counts follow from a design's properties (bandwidth of a GPU, ports of a switch chip, K and R of
-//! a k-hop ring). Prices and watts come from a price file.
 
 use serde::Serialize;
 

@@ -34,7 +34,6 @@ impl Chain {
         chain
     }
 
-    /// Creates an open line of healthy nodes, followed by `reach` places that never hold a node.
     pub(super) fn line(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self::ring(nodes + reach, reach, nodes_per_group);
         for place in nodes..nodes + reach {

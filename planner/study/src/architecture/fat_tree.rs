@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`.
 //!
-//! A non-blocking tree of n tiers has 2·(k/2)^n end points, which are k with one tier, k²/2 with
-//! two and k³/4 with three. Each end point uses one port in the top tier, two in every tier below,
-//! and two optical modules per link. Only used ports are counted.
+//! A non-blocking tree of n tiers has 2·(k/2)^n end points. Only used ports are counted.
 
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
 use super::part_loss::{PartLoss, of_links_to_hosts};

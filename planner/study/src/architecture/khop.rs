@@ -5,9 +5,6 @@
 //! row break the line. Groups are runs of consecutive healthy nodes. The design is InfiniteHBD (arXiv 2502.03885). The
 //! counting rule is recalled, like the values that it reproduces.
 //!
-//! In `khop:K:spare`, each ring has an additional pass-through node (`spare_per_ring: 1`). Rings
-//! are fixed runs of N + 1 nodes that tolerate one faulty node each.
-//!
 //! For odd K, one bundle serves `+K` and `-K`, but only one of them at a time. This matters only
 //! for a node with K-1 faulty nodes on both sides, which the model treats as usable.
 
@@ -43,11 +40,9 @@ pub(super) struct Khop {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WasteBounds {
     pub node_fault_ratio: f64,
-    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. The bound is recalled from the
-    /// paper's appendix, like the values that it reproduces.
+    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P, recalled from the paper's appendix.
     pub recalled: f64,
-    /// `2 (N_t/R − 1) P^K`, our own derivation. A break wastes a node only if it is at most N_t/R −
-    /// 1 nodes away on one side.
+    /// `2 (N_t/R − 1) P^K`, our own derivation.
     pub derived: f64,
     /// `(N_t/R − 1) / N`, because N nodes may not be a multiple of the group size.
     pub remainder: f64,
@@ -158,7 +153,6 @@ impl Architecture for Khop {
         }
     }
 
-    /// Of a node's R ring edges, K are bundles and R − K are copper.
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
         let (k, r) = (self.k, site.gpus_per_node);
         if k > r {
@@ -263,7 +257,6 @@ mod tests {
         }
     }
 
-    /// Spares are 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault disables a ring.
     #[test]
     fn spare_node_costs_its_share_and_covers_one_fault() {
         for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {

@@ -86,7 +86,6 @@ impl Architecture for Nvl {
         };
         let chips = f64::from(self.gpus_per_rack * self.racks) * chips;
         let of = if part == "nvlink-switch" { chips } else { cables };
-        // A cable affects one GPU, and a chip affects all GPUs.
         let domain = self.gpus_per_rack * self.racks;
         let around = Some(if part == "nvlink-switch" { domain } else { 1 });
         vec![(1.0, PartLoss::Slower { share: 1.0 / of.max(2.0), around })]

@@ -12,7 +12,6 @@ pub enum PartLoss {
     Slower { share: f64, around: Option<u32> },
 }
 
-/// Only a share of the parts has the effect `loss`, such as host links among all links.
 pub(super) fn of_links_to_hosts(share: f64, loss: PartLoss) -> Vec<(f64, PartLoss)> {
     vec![(share, loss), (1.0 - share, PartLoss::Nothing)]
 }

@@ -2,8 +2,7 @@
 //! Static three-dimensional tori of X·Y·Z GPUs without switches, named like `torus:8x8x8`.
 //!
 //! Groups are boxes of a·b·c GPUs that tile the torus, so a divides X, b divides Y and c divides Z.
-//! A faulty node makes its box unusable. Nodes are numbered box by box. Unlike TPUv4 cubes, tori
-//! cannot be combined, so a group never exceeds one torus. (Our own derivation.)
+//! Nodes are numbered box by box. A faulty node makes its box unusable. (Our own derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::{DesignKind, number};

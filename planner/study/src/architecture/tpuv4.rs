@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TPUv4, `tpuv4` and `tpuv4:strict`, with cubes of 64 GPUs connected by optical circuit switches.
 //!
-//! The effect of a fault depends on the rule:
-//!
-//! - block rule: cubes are divided into fixed blocks of one group each, and a faulty node makes its
-//!   block unusable, which reproduces the recalled mean waste.
-//! - strict rule: any fault makes the whole cube unusable, which is the fault radius in the
-//!   abstract.
-//!
-//! Groups of 64 GPUs or more use any healthy cubes, connected by the optical switches.
+//! The block rule (fixed blocks of one group) reproduces the recalled mean waste. The strict rule (whole cubes) is the
+//! fault radius in the abstract.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -24,7 +18,6 @@ const CUBES: u32 = 64;
 const GBYTES_PER_S_PER_GPU: f64 = 300.0;
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
-/// A cube has 6 faces of 4·4 links.
 pub(super) const MODULES: f64 = (6 * SIDE * SIDE) as f64 / CUBE as f64;
 /// A cube has 144 internal links, and 64 of these are on boards.
 pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
@@ -100,8 +93,6 @@ impl Architecture for Tpuv4 {
         vec![(1.0, loss)]
     }
 
-    /// A cube has 6 faces with 4·4 optical links each, and 3 axes with 4·4 rows of 3 internal
-    /// links, some of which are traces on the board of a tray.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         let lines = vec![
             BillLine::new(

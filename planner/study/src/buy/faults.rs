@@ -251,7 +251,6 @@ impl Draw {
     }
 }
 
-/// Changes at the same instant affect the same GPU.
 fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     let mut random = seed.stream("which GPU a fault hits", 0);
     let mut last: Option<(TraceTime, f64)> = None;

@@ -240,7 +240,6 @@ const fn one() -> f64 {
     1.0
 }
 
-/// Reads the fabric file with this name as a design.
 pub type ReadFabric<'a> = &'a mut dyn FnMut(&str) -> Result<Box<dyn Architecture>, String>;
 
 /// Reads a buy file, named `file` in messages. Does not open the trace file.

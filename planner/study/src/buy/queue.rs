@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Starts waiting jobs in order of arrival. A later job may start first if it does not delay the first (EASY backfill).
 //!
-//! The first job that does not fit reserves the time when enough running jobs have ended. A later job starts if it fits
-//! now and either ends before that time or leaves enough GPUs for the reservation. End times assume no further faults.
+//! End times assume no further faults.
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
@@ -45,8 +44,7 @@ pub(super) fn starts(
     started
 }
 
-/// Returns when `gpus` are free and how many more are free then. With too few working GPUs, returns
-/// the maximum time and all GPUs that are free now.
+/// Returns when `gpus` are free and how many more are free then.
 fn reservation(ends: &[(i128, u32)], free: u32, gpus: u32) -> (i128, u32) {
     let mut then = free;
     for (end, more) in ends {

@@ -2,8 +2,7 @@
 //! Simulates jobs over months of faults on one design and accounts for every GPU-picosecond.
 //!
 //! Progress, policies and causes come from [`lightloom_planner::goodput`], as in monthly scenarios. This module adds
-//! arrivals, a queue with backfill, and groups lost to faults. The job on a faulty node loses the time given by its
-//! policy. If groups are lost, the jobs that arrived last stop until the others fit.
+//! arrivals, a queue with backfill, and groups lost to faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 

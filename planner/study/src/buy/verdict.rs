@@ -241,7 +241,6 @@ pub(super) fn judge(
     verdict
 }
 
-/// Range over all draws of a value computed from the costs of two rows. `None` if a row has no cost in a draw.
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,
@@ -428,7 +427,6 @@ fn beyond_price(flip: &PriceFlip) -> String {
     format!("at {} {side} ${:.2} ({:.2} ×)", flip.part, flip.usd, flip.factor)
 }
 
-/// Returns the nearest factors above and below 1 that make another design cheaper than all in `choice`.
 fn price_flips(
     question: &Question,
     rows: &[Row],

@@ -47,20 +47,3 @@ pub fn history(
     }
     Ok(moments)
 }
-
-/// The share of the window `[0, end)` during which `ours` wastes more than `theirs`.
-///
-/// Panics if the histories are from different timelines.
-#[must_use]
-pub fn share_of_time_above(ours: &[Moment], theirs: &[Moment], end: TraceTime) -> f64 {
-    assert!(ours.iter().map(|m| m.from).eq(theirs.iter().map(|m| m.from)), "one timeline");
-    let ends = ours.iter().skip(1).map(|moment| moment.from).chain([end]);
-    let above_ms: u64 = ours
-        .iter()
-        .zip(theirs)
-        .zip(ends)
-        .filter(|((ours, theirs), _)| ours.gpus_wasted > theirs.gpus_wasted)
-        .map(|((ours, _), end)| end.ms_since(ours.from))
-        .sum();
-    above_ms as f64 / end.0.max(1) as f64
-}

@@ -105,7 +105,6 @@ impl Tally {
         self.mean_of(&self.ms_by_usable)
     }
 
-    /// Standard deviation of the samples' mean waste ratios. Zero for a single sample.
     pub(super) fn waste_stddev(&self) -> f64 {
         let count = self.by_sample.len() as f64;
         if count < 2.0 {

@@ -69,7 +69,6 @@ impl CountedParts {
         self.lines.push(BillLine { place: place.to_owned(), ..line });
     }
 
-    /// Adds optical links at `gbps` with `ports` switch ports each.
     fn add_links(&mut self, place: &str, gbps: u64, links: f64, ports: f64, formula: &str) {
         self.add(place, &format!("switch-port-{gbps}g"), ports * links, formula);
         let both = format!("2 × {formula}");

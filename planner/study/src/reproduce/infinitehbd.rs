@@ -16,7 +16,6 @@ use crate::cost::{CostFigures, CostOutcome, CostRow, MissingPrices, PriceList, c
 
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    /// Claims that need the trace are not computed without it.
     pub trace: Option<&'a FaultTrace>,
     pub prices: &'a PriceList,
     pub samples: u64,

@@ -163,7 +163,7 @@ fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topolo
 mod tests {
     use super::*;
     use lightloom_planner::rfabric::phases::{evaluators, schedule};
-    use lightloom_planner::rfabric::testing::{fabric, spec};
+    use lightloom_planner::rfabric::testkit::{fabric, spec};
     use lightloom_planner::rfabric::workload::shapes;
     use lightloom_units::Picoseconds;
     use lightloom_units::seed::Seed;

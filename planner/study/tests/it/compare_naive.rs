@@ -230,7 +230,7 @@ proptest! {
             if let (Ok(moments), Some(naive)) = (&moments, &naive) {
                 let bound = parse("big-switch").unwrap();
                 if let Ok(bound) = compare::history(bound.as_ref(), cluster, tp, &samples[0]) {
-                    let share = compare::share_of_time_above(moments, &bound, TraceTime(WINDOW_MS));
+                    let share = share_of_time_above(moments, &bound, TraceTime(WINDOW_MS));
                     let least = history("big-switch", cluster, tp, &intervals).unwrap();
                     let above = naive.iter().zip(&least).filter(|(ours, least)| ours.0 > least.0).count();
                     prop_assert!((share - above as f64 / WINDOW_MS as f64).abs() < 1e-12);
@@ -244,4 +244,24 @@ proptest! {
             }
         }
     }
+}
+
+/// The share of the window `[0, end)` during which `ours` wastes more than `theirs`.
+///
+/// Panics if the histories are from different timelines.
+fn share_of_time_above(
+    ours: &[compare::Moment],
+    theirs: &[compare::Moment],
+    end: TraceTime,
+) -> f64 {
+    assert!(ours.iter().map(|m| m.from).eq(theirs.iter().map(|m| m.from)), "one timeline");
+    let ends = ours.iter().skip(1).map(|moment| moment.from).chain([end]);
+    let above_ms: u64 = ours
+        .iter()
+        .zip(theirs)
+        .zip(ends)
+        .filter(|((ours, theirs), _)| ours.gpus_wasted > theirs.gpus_wasted)
+        .map(|((ours, _), end)| end.ms_since(ours.from))
+        .sum();
+    above_ms as f64 / end.0.max(1) as f64
 }

@@ -5,7 +5,7 @@
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
 use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
-use lightloom_planner::rfabric::testing;
+use lightloom_planner::rfabric::testkit;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{BitsPerSecond, Bytes};
@@ -126,7 +126,7 @@ pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let mut stream = Seed(seed).stream("test.banks", 0);
     loop {
         let leaves = stream.random_range(3..=5);
-        let mut spec = testing::spec(leaves, 4);
+        let mut spec = testkit::spec(leaves, 4);
         spec.gpus_per_leaf = stream.random_range(2..=16);
         let core = [0, 50, 100, 400][stream.random_range(0..4)];
         spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(core);
@@ -157,7 +157,7 @@ pub(crate) fn drawn_building(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let mut stream = Seed(seed).stream("test.building", 0);
     loop {
         let leaves = stream.random_range(3..=5);
-        let mut spec = testing::spec(leaves, 4);
+        let mut spec = testkit::spec(leaves, 4);
         let core = [0, 50, 100, 400][stream.random_range(0..4)];
         spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(core);
         let halved = LeafId(stream.random_range(0..leaves));

@@ -134,7 +134,6 @@ fn lost(run: &BilledRun) -> f64 {
     run.losses.iter().map(of_job).sum()
 }
 
-/// Each part starts where the previous one ends, one line lower.
 fn timeline(run: &BilledRun) -> Option<Picture> {
     let took = |job: &&BilledLoss| job.once.iter().map(|part| part.time_ps).sum::<i64>();
     let job = run.losses.iter().max_by_key(took)?;

@@ -265,7 +265,6 @@ fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &P
     report.add(FirstScreen { verdict, figures, picture }, section);
 }
 
-/// Each distinct set of circuits is drawn once, labelled with its phases.
 fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Picture> {
     let mut distinct: Vec<(&PhasePlan, Vec<&str>)> = Vec::new();
     for phase in phases.iter().filter(|phase| !phase.circuits.is_empty()) {

@@ -50,7 +50,6 @@ pub(super) fn own_figures(comparison: &Comparison) -> Option<&Figures> {
     held(&comparison.rows).find(|(arch, _)| *arch == own).map(|(_, figures)| figures)
 }
 
-/// Sorts the designs by increasing waste after the fabric's own design, without the ideal switch.
 fn ranked(comparison: &Comparison) -> Vec<Named<'_>> {
     let mut designs: Vec<Named<'_>> =
         held(&comparison.rows).filter(|(arch, _)| *arch != BOUND).collect();

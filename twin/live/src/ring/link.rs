@@ -27,7 +27,6 @@ pub(super) struct Seat {
     pub(super) next: SocketAddrV4,
 }
 
-/// Returns the two members at the node with index `at`; `None` if the rank file lacks a neighbour's address.
 pub(super) fn seats(group: &Group, at: usize) -> Option<[Seat; 2]> {
     let (nodes, own) = (group.members.len(), group.members.get(at)?);
     let here = Ipv4Addr::LOCALHOST;

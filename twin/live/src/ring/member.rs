@@ -19,9 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub steps: u64,
-    /// Size in bytes of the vector that is summed.
     pub bytes: usize,
-    /// Pause between two steps, in place of the job's computation.
     pub pause: Duration,
 }
 

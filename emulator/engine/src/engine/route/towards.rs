@@ -183,7 +183,6 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// All shortest paths that start with `first`. `None` if there are more than `most`.
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
         let (mut all, mut steps) = (Paths::default(), Vec::new());
         let mut path = vec![first];

@@ -51,7 +51,6 @@ pub(super) struct Phases {
     count: [usize; NAMES.len()],
     open: [usize; NAMES.len()],
     at: usize,
-    /// Whether circuits were requested and no response has arrived.
     asked: bool,
 }
 
@@ -92,7 +91,6 @@ impl<'a> Circuits<'a> {
         self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
     }
 
-    /// Returns the fastest path for `bytes`, considering data in flight. `None` if there is none.
     fn way(
         &mut self,
         context: &Context<'_>,
@@ -130,7 +128,6 @@ impl<'a> Circuits<'a> {
         Some(Route::Links(links.collect()))
     }
 
-    /// Chooses the core or the circuit that finishes first. `None` while neither is available.
     fn hop(
         &self,
         context: &Context<'_>,

@@ -116,7 +116,6 @@ impl TrainingJob<'_> {
                     .iter()
                     .any(|ring| rings.contains(&(*ring as usize)))
         };
-        // Also roll back dependent tasks, such as the gradient exchange.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs = theirs.filter(|(at, (task, dimension))| {
             if is_loose(**dimension) {
@@ -143,7 +142,6 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Attributes the outage to the earliest unrestored fault that hit or moved the group.
     fn note_outage(&mut self, context: &Context<'_>, group: usize, ring: usize, ended: SimTime) {
         let now = context.now();
         let is_cause = |fault: &usize| {

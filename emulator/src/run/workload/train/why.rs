@@ -103,7 +103,6 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Adds lost work and the wait until the restart. Returns the rest of the time.
     fn before(
         &self,
         from: SimTime,
@@ -133,7 +132,6 @@ impl TrainingJob<'_> {
         left.saturating_sub(changing)
     }
 
-    /// Attributes `delay` to active faults in chronological order, preferring those that hit the job.
     fn disturbances(
         &self,
         context: &Context<'_>,

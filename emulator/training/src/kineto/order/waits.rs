@@ -67,7 +67,6 @@ impl<'e> Launches<'e> {
         self.calls.get(&wait.correlation?).copied()
     }
 
-    /// Returns the last operation before the record of the event that `wait` awaits.
     fn recorded(&self, wait: &Event) -> Option<usize> {
         let args = wait.args.as_ref()?;
         let stream = u32::try_from(args.wait_on_stream?).ok()?;
