@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use clap::builder::PossibleValue;
 use lightloom_fabric::preset::{Preset, Size};
 
+use crate::choice::one_of;
 use crate::files;
 use crate::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 
@@ -32,8 +32,8 @@ pub struct Arguments {
     #[arg(value_enum, default_value_t, value_name = "KIND")]
     kind: Kind,
     /// Fabric design [default: prompt on a terminal]
-    #[arg(long, value_enum, value_name = "PRESET")]
-    preset: Option<Named>,
+    #[arg(long, value_name = "PRESET", value_parser = one_of(&Preset::ALL))]
+    preset: Option<Preset>,
     /// Number of GPUs [default: prompt on a terminal]
     #[arg(long, value_name = "N", value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
     gpus: Option<u32>,
@@ -66,29 +66,6 @@ enum Kind {
     Ci,
     /// Emulated devices, their daemon, and scenarios for the virtual twin
     Lab,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Named(Preset);
-
-impl ValueEnum for Named {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Named; Preset::ALL.len()] = {
-            let mut all = [Named(Preset::Khop); Preset::ALL.len()];
-            let mut at = 0;
-            while at < all.len() {
-                all[at] = Named(Preset::ALL[at].0);
-                at += 1;
-            }
-            all
-        };
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let known = Preset::ALL.iter().find(|(preset, ..)| *preset == self.0);
-        known.map(|(_, name, about)| PossibleValue::new(*name).help(*about))
-    }
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
@@ -126,7 +103,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         return write_new(arguments.output.as_deref(), &text, next);
     }
     let preset = match arguments.preset {
-        Some(Named(preset)) => preset,
+        Some(preset) => preset,
         None => ask_for_preset()?,
     };
     let gpus = match arguments.gpus {

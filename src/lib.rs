@@ -10,6 +10,7 @@
 //! `mod` line, and add its two lines to the `cli.rs` next to it. A verb in `lab/src/` also needs a
 //! line in [`second::VERBS`]. Print with [`output`], and access files with [`files`].
 
+pub mod choice;
 pub mod cli;
 pub mod emulate;
 pub mod explain;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
@@ -99,13 +100,8 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> Vec<u32> {
     if sizes.is_empty() {
         sizes.extend(USUAL_TP);
     }
-    let mut seen = Vec::new();
-    sizes.retain(|tp| {
-        !seen.contains(tp) && {
-            seen.push(*tp);
-            true
-        }
-    });
+    let mut seen = BTreeSet::new();
+    sizes.retain(|tp| seen.insert(*tp));
     sizes
 }
 
@@ -167,7 +163,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         fabric: fabric.as_ref().map(|fabric| {
             on_fabric(fabric, &samples[..samples.len().min(MOST_MOMENTS)], Seed(arguments.seed))
         }),
-        cross_tor: cross_tor(arguments, (cluster, tp))?,
+        cross_tor: cross_tor(arguments, cluster, tp)?,
     };
     arguments.result.show(&document, "rows", || describe(&document, tp))?;
     Ok(VerbOutcome::Good)
@@ -175,7 +171,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 
 fn cross_tor(
     arguments: &Arguments,
-    (cluster, sizes): (Cluster, &[u32]),
+    cluster: Cluster,
+    sizes: &[u32],
 ) -> anyhow::Result<Vec<CrossTorResult>> {
     let mut answers = Vec::new();
     if !arguments.cross_tor {

@@ -7,6 +7,7 @@
 pub mod case;
 pub mod gnmi;
 pub mod link;
+mod matrix;
 pub mod module;
 pub mod profile;
 pub mod report;

@@ -14,6 +14,7 @@ use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, Usable
 use lightloom_units::seed::Seed;
 
 use crate::compare::{cluster, designs, fault_source};
+use lightloom::choice::{OptionValue, one_of};
 use lightloom::files;
 use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::ResultArguments;
@@ -55,8 +56,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
     gpus_per_node: u32,
     /// Rate of each GPU's network card, for data-centre networks.
-    #[arg(long, value_enum, default_value_t = Nic::G400)]
-    nic: Nic,
+    #[arg(long, default_value = "400G", value_parser = one_of(NIC_RATES))]
+    nic: NicRate,
     /// Tensor-parallel group size for computing waste.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     tp: u32,
@@ -76,28 +77,12 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Nic {
-    #[value(name = "100G")]
-    G100,
-    #[value(name = "200G")]
-    G200,
-    #[value(name = "400G")]
-    G400,
-    #[value(name = "800G")]
-    G800,
-}
-
-impl From<Nic> for NicRate {
-    fn from(nic: Nic) -> Self {
-        match nic {
-            Nic::G100 => Self::G100,
-            Nic::G200 => Self::G200,
-            Nic::G400 => Self::G400,
-            Nic::G800 => Self::G800,
-        }
-    }
-}
+const NIC_RATES: &[OptionValue<NicRate>] = &[
+    (NicRate::G100, "100G", ""),
+    (NicRate::G200, "200G", ""),
+    (NicRate::G400, "400G", ""),
+    (NicRate::G800, "800G", ""),
+];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(fabric) = &arguments.fabric {
@@ -107,8 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let architectures = designs(&arguments.arch, &prices, &mut inputs)?;
-    let nic = arguments.nic.into();
-    let site = Site { gpus: arguments.gpus, gpus_per_node: arguments.gpus_per_node, nic };
+    let site =
+        Site { gpus: arguments.gpus, gpus_per_node: arguments.gpus_per_node, nic: arguments.nic };
     let rows = cost(&architectures, &site, &prices)?;
     let gpu_usd = prices.quote("gpu").map(|quote| quote.usd.mean);
     let usable = usable(arguments, cluster, &architectures, &rows, &mut inputs)?;

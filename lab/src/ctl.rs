@@ -189,9 +189,7 @@ struct Devices {
 }
 
 pub(crate) fn read_at<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
-    let response = DaemonClient::new(vec![DaemonAddress::Socket(socket.to_owned())]).get(path)?;
-    anyhow::ensure!(response.is_good(), show::refusal(&response.body));
-    response.read()
+    DaemonClient::new(vec![DaemonAddress::Socket(socket.to_owned())]).get(path)?.granted()
 }
 
 const SOCKET: &str = "/run/lightloom/lightloomd.sock";

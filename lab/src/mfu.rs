@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lightloom_emulator::training::packets::PacketStep;
 use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::provenance::{Input, Inputs};
@@ -30,6 +30,7 @@ use limits::LimitArguments;
 use operation::{Faults, OperationArguments};
 use packets::PacketArguments;
 
+use lightloom::choice::{OptionValue, one_of};
 use lightloom::files;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::progress::Progress;
@@ -85,14 +86,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(0..=1000))]
     prediction_depths: Option<u32>,
     /// Number format of the linear layers.
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    precision: PrecisionArgument,
+    #[arg(long, default_value = "bf16", value_name = "FORMAT", value_parser = one_of(PRECISIONS))]
+    precision: Precision,
     /// Excess load of the most loaded expert rank over its even share: 0.2 means 20 %.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     imbalance: f64,
     /// Definition of useful work.
-    #[arg(long, value_enum, default_value_t, value_name = "CONVENTION")]
-    convention: ConventionArgument,
+    #[arg(long, default_value = "mfu-full", value_name = "CONVENTION", value_parser = one_of(CONVENTIONS))]
+    convention: Convention,
     /// Number of mappings to show for each architecture and number of GPUs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     top: usize,
@@ -106,42 +107,19 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum PrecisionArgument {
-    /// Sixteen bits.
-    #[default]
-    Bf16,
-    /// Eight bits, with one scale per tensor.
-    Fp8,
-    /// Eight bits, with one scale per block.
-    Mxfp8,
-    /// Four bits.
-    Nvfp4,
-}
+pub(crate) const PRECISIONS: &[OptionValue<Precision>] = &[
+    (Precision::Bf16, "bf16", "Sixteen bits"),
+    (Precision::Fp8, "fp8", "Eight bits, with one scale per tensor"),
+    (Precision::Mxfp8, "mxfp8", "Eight bits, with one scale per block"),
+    (Precision::Nvfp4, "nvfp4", "Four bits"),
+];
 
-impl From<PrecisionArgument> for Precision {
-    fn from(precision: PrecisionArgument) -> Self {
-        match precision {
-            PrecisionArgument::Bf16 => Self::Bf16,
-            PrecisionArgument::Fp8 => Self::Fp8,
-            PrecisionArgument::Mxfp8 => Self::Mxfp8,
-            PrecisionArgument::Nvfp4 => Self::Nvfp4,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum ConventionArgument {
-    /// Operations of the model, full attention.
-    #[default]
-    MfuFull,
-    /// Operations of the model, causal attention.
-    MfuCausal,
-    /// Including recomputed operations, full attention.
-    HfuFull,
-    /// Including recomputed operations, causal attention.
-    HfuCausal,
-}
+const CONVENTIONS: &[OptionValue<Convention>] = &[
+    (Convention::MfuFull, "mfu-full", "Operations of the model, full attention"),
+    (Convention::MfuCausal, "mfu-causal", "Operations of the model, causal attention"),
+    (Convention::HfuFull, "hfu-full", "Including recomputed operations, full attention"),
+    (Convention::HfuCausal, "hfu-causal", "Including recomputed operations, causal attention"),
+];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(runs) = &arguments.runs {
@@ -299,14 +277,9 @@ fn asked(
         model,
         card,
         batch: Batch { sequences: arguments.batch, tokens: arguments.seq },
-        precision: arguments.precision.into(),
+        precision: arguments.precision,
         expert_imbalance: arguments.imbalance,
-        convention: match arguments.convention {
-            ConventionArgument::MfuFull => Convention::MfuFull,
-            ConventionArgument::MfuCausal => Convention::MfuCausal,
-            ConventionArgument::HfuFull => Convention::HfuFull,
-            ConventionArgument::HfuCausal => Convention::HfuCausal,
-        },
+        convention: arguments.convention,
         limits: arguments.limits.limits(),
         constants,
         refitted,

@@ -6,7 +6,6 @@ mod study;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use clap::ValueEnum;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fault::{FaultSet, Part};
@@ -22,6 +21,7 @@ use lightloom_units::seed::Seed;
 use crate::compare::{cluster, designs};
 use crate::cost;
 use inputs::Inputs;
+use lightloom::choice::{OptionValue, one_of};
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::{files, plan};
 use study::StudyQuestion;
@@ -45,8 +45,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
     /// Format of the page [default: from the extension of --output, else html].
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Option<PageForm>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(FORMS))]
+    format: Option<RenderForm>,
     /// Failed parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     fault: Vec<Part>,
@@ -73,25 +73,11 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PageForm {
-    /// One self-contained file for a browser.
-    Html,
-    /// The same sections and tables in Markdown.
-    Markdown,
-    /// Every number: table,row,column,value,unit.
-    Csv,
-}
-
-impl From<PageForm> for RenderForm {
-    fn from(form: PageForm) -> Self {
-        match form {
-            PageForm::Html => Self::Html,
-            PageForm::Markdown => Self::Markdown,
-            PageForm::Csv => Self::Csv,
-        }
-    }
-}
+const FORMS: &[OptionValue<RenderForm>] = &[
+    (RenderForm::Html, "html", "One self-contained file for a browser"),
+    (RenderForm::Markdown, "markdown", "The same sections and tables in Markdown"),
+    (RenderForm::Csv, "csv", "Every number: table,row,column,value,unit"),
+];
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
@@ -118,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 
 fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
     if let Some(form) = arguments.format {
-        return Ok(form.into());
+        return Ok(form);
     }
     let Some(path) = &arguments.output else { return Ok(RenderForm::Html) };
     match path.extension().and_then(|extension| extension.to_str()) {

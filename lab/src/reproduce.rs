@@ -24,7 +24,7 @@ use crate::cost::prices;
 use crate::mfu::study;
 use crate::rl::study::why_seeds;
 use lightloom::output::{self, VerbOutcome};
-use lightloom::result::{ResultFormat, csv_of};
+use lightloom::result::ResultFormat;
 use lightloom::shipped;
 use lightloom::table::TextTable;
 use lightloom::trace;
@@ -164,12 +164,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         claims,
     };
     match arguments.format {
-        ResultFormat::Text => output::print(&text(&document))?,
-        ResultFormat::Json => output::print_json(&document)?,
-        ResultFormat::Csv => output::print(&csv_of(&document, "claims")?)?,
         ResultFormat::Markdown => {
             output::print(&markdown(&document, arguments.faults.as_deref()))?;
         }
+        format => format.print(&document, "claims", || text(&document))?,
     }
     Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
 }

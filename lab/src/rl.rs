@@ -5,7 +5,7 @@ pub(crate) mod study;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
 use lightloom_fabric::file::StepFile;
@@ -22,6 +22,7 @@ use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 
 use crate::mfu::card;
+use lightloom::choice::{OptionValue, one_of};
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
@@ -73,8 +74,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = lightloom::number::whole::<u32>(0..=8))]
     forward_passes: u32,
     /// How generation and training alternate or overlap.
-    #[arg(long = "loop", value_enum, default_value_t, value_name = "LOOP")]
-    training_loop: LoopArgument,
+    #[arg(long = "loop", default_value = "one-step-off", value_name = "LOOP", value_parser = one_of(LOOPS))]
+    training_loop: TrainingLoop,
     /// Maximum number of samples that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
     batch: u32,
@@ -94,18 +95,16 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum LoopArgument {
-    /// Generate, then train.
-    Synchronous,
-    /// Train on the samples of the previous step.
-    #[default]
-    OneStepOff,
-    /// Train with each sample as soon as generation completes it.
-    Streaming,
-    /// Never wait for the last sample.
-    Asynchronous,
-}
+const LOOPS: &[OptionValue<TrainingLoop>] = &[
+    (TrainingLoop::Synchronous, "synchronous", "Generate, then train"),
+    (TrainingLoop::OneStepOff, "one-step-off", "Train on the samples of the previous step"),
+    (
+        TrainingLoop::Streaming,
+        "streaming",
+        "Train with each sample as soon as generation completes it",
+    ),
+    (TrainingLoop::Asynchronous, "asynchronous", "Never wait for the last sample"),
+];
 
 fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.0..=most).contains(value));
@@ -178,12 +177,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             most: arguments.longest,
         },
         forward_passes: arguments.forward_passes,
-        training_loop: match arguments.training_loop {
-            LoopArgument::Synchronous => TrainingLoop::Synchronous,
-            LoopArgument::OneStepOff => TrainingLoop::OneStepOff,
-            LoopArgument::Streaming => TrainingLoop::Streaming,
-            LoopArgument::Asynchronous => TrainingLoop::Asynchronous,
-        },
+        training_loop: arguments.training_loop,
         batch: arguments.batch,
         host_seconds: seconds(arguments.host),
         change_seconds: seconds(arguments.change),

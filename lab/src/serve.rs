@@ -16,7 +16,8 @@ use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::mfu::{PrecisionArgument, card};
+use crate::mfu::{PRECISIONS, card};
+use lightloom::choice::one_of;
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
@@ -86,8 +87,8 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
     /// Number format of the linear layers' weights and products.
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    precision: PrecisionArgument,
+    #[arg(long, default_value = "bf16", value_name = "FORMAT", value_parser = one_of(PRECISIONS))]
+    precision: Precision,
     /// Bits per value in the caches: 16 or 8.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::builder::PossibleValuesParser::new(["16", "8"]).map(|bits| bits.parse::<u32>().expect("it is a number")))]
     cache_bits: u32,
@@ -212,7 +213,7 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         first_seconds: in_seconds(arguments.first),
         token_seconds: in_seconds(arguments.token),
     };
-    let precision = Precision::from(arguments.precision);
+    let precision = arguments.precision;
     anyhow::ensure!(
         card.peak_flops(precision).is_some(),
         "--precision {}: {} does not support it; omit it, or use another accelerator",

@@ -32,6 +32,11 @@ pub fn found(what: impl Into<String>) -> CaseResult {
     Ok(CaseVerdict::Misbehaves(what.into()))
 }
 
+/// Ends a case early, because a step on the way to its test failed.
+pub fn misbehaves(what: impl Into<String>) -> ExchangeError {
+    ExchangeError::Judged(CaseVerdict::Misbehaves(what.into()))
+}
+
 pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
     Ok(if is_so { CaseVerdict::Passed } else { CaseVerdict::Misbehaves(what()) })
 }
@@ -82,6 +87,7 @@ impl SuiteResults {
                 self.is_interrupted = true;
                 (CaseVerdict::NotTested("interrupted".into()), false)
             }
+            Err(ExchangeError::Judged(verdict)) => (verdict, true),
             Err(ExchangeError::Broken(what)) => (CaseVerdict::Fault(what), true),
             Err(ExchangeError::Lost(why)) => (CaseVerdict::Misbehaves(why), false),
             Err(trouble) => (CaseVerdict::Misbehaves(trouble.to_string()), true),
@@ -97,48 +103,44 @@ impl SuiteResults {
 
 pub type Pairs = Vec<(u32, u32)>;
 
-/// Returns the movable inputs and outputs in random order, or why ports cannot be moved. Outputs
-/// are numbered after inputs. `unread` states why `before` is missing.
-pub fn free_ports(
+/// Inputs and outputs in `--may-move`.
+pub type FreePorts<P> = (Vec<P>, Vec<P>);
+
+/// Returns the movable ports in random order, or why ports cannot be moved. `sort` adds a port to
+/// its side.
+pub fn free_ports<P>(
     plan: &Options,
-    [inputs, outputs]: [u32; 2],
-    before: Option<&Pairs>,
-    unread: &str,
     results: &mut SuiteResults,
-) -> Result<(Vec<u32>, Vec<u32>), String> {
-    let before = before.ok_or(unread)?;
+    sort: impl Fn(&str, &mut FreePorts<P>) -> Result<(), String>,
+) -> Result<FreePorts<P>, String> {
     if plan.may_move.is_empty() {
         return Err(
             "read-only; to permit changes, use --may-move with two inputs and two outputs".into()
         );
     }
-    let (mut from, mut to) = (Vec::new(), Vec::new());
-    for text in &plan.may_move {
-        let Ok(port) = text.parse::<u32>() else {
-            return Err(format!("--may-move: `{text}` is not a port number"));
-        };
-        if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
-            return Err(format!("--may-move: port {port} is part of {pair:?}: choose dark ports"));
-        }
-        match port {
-            _ if port >= 1 && port <= inputs => from.push(port),
-            _ if port > inputs && port <= inputs + outputs => to.push(port),
-            _ => return Err(format!("--may-move: unknown port {port}")),
-        }
-    }
-    results.shuffle(&mut from);
-    results.shuffle(&mut to);
-    if from.len() < 2 || to.len() < 2 {
+    let mut free = (Vec::new(), Vec::new());
+    plan.may_move.iter().try_for_each(|port| sort(port, &mut free))?;
+    results.shuffle(&mut free.0);
+    results.shuffle(&mut free.1);
+    let (inputs, outputs) = (free.0.len(), free.1.len());
+    if inputs < 2 || outputs < 2 {
         return Err(format!(
-            "--may-move lists {} inputs and {} outputs: choose at least two of each",
-            from.len(),
-            to.len()
+            "--may-move lists {inputs} inputs and {outputs} outputs: choose at least two of each"
         ));
     }
-    Ok((from, to))
+    Ok(free)
 }
 
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
+
+pub const fn tested<S>(
+    id: &'static str,
+    clause: &'static str,
+    says: &'static str,
+    test: fn(&mut S) -> CaseResult,
+) -> Tested<S> {
+    (case(id, clause, says), test)
+}
 
 pub trait SuiteSession {
     fn reconnect(&mut self) -> Result<(), ExchangeError>;

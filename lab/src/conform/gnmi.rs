@@ -21,7 +21,10 @@ use lightloom_gnmi::path::parse;
 use lightloom_gnmi::{Code, Status};
 use serde_json::json;
 
-use super::case::{Case, CaseVerdict, PUT_BACK, SuiteResults, SuiteSession, case, found, run_all};
+use super::case::{
+    Case, CaseVerdict, FreePorts, PUT_BACK, SuiteResults, SuiteSession, case, found, free_ports,
+    run_all,
+};
 use super::link::{ExchangeError, Link};
 use super::target::Options;
 use super::{ANSWER_WITHIN, REST_WITHIN};
@@ -33,8 +36,7 @@ pub struct GnmiSuite {
     next_call: u32,
     heard: BTreeMap<u32, Vec<Answer>>,
     encoding: Encoding,
-    free: (Vec<String>, Vec<String>),
-    stays_still: Option<String>,
+    free: FreePorts<String>,
     prefix: String,
     made: BTreeSet<String>,
     rounds: u32,
@@ -76,7 +78,6 @@ pub fn run(
         heard: BTreeMap::new(),
         encoding: Encoding::JsonIetf,
         free: (Vec::new(), Vec::new()),
-        stays_still: None,
         prefix: format!("conform-{:08x}", results.draw() >> 32),
         made: BTreeSet::new(),
         rounds: plan.rounds,
@@ -103,20 +104,44 @@ pub fn run(
     results.untestable.extend(UNTESTABLE);
     let before = session.switch();
     run_all(&mut session, still::CASES, results);
-    session.choose(plan, before.as_ref().ok(), results);
-    match session.stays_still.clone() {
-        Some(why) => {
+    let before = before.ok();
+    let free = before.as_ref().ok_or("the ports could not be read".to_owned());
+    let free =
+        free.and_then(|switch| free_ports(plan, results, |name, free| sort(name, switch, free)));
+    match free {
+        Err(why) => {
             let cases = moving::CASES.iter().chain(arbitration::CASES);
             cases.for_each(|(case, _)| results.skip(*case, &*why));
         }
-        None => {
+        Ok(free) => {
+            session.free = free;
             run_all(&mut session, moving::CASES, results);
             run_all(&mut session, arbitration::CASES, results);
-            session.put_back(before.as_ref().ok(), results);
+            session.put_back(before.as_ref(), results);
         }
     }
     results.set_ups = session.set_ups;
     Ok(identity)
+}
+
+fn sort(name: &str, switch: &ShownSwitch, free: &mut FreePorts<String>) -> Result<(), String> {
+    let Some(port) = switch.ports.get(name) else {
+        return Err(format!("--may-move: unknown port `{name}`"));
+    };
+    let is_end = |end: &Option<String>| end.as_deref() == Some(name);
+    let used = switch.connections.iter().find(|(_, c)| is_end(&c.input) || is_end(&c.output));
+    if let Some((other, _)) = used {
+        return Err(format!(
+            "--may-move: `{name}` is part of connection `{other}`: choose dark ports"
+        ));
+    }
+    let is_output = switch.is_output(port, &free.0.len(), &free.1.len());
+    if is_output {
+        free.1.push(name.to_owned())
+    } else {
+        free.0.push(name.to_owned())
+    }
+    Ok(())
 }
 
 /// Distinguishes a refusal from a transport error.
@@ -366,48 +391,6 @@ impl GnmiSuite {
             // A wait in proportion to the elapsed time bounds the relative error.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
-        }
-    }
-
-    fn choose(&mut self, plan: &Options, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
-        let Some(switch) = before else {
-            self.stays_still = Some("the ports could not be read".into());
-            return;
-        };
-        if plan.may_move.is_empty() {
-            self.stays_still = Some(
-                "read-only; to permit changes, use --may-move with two inputs and two outputs"
-                    .into(),
-            );
-            return;
-        }
-        for name in &plan.may_move {
-            let Some(port) = switch.ports.get(name) else {
-                self.stays_still = Some(format!("--may-move: unknown port `{name}`"));
-                return;
-            };
-            let used = switch
-                .connections
-                .iter()
-                .find(|(_, c)| c.input.as_ref() == Some(name) || c.output.as_ref() == Some(name));
-            if let Some((other, _)) = used {
-                let why = format!(
-                    "--may-move: `{name}` is part of connection `{other}`: choose dark ports"
-                );
-                self.stays_still = Some(why);
-                return;
-            }
-            let is_output = switch.is_output(port, &self.free.0.len(), &self.free.1.len());
-            if is_output { self.free.1.push(name.clone()) } else { self.free.0.push(name.clone()) }
-        }
-        results.shuffle(&mut self.free.0);
-        results.shuffle(&mut self.free.1);
-        let (inputs, outputs) = (self.free.0.len(), self.free.1.len());
-        if inputs < 2 || outputs < 2 {
-            let why = format!(
-                "--may-move lists {inputs} inputs and {outputs} outputs: choose at least two of each"
-            );
-            self.stays_still = Some(why);
         }
     }
 

@@ -17,6 +17,8 @@ use tokio_rustls::rustls::{
     StreamOwned,
 };
 
+use super::case::CaseVerdict;
+
 const SLICE: Duration = Duration::from_millis(50);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -32,6 +34,9 @@ pub enum ExchangeError {
     Broken(String),
     #[error("interrupted")]
     Interrupted,
+    /// The case ends early with this verdict.
+    #[error("{0:?}")]
+    Judged(CaseVerdict),
 }
 
 pub trait Link {

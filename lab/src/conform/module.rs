@@ -13,7 +13,7 @@ use lightloom_firmware_api::message::command;
 use super::ANSWER_WITHIN;
 use super::case::{
     Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteSession, Tested, case, found,
-    holds, run_all,
+    holds, misbehaves, run_all, tested,
 };
 use super::link::{ExchangeError, Link};
 use super::target::Options;
@@ -68,7 +68,6 @@ pub struct ModuleSuite {
     dwell: Duration,
     commit_max: Duration,
     group: Option<(usize, u8)>,
-    has_moved: bool,
     rounds: u32,
     set_ups: Vec<Duration>,
 }
@@ -123,7 +122,6 @@ pub(super) fn run_but(
         dwell: Duration::ZERO,
         commit_max: Duration::ZERO,
         group: None,
-        has_moved: false,
         rounds: plan.rounds,
         set_ups: Vec::new(),
     };
@@ -296,7 +294,6 @@ impl ModuleSuite {
         let group = self.group.map_or(0, |(group, _)| group);
         let mut payload = transaction.to_be_bytes().to_vec();
         payload.push(1 << group);
-        self.has_moved = true;
         self.ask(command::FIRE, &payload)
     }
 
@@ -317,39 +314,39 @@ impl ModuleSuite {
         }
     }
 
-    fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), CaseVerdict>, ExchangeError> {
+    /// Returns the chosen group and another path than its own.
+    fn target(&self) -> (usize, u8) {
+        let (group, home) = self.group.unwrap_or((0, LOOPBACK));
+        (group, self.elsewhere(home))
+    }
+
+    fn moved(&mut self, path: u8) -> Result<(u32, Reply), ExchangeError> {
         self.dwell()?;
         let group = self.group.map_or(0, |(group, _)| group);
         let transaction = self.transaction();
         let armed = self.arm(transaction, path)?;
         let outcome = armed.payload.get(4 + group).copied();
         if armed.status != 0 || outcome != Some(1) {
-            let why = format!(
+            return Err(misbehaves(format!(
                 "an arm command for path {path} is refused with {}, outcome {outcome:?}",
                 armed.status
-            );
-            return Ok(Err(CaseVerdict::Misbehaves(why)));
+            )));
         }
         let fired = self.fire(transaction)?;
         if fired.status != 0 || fired.payload.len() != 24 {
-            return Ok(Err(CaseVerdict::Misbehaves(format!(
-                "a fire command is refused with {}",
-                fired.status
-            ))));
+            return Err(misbehaves(format!("a fire command is refused with {}", fired.status)));
         }
-        Ok(match fired.payload[8 + group] {
-            1 => Ok((transaction, fired)),
-            POWER_LOW => Err(CaseVerdict::Fault(format!(
-                "the switch to path {path} ended in outcome 130: too little light arrives there, \
-                    because of a fault of the far end or of this path"
-            ))),
-            outcome @ 128.. => Err(CaseVerdict::Fault(format!(
-                "the switch to path {path} ended in outcome {outcome}"
-            ))),
-            outcome => Err(CaseVerdict::Misbehaves(format!(
-                "the switch to path {path} ended in outcome {outcome}"
-            ))),
-        })
+        let outcome = fired.payload[8 + group];
+        let ended = format!("the switch to path {path} ended in outcome {outcome}");
+        Err(ExchangeError::Judged(match outcome {
+            1 => return Ok((transaction, fired)),
+            POWER_LOW => CaseVerdict::Fault(format!(
+                "{ended}: too little light arrives there, because of a fault of the far end or of \
+                    this path"
+            )),
+            128.. => CaseVerdict::Fault(ended),
+            _ => CaseVerdict::Misbehaves(ended),
+        }))
     }
 
     fn choose(&mut self, plan: &Options) -> Option<String> {
@@ -398,10 +395,11 @@ impl SuiteSession for ModuleSuite {
 
     fn clear(&mut self) -> Result<(), ExchangeError> {
         let Some((group, home)) = self.group else { return Ok(()) };
-        if self.status()?.active[group] != home
-            && let Err(verdict) = self.moved(home)?
-        {
-            return Err(ExchangeError::Nonsense(format!("{verdict:?}")));
+        if self.status()?.active[group] != home {
+            self.moved(home).map_err(|trouble| match trouble {
+                ExchangeError::Judged(_) => ExchangeError::Nonsense(trouble.to_string()),
+                trouble => trouble,
+            })?;
         }
         let status = self.status()?;
         if status.armed != 0 {

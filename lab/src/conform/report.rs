@@ -13,8 +13,8 @@ use super::target::{Options, Protocol};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     pub id: String,
-    pub clause: String,
-    pub says: String,
+    pub clause: &'static str,
+    pub says: &'static str,
     pub verdict: &'static str,
     pub detail: String,
 }
@@ -28,8 +28,8 @@ pub struct SetUps {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Untestable {
-    pub promise: String,
-    pub why: String,
+    pub promise: &'static str,
+    pub why: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,8 +66,8 @@ impl SuiteReport {
             };
             Line {
                 id: format!("{}/{}", protocol.scheme(), case.id),
-                clause: case.clause.to_owned(),
-                says: case.says.to_owned(),
+                clause: case.clause,
+                says: case.says,
                 verdict: word,
                 detail,
             }
@@ -78,10 +78,8 @@ impl SuiteReport {
             median_seconds,
             p99_seconds,
         });
-        let untestable = results.untestable.iter().map(|(promise, why)| Untestable {
-            promise: (*promise).to_owned(),
-            why: (*why).to_owned(),
-        });
+        let untestable = results.untestable.iter();
+        let untestable = untestable.map(|&(promise, why)| Untestable { promise, why });
         Self {
             schema: "lightloom.conform/v1",
             version: env!("CARGO_PKG_VERSION"),
@@ -177,8 +175,8 @@ impl SuiteReport {
                 text,
                 "| `{}` | {} | {} | {}{detail} |",
                 line.id,
-                safe(&line.says),
-                safe(&line.clause),
+                safe(line.says),
+                safe(line.clause),
                 line.verdict
             );
         }
@@ -187,7 +185,7 @@ impl SuiteReport {
         }
         text.push_str("\nNot tested by any case:\n\n");
         for one in &self.untestable {
-            let _ = writeln!(text, "* {}: {}", safe(&one.promise), safe(&one.why));
+            let _ = writeln!(text, "* {}: {}", safe(one.promise), safe(one.why));
         }
         text
     }
@@ -207,15 +205,15 @@ impl SuiteReport {
                 "<tr class=\"{}\"><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 line.verdict,
                 safe(&line.id),
-                safe(&line.says),
-                safe(&line.clause),
+                safe(line.says),
+                safe(line.clause),
                 line.verdict,
                 safe(&line.detail)
             );
         }
         let mut others = String::new();
         for one in &self.untestable {
-            let _ = writeln!(others, "<li>{}: {}</li>", safe(&one.promise), safe(&one.why));
+            let _ = writeln!(others, "<li>{}: {}</li>", safe(one.promise), safe(one.why));
         }
         let times = self.times().map_or(String::new(), |times| format!("<p>{times}</p>"));
         format!(

@@ -8,17 +8,16 @@ use std::time::Duration;
 use lightloom_drivers::take_line;
 
 use super::case::{
-    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, case, found,
-    free_ports, holds, run_all,
+    CaseResult, CaseVerdict, Pairs, SuiteResults, SuiteSession, Tested, found, holds, misbehaves,
+    run_all, tested,
 };
 use super::link::{ExchangeError, Link, receive_until};
+use super::matrix::{self, ChangeReply, DARK_DBM, MatrixPorts, MatrixSuite, connected, run_moving};
 use super::target::Options;
 use super::{ANSWER_WITHIN, REST_WITHIN, received};
 
 const ECHOES_MAX: usize = 16;
 const SILENCE: Duration = Duration::from_millis(200);
-/// Highest power that a dark port may report.
-const DARK_DBM: f64 = -40.0;
 const METER_ERROR_DB: f64 = 0.5;
 
 const UNTESTABLE: [(&str, &str); 4] = [
@@ -37,12 +36,7 @@ pub struct ScpiSuite {
     /// The last commands, which a terminal may echo.
     sent: Vec<String>,
     is_waiting: bool,
-    inputs: u32,
-    outputs: u32,
-    free: (Vec<u32>, Vec<u32>),
-    made: Vec<(u32, u32)>,
-    rounds: u32,
-    set_ups: Vec<Duration>,
+    ports: MatrixPorts,
 }
 
 pub fn run(
@@ -55,28 +49,15 @@ pub fn run(
         received: Vec::new(),
         sent: Vec::new(),
         is_waiting: false,
-        inputs: 0,
-        outputs: 0,
-        free: (Vec::new(), Vec::new()),
-        made: Vec::new(),
-        rounds: plan.rounds,
-        set_ups: Vec::new(),
+        ports: MatrixPorts::new(plan),
     };
     let identity = session.hello()?;
     results.untestable.extend(UNTESTABLE);
-    let before = session.pairs();
+    let before = session.circuits();
     run_all(&mut session, cases::STILL, results);
-    let ports = [session.inputs, session.outputs];
-    let unread = "the connections could not be read";
-    match free_ports(plan, ports, before.as_ref().ok(), unread, results) {
-        Err(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
-        Ok(free) => {
-            session.free = free;
-            run_all(&mut session, cases::MOVING, results);
-            session.put_back(before.ok(), results);
-        }
-    }
-    results.set_ups = session.set_ups;
+    let before = before.map_err(|_| "the connections could not be read");
+    run_moving(&mut session, cases::MOVING, before, plan, results);
+    results.set_ups = session.ports.set_ups;
     Ok(identity)
 }
 
@@ -142,17 +123,6 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`:syst:err?` answered with `{line}`")))
     }
 
-    fn pairs(&mut self) -> Result<Pairs, ExchangeError> {
-        let line = self.ask(":oxc:swit:conn:stat?")?;
-        let read = || {
-            let (first, second) = line.split_once("),(")?;
-            let (first, second) = (list(&format!("{first})"))?, list(&format!("({second}"))?);
-            (first.len() == second.len()).then(|| first.into_iter().zip(second).collect())
-        };
-        read()
-            .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
-    }
-
     fn change(&mut self, command: &str) -> Result<i32, ExchangeError> {
         self.send("*CLS")?;
         let done = self.ask(&format!("{command};*OPC?"))?;
@@ -165,20 +135,7 @@ impl ScpiSuite {
         }
     }
 
-    fn add(&mut self, pairs: &[(u32, u32)]) -> Result<i32, ExchangeError> {
-        self.made.extend(pairs);
-        let side = |of: fn(&(u32, u32)) -> u32| {
-            pairs.iter().map(|pair| of(pair).to_string()).collect::<Vec<_>>().join(",")
-        };
-        let (first, second) = (side(|pair| pair.0), side(|pair| pair.1));
-        self.change(&format!(":oxc:swit:conn:add (@{first}),(@{second})"))
-    }
-
-    fn pair(&self, index: usize) -> (u32, u32) {
-        (self.free.0[index], self.free.1[index])
-    }
-
-    fn powers(&mut self, ports: &[u32]) -> Result<Option<Vec<f64>>, ExchangeError> {
+    fn powers(&mut self, ports: &[u32]) -> Result<Vec<f64>, ExchangeError> {
         let wanted: Vec<_> = ports.iter().map(ToString::to_string).collect();
         self.received.clear();
         self.send("*CLS")?;
@@ -186,7 +143,8 @@ impl ScpiSuite {
         let Some(line) = self.line(ANSWER_WITHIN)? else {
             // A model without power monitors rejects this command.
             self.send("*CLS")?;
-            return Ok(None);
+            let why = "the model has no power monitors".to_owned();
+            return Err(ExchangeError::Judged(CaseVerdict::NotTested(why)));
         };
         let values = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
         let values = values.and_then(|values| {
@@ -195,24 +153,7 @@ impl ScpiSuite {
                 .map(|value| value.trim().parse::<f64>().ok())
                 .collect::<Option<Vec<_>>>()
         });
-        values
-            .map(Some)
-            .ok_or_else(|| ExchangeError::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
-    }
-
-    fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {
-        self.link.shield();
-        if self.is_waiting {
-            let _ = self.line(REST_WITHIN);
-        }
-        let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
-        let judged = cleared.and_then(|()| self.pairs()).map(|after| match before {
-            Some(before) if before != after => CaseVerdict::Misbehaves(format!(
-                "the circuits changed from {before:?} to {after:?}"
-            )),
-            _ => CaseVerdict::Passed,
-        });
-        results.note(PUT_BACK, judged);
+        values.ok_or_else(|| ExchangeError::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
     }
 }
 
@@ -224,22 +165,58 @@ impl SuiteSession for ScpiSuite {
     }
 
     fn clear(&mut self) -> Result<(), ExchangeError> {
-        if self.made.is_empty() {
-            return Ok(());
+        matrix::clear(self)
+    }
+}
+
+impl From<i32> for ChangeReply {
+    fn from(error: i32) -> Self {
+        let text = format!("error {error}");
+        Self { is_done: error == 0, error: text.clone(), text }
+    }
+}
+
+impl MatrixSuite for ScpiSuite {
+    const CIRCUIT: &'static str = "connection";
+    const CIRCUITS: &'static str = "circuits";
+    const LIST: &'static str = "STAT?";
+
+    fn ports(&mut self) -> &mut MatrixPorts {
+        &mut self.ports
+    }
+
+    fn now(&self) -> Duration {
+        self.link.now()
+    }
+
+    fn shield(&mut self) {
+        self.link.shield();
+        if self.is_waiting {
+            let _ = self.line(REST_WITHIN);
         }
-        let there = self.pairs()?;
-        // Remove only circuits at ports in `--may-move`.
-        let (inputs, outputs) = self.free.clone();
-        let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
-        for (input, output) in there.into_iter().filter(is_ours) {
-            let left = self.change(&format!(":oxc:swit:conn:sub (@{input}),(@{output})"))?;
-            if left != 0 {
-                return Err(ExchangeError::Nonsense(format!(
-                    "({input}, {output}) was not disconnected: error {left}"
-                )));
-            }
-        }
-        self.made.clear();
-        Ok(())
+    }
+
+    fn circuits(&mut self) -> Result<Pairs, ExchangeError> {
+        let line = self.ask(":oxc:swit:conn:stat?")?;
+        let read = || {
+            let (first, second) = line.split_once("),(")?;
+            let (first, second) = (list(&format!("{first})"))?, list(&format!("({second}"))?);
+            (first.len() == second.len()).then(|| first.into_iter().zip(second).collect())
+        };
+        read()
+            .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
+    }
+
+    fn connect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
+        self.ports.has_made = true;
+        self.change(&format!(":oxc:swit:conn:add (@{}),(@{})", pair.0, pair.1)).map(Into::into)
+    }
+
+    fn disconnect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
+        self.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1)).map(Into::into)
+    }
+
+    fn disconnected(pair: (u32, u32)) -> String {
+        format!("{pair:?}")
     }
 }

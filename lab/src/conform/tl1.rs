@@ -10,15 +10,13 @@ use lightloom_daemon::protocol::tl1::check_parameter;
 use lightloom_drivers::tl1::{second_line, take_block};
 
 use super::case::{
-    CaseResult, CaseVerdict, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, case, found,
-    free_ports, holds, run_all,
+    CaseResult, CaseVerdict, Pairs, SuiteResults, SuiteSession, Tested, found, holds, run_all,
+    tested,
 };
 use super::link::{ExchangeError, Link, receive_until};
+use super::matrix::{self, ChangeReply, DARK_DBM, MatrixPorts, MatrixSuite, connected, run_moving};
 use super::target::Options;
 use super::{ANSWER_WITHIN, REST_WITHIN, received};
-
-/// Highest power that a dark port may report.
-const DARK_DBM: f64 = -40.0;
 
 const UNTESTABLE: [(&str, &str); 4] = [
     ("a wrong password is denied", "a device may lock the account after a failed login"),
@@ -35,12 +33,7 @@ pub struct Tl1Suite {
     unanswered: BTreeSet<String>,
     login: (String, String),
     is_let_in: bool,
-    inputs: u32,
-    outputs: u32,
-    free: (Vec<u32>, Vec<u32>),
-    has_made: bool,
-    rounds: u32,
-    set_ups: Vec<Duration>,
+    ports: MatrixPorts,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -98,12 +91,7 @@ pub fn run(
         unanswered: BTreeSet::new(),
         login,
         is_let_in: false,
-        inputs: 0,
-        outputs: 0,
-        free: (Vec::new(), Vec::new()),
-        has_made: false,
-        rounds: plan.rounds,
-        set_ups: Vec::new(),
+        ports: MatrixPorts::new(plan),
     };
     results.untestable.extend(UNTESTABLE);
     let (log_in, rest) = cases::STILL.split_at(cases::LOG_IN);
@@ -123,18 +111,9 @@ pub fn run(
         .ask("RTRV-NETYPE", "", "")
         .ok()
         .and_then(|reply| reply.items().next().map(str::to_owned));
-    let before = session.patches();
-    let ports = [session.inputs, session.outputs];
-    let unread = "the patches could not be read";
-    match free_ports(plan, ports, before.as_ref().ok(), unread, results) {
-        Err(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),
-        Ok(free) => {
-            session.free = free;
-            run_all(&mut session, cases::MOVING, results);
-            session.put_back(before.ok(), results);
-        }
-    }
-    results.set_ups = session.set_ups;
+    let before = session.circuits().map_err(|_| "the patches could not be read");
+    run_moving(&mut session, cases::MOVING, before, plan, results);
+    results.set_ups = session.ports.set_ups;
     Ok(identity.unwrap_or_else(|| "unknown identity".into()))
 }
 
@@ -189,7 +168,49 @@ impl Tl1Suite {
         self.ask("ACT-USER", &user, &format!(":{password}"))
     }
 
-    fn patches(&mut self) -> Result<Pairs, ExchangeError> {
+    fn enter(&mut self, from: &str, to: &str) -> Result<Reply, ExchangeError> {
+        self.ports.has_made = true;
+        self.ask("ENT-PATCH", &format!("{from},{to}"), "")
+    }
+}
+
+impl SuiteSession for Tl1Suite {
+    fn reconnect(&mut self) -> Result<(), ExchangeError> {
+        self.link.open()?;
+        self.received.clear();
+        self.activate().map(drop)
+    }
+
+    fn clear(&mut self) -> Result<(), ExchangeError> {
+        matrix::clear(self)
+    }
+}
+
+impl From<Reply> for ChangeReply {
+    fn from(reply: Reply) -> Self {
+        let text = format!("{} {}", reply.word, reply.code());
+        Self { is_done: reply.completed(), text, error: reply.code().to_owned() }
+    }
+}
+
+impl MatrixSuite for Tl1Suite {
+    const CIRCUIT: &'static str = "patch";
+    const CIRCUITS: &'static str = "patches";
+    const LIST: &'static str = "RTRV-PATCH";
+
+    fn ports(&mut self) -> &mut MatrixPorts {
+        &mut self.ports
+    }
+
+    fn now(&self) -> Duration {
+        self.link.now()
+    }
+
+    fn shield(&mut self) {
+        self.link.shield();
+    }
+
+    fn circuits(&mut self) -> Result<Pairs, ExchangeError> {
         let reply = self.ask("RTRV-PATCH", "", "")?;
         if !reply.completed() {
             return Err(ExchangeError::Nonsense(format!(
@@ -203,50 +224,15 @@ impl Tl1Suite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("RTRV-PATCH returned {:?}", reply.body)))
     }
 
-    fn enter(&mut self, from: &str, to: &str) -> Result<Reply, ExchangeError> {
-        self.has_made = true;
-        self.ask("ENT-PATCH", &format!("{from},{to}"), "")
+    fn connect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
+        self.enter(&pair.0.to_string(), &pair.1.to_string()).map(Into::into)
     }
 
-    fn pair(&self, index: usize) -> (u32, u32) {
-        (self.free.0[index], self.free.1[index])
+    fn disconnect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
+        self.ask("DLT-PATCH", &pair.0.to_string(), "").map(Into::into)
     }
 
-    fn put_back(&mut self, before: Option<Pairs>, results: &mut SuiteResults) {
-        self.link.shield();
-        let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
-        let judged = cleared.and_then(|()| self.patches()).map(|after| match before {
-            Some(before) if before != after => {
-                CaseVerdict::Misbehaves(format!("the patches changed from {before:?} to {after:?}"))
-            }
-            _ => CaseVerdict::Passed,
-        });
-        results.note(PUT_BACK, judged);
-    }
-}
-
-impl SuiteSession for Tl1Suite {
-    fn reconnect(&mut self) -> Result<(), ExchangeError> {
-        self.link.open()?;
-        self.received.clear();
-        self.activate().map(drop)
-    }
-
-    fn clear(&mut self) -> Result<(), ExchangeError> {
-        if !self.has_made {
-            return Ok(());
-        }
-        // Remove only circuits at ports in `--may-move`.
-        let (inputs, outputs) = self.free.clone();
-        let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
-        for (input, output) in self.patches()?.into_iter().filter(is_ours) {
-            let reply = self.ask("DLT-PATCH", &input.to_string(), "")?;
-            if !reply.completed() {
-                let why = format!("({input}, {output}) was not disconnected: {}", reply.code());
-                return Err(ExchangeError::Nonsense(why));
-            }
-        }
-        self.has_made = false;
-        Ok(())
+    fn disconnected(pair: (u32, u32)) -> String {
+        pair.0.to_string()
     }
 }

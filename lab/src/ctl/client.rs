@@ -42,6 +42,12 @@ impl Response {
         (200..300).contains(&self.code)
     }
 
+    /// Like [`Self::read`], with a refusal as an error.
+    pub(super) fn granted<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        anyhow::ensure!(self.is_good(), "{}", super::show::refusal(&self.body));
+        self.read()
+    }
+
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
             "cannot parse the daemon's answer: use the same version of `lightloom` as the daemon, or --format json",

@@ -67,7 +67,7 @@ pub(super) struct CommissionArguments {
     margin: f64,
 }
 
-struct Rack {
+struct CommissionSite {
     fabric: Fabric,
     planned: Vec<(FibreEnd, FibreEnd)>,
     modules: BTreeMap<String, DeviceStatus>,
@@ -101,7 +101,7 @@ impl CtlSession {
         Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
     }
 
-    fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<Rack> {
+    fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<CommissionSite> {
         let fabric = lightloom::fabric::read(&wanted.fabric)?;
         let end = |port: Port| -> FibreEnd {
             let device = DeviceName::from(port.bundle.to_string().as_str());
@@ -114,9 +114,7 @@ impl CtlSession {
             "{} contains no transceivers with an internal switch, so there are no ends to test",
             wanted.fabric.display()
         );
-        let response = self.client.get("/v1/status")?;
-        anyhow::ensure!(response.is_good(), "{}", show::refusal(&response.body));
-        let status: Status = response.read()?;
+        let status: Status = self.client.get("/v1/status")?.granted()?;
         let named: BTreeSet<&str> =
             planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
         let modules = status.devices.into_iter().map(|device| (device.name.clone(), device));
@@ -127,10 +125,14 @@ impl CtlSession {
             "the daemon drives none of the modules in {}: does another daemon drive this fabric?",
             wanted.fabric.display()
         );
-        Ok(Rack { fabric, planned, modules })
+        Ok(CommissionSite { fabric, planned, modules })
     }
 
-    fn serials(&self, site: &Rack, asked: bool) -> anyhow::Result<BTreeMap<String, String>> {
+    fn serials(
+        &self,
+        site: &CommissionSite,
+        asked: bool,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
         let mut serials = BTreeMap::new();
         let present: Vec<&String> =
             site.modules.iter().filter(|(_, m)| m.up && asked).map(|(name, _)| name).collect();
@@ -148,7 +150,7 @@ impl CtlSession {
 
     fn try_light(
         &self,
-        site: &Rack,
+        site: &CommissionSite,
         report: &mut CommissionReport,
         state: &std::path::Path,
     ) -> anyhow::Result<()> {
@@ -248,18 +250,14 @@ impl CtlSession {
     fn transaction(&self, txn: u32) -> anyhow::Result<Transaction> {
         loop {
             let response = self.client.get(&format!("/v1/transactions/{txn}?wait_ms=5000"))?;
-            match response.code {
-                404 => {}
-                _ if response.is_good() => return response.read(),
-                _ => anyhow::bail!("{}", show::refusal(&response.body)),
+            if response.code != 404 {
+                return response.granted();
             }
         }
     }
 
     fn seen(&self, round: &Positions) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
-        let response = self.client.get("/v1/status")?;
-        anyhow::ensure!(response.is_good(), "{}", show::refusal(&response.body));
-        let status: Status = response.read()?;
+        let status: Status = self.client.get("/v1/status")?.granted()?;
         let named =
             status.devices.iter().map(|device| (DeviceName::from(device.name.as_str()), device));
         let read = named.filter(|(name, device)| round.contains_key(name) && device.up);
@@ -267,7 +265,7 @@ impl CtlSession {
     }
 }
 
-impl Rack {
+impl CommissionSite {
     fn fibres(&self) -> Vec<FibreEnds> {
         let fibre = |(a, b): &(FibreEnd, FibreEnd)| FibreEnds { a: end_name(a), b: end_name(b) };
         self.planned.iter().map(fibre).collect()

@@ -7,6 +7,7 @@ use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::phase::{PhaseBody, PhaseState, PhaseStatus, Phases, ReleaseBody};
 
 use super::client::Response;
+use super::wanted::millis;
 use super::{CtlSession, fresh_id, show, time};
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultFormat;
@@ -39,10 +40,6 @@ pub(super) struct Phase {
     release: bool,
 }
 
-fn ms(time: Duration) -> anyhow::Result<u64> {
-    Ok(u64::try_from(time.as_millis())?)
-}
-
 impl CtlSession {
     pub(super) fn phase(&self, asked: &Phase) -> anyhow::Result<VerbOutcome> {
         match (&asked.phase, asked.release) {
@@ -69,8 +66,8 @@ impl CtlSession {
             )
             .into());
         };
-        let (in_ms, for_ms) = (ms(asked.within)?, ms(least)?);
-        let lease_ms = asked.lease.map(ms).transpose()?.unwrap_or(in_ms + for_ms);
+        let (in_ms, for_ms) = (millis(asked.within)?, millis(least)?);
+        let lease_ms = asked.lease.map(millis).transpose()?.unwrap_or(in_ms + for_ms);
         let body = PhaseBody {
             request_id: fresh_id("phase"),
             phase: phase.to_owned(),

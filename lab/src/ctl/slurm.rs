@@ -239,9 +239,7 @@ impl CtlSession {
     }
 
     fn heard(&self, path: &str) -> anyhow::Result<Status> {
-        let response = self.present(path)?;
-        ensure!(response.is_good(), super::show::refusal(&response.body));
-        response.read()
+        self.present(path)?.granted()
     }
 
     fn once<S: Scheduler>(
@@ -337,9 +335,7 @@ impl DaemonPlan {
         }
         ensure!(!status.plan_sha256.is_empty(), "no plan is in force");
         if self.plan.as_ref().is_none_or(|(name, _)| *name != status.plan_sha256) {
-            let response = ctl.present("/v1/plan")?;
-            ensure!(response.is_good(), super::show::refusal(&response.body));
-            let found: Plan = response.read()?;
+            let found: Plan = ctl.present("/v1/plan")?.granted()?;
             ensure!(digest(&found) == status.plan_sha256, "the plan is changing");
             let (_, faults) = khop::from_document(fabric, &found)?;
             plan::prove(fabric, &faults, &found)?;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::{Args, ValueEnum};
-use lightloom_daemon_api::body::{self, FaultBody, RawValue, RollbackBody};
+use clap::Args;
+use lightloom_daemon_api::body::{self, FaultBody, Mode, RawValue, RollbackBody};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::show::PreviewStyle;
 use super::time;
+use lightloom::choice::{OptionValue, one_of};
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
@@ -35,7 +36,7 @@ pub(super) struct Wanted {
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
     /// Accepted differences from the journal, and treatment of other circuits.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, default_value = "safe", value_parser = one_of(MODES))]
     mode: Mode,
     /// For a preview: show the bytes for every device, even where they are identical.
     #[arg(long)]
@@ -120,16 +121,15 @@ impl FaultArguments {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// Refuse if any device differs from the journal.
-    #[default]
-    Safe,
-    /// Move the plan's slots from any position.
-    Update,
-    /// Make the devices match the plan exactly; everything else on them goes dark.
-    Overwrite,
-}
+const MODES: &[OptionValue<Mode>] = &[
+    (Mode::Safe, "safe", "Refuse if any device differs from the journal"),
+    (Mode::Update, "update", "Move the plan's slots from any position"),
+    (
+        Mode::Overwrite,
+        "overwrite",
+        "Make the devices match the plan exactly; everything else on them goes dark",
+    ),
+];
 
 impl Wanted {
     /// Overwrite mode turns off circuits outside the plan, so it requires a confirmation.
@@ -146,12 +146,7 @@ impl Wanted {
             None => ApplyBody { again: self.again, restore: self.restore, ..ApplyBody::default() },
             Some(plan) => read(plan)?,
         };
-        let mode = match self.mode {
-            Mode::Safe => body::Mode::Safe,
-            Mode::Update => body::Mode::Update,
-            Mode::Overwrite => body::Mode::Overwrite,
-        };
-        Ok(ApplyBody { mode, phase: self.phase.clone(), ..wanted })
+        Ok(ApplyBody { mode: self.mode, phase: self.phase.clone(), ..wanted })
     }
 }
 
@@ -182,7 +177,7 @@ pub(super) fn listed(names: &[String]) -> Vec<&str> {
     names.iter().flat_map(|names| names.split([',', ' '])).filter(|name| !name.is_empty()).collect()
 }
 
-fn millis(time: Duration) -> anyhow::Result<u64> {
+pub(super) fn millis(time: Duration) -> anyhow::Result<u64> {
     Ok(u64::try_from(time.as_millis())?)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options of `lightloom mfu` for the mappings to try and the training software.
 
-use clap::ValueEnum;
+use lightloom::choice::{OptionValue, one_of};
 use lightloom_training::calibration::{ContextExchange, ZeroStage};
 use lightloom_training::features::Features;
 use lightloom_training::mapping::Recompute;
@@ -31,18 +31,18 @@ pub(crate) struct LimitArguments {
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1 << 20))]
     virtual_stages: Vec<u32>,
     /// Kinds of recomputation to try.
-    #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT")]
-    recompute: Vec<RecomputeArgument>,
+    #[arg(long, value_delimiter = ',', value_name = "WHAT", value_parser = one_of(RECOMPUTED))]
+    recompute: Vec<Recompute>,
     /// Schedules to try [default: 1f1b, or interleaved where --virtual-stages is above 1].
-    #[arg(long, value_delimiter = ',', value_enum, value_name = "ORDER")]
-    schedule: Vec<ScheduleArgument>,
+    #[arg(long, value_delimiter = ',', value_name = "ORDER", value_parser = one_of(SCHEDULES))]
+    schedule: Vec<Schedule>,
     /// Training state sharded over replicas: 0 none, 1 the optimizer, 2 also the gradients, 3
     /// everything (FSDP) [default: from the constants, 1].
     #[arg(long, value_name = "STAGE", value_parser = lightloom::number::whole::<u8>(0..=3))]
     zero: Option<u8>,
     /// How context parallelism exchanges keys and values [default: from the constants, ring].
-    #[arg(long, value_enum, value_name = "HOW")]
-    cp_exchange: Option<ContextArgument>,
+    #[arg(long, value_name = "HOW", value_parser = one_of(EXCHANGES))]
+    cp_exchange: Option<ContextExchange>,
     /// Shard tokens over TP outside the matrix products, with all-gather and reduce-scatter instead
     /// of all-reduce [default: from the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
@@ -63,34 +63,30 @@ fn features(text: &str) -> Result<Features, String> {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum RecomputeArgument {
-    /// Nothing.
-    None,
-    /// The attention core.
-    Selective,
-    /// Whole layers.
-    Full,
-}
+const RECOMPUTED: &[OptionValue<Recompute>] = &[
+    (Recompute::None, "none", "Nothing"),
+    (Recompute::Selective, "selective", "The attention core"),
+    (Recompute::Full, "full", "Whole layers"),
+];
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ScheduleArgument {
-    /// One forward, one backward; interleaved if a stage has several virtual stages.
-    #[value(name = "1f1b")]
-    OneForwardOneBackward,
-    /// Weight gradients fill the bubble (ZB-H1).
-    ZeroBubble,
-}
+const SCHEDULES: &[OptionValue<Schedule>] = &[
+    (
+        Schedule::OneForwardOneBackward,
+        "1f1b",
+        "One forward, one backward; interleaved if a stage has several virtual stages",
+    ),
+    (Schedule::ZeroBubble, "zero-bubble", "Weight gradients fill the bubble (ZB-H1)"),
+];
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ContextArgument {
-    /// Block by block, overlapping with the attention core.
-    Ring,
-    /// All at once before the attention core.
-    AllGather,
-    /// All-to-all: each rank gets whole sequences of a few heads.
-    Ulysses,
-}
+const EXCHANGES: &[OptionValue<ContextExchange>] = &[
+    (ContextExchange::Ring, "ring", "Block by block, overlapping with the attention core"),
+    (ContextExchange::AllGather, "all-gather", "All at once before the attention core"),
+    (
+        ContextExchange::AllToAll,
+        "ulysses",
+        "All-to-all: each rank gets whole sequences of a few heads",
+    ),
+];
 
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
@@ -102,15 +98,6 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 
 impl LimitArguments {
     pub(crate) fn limits(&self) -> Limits {
-        let recompute = self.recompute.iter().map(|recompute| match recompute {
-            RecomputeArgument::None => Recompute::None,
-            RecomputeArgument::Selective => Recompute::Selective,
-            RecomputeArgument::Full => Recompute::Full,
-        });
-        let schedule = self.schedule.iter().map(|schedule| match schedule {
-            ScheduleArgument::OneForwardOneBackward => Schedule::OneForwardOneBackward,
-            ScheduleArgument::ZeroBubble => Schedule::ZeroBubble,
-        });
         Limits {
             tensor: self.tp.clone(),
             context: self.cp.clone(),
@@ -118,8 +105,8 @@ impl LimitArguments {
             expert: self.ep.clone(),
             micro_batch: self.micro_batch.clone(),
             virtual_stages: self.virtual_stages.clone(),
-            recompute: recompute.collect(),
-            schedule: schedule.collect(),
+            recompute: self.recompute.clone(),
+            schedule: self.schedule.clone(),
         }
     }
 
@@ -131,11 +118,7 @@ impl LimitArguments {
                 2 => ZeroStage::Gradients,
                 _ => ZeroStage::Everything,
             }),
-            context_exchange: self.cp_exchange.map(|exchange| match exchange {
-                ContextArgument::Ring => ContextExchange::Ring,
-                ContextArgument::AllGather => ContextExchange::AllGather,
-                ContextArgument::Ulysses => ContextExchange::AllToAll,
-            }),
+            context_exchange: self.cp_exchange,
             sequence_parallel: self.sequence_parallel,
             features: self.features,
         }

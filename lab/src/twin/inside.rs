@@ -29,7 +29,7 @@ pub(crate) enum Verb {
 }
 
 #[derive(Deserialize)]
-struct Hook {
+struct CommittedHook {
     transaction: Transaction,
 }
 
@@ -80,7 +80,7 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     let folder = dir.folder()?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let hook: Hook = serde_json::from_str(&text).context("cannot parse the change")?;
+    let hook: CommittedHook = serde_json::from_str(&text).context("cannot parse the change")?;
     let journal = folder.path().join("state/journal.log");
     let journal = std::fs::read_to_string(&journal)
         .with_context(|| format!("cannot read {}", journal.display()))?;

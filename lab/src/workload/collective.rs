@@ -11,6 +11,7 @@ use lightloom_training::network::Group;
 use lightloom_units::Bytes;
 use serde::Serialize;
 
+use lightloom::choice::{OptionValue, one_of};
 use lightloom::output::{VerbOutcome, WrongUsage};
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
@@ -23,8 +24,8 @@ use lightloom::table::TextTable;
   lightloom workload collective all-reduce --gpus 64 --size 1MiB,64MiB --packets")]
 pub(super) struct CollectiveArguments {
     /// Collective to compute.
-    #[arg(value_enum)]
-    kind: Kind,
+    #[arg(value_parser = one_of(KINDS))]
+    kind: CollectiveKind,
     /// Accelerator, which determines the link rates.
     #[arg(long, value_name = "NAME", default_value = "h100")]
     accelerator: String,
@@ -56,13 +57,12 @@ pub(super) struct CollectiveArguments {
     result: ResultArguments,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Kind {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    AllToAll,
-}
+const KINDS: &[OptionValue<CollectiveKind>] = &[
+    (CollectiveKind::AllReduce, "all-reduce", ""),
+    (CollectiveKind::AllGather, "all-gather", ""),
+    (CollectiveKind::ReduceScatter, "reduce-scatter", ""),
+    (CollectiveKind::AllToAll, "all-to-all", ""),
+];
 
 #[derive(Serialize)]
 struct Document {
@@ -105,12 +105,7 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         },
         ..Site::of_domain(generation, group.size, network.domain_rate)
     };
-    let kind = match arguments.kind {
-        Kind::AllReduce => CollectiveKind::AllReduce,
-        Kind::AllGather => CollectiveKind::AllGather,
-        Kind::ReduceScatter => CollectiveKind::ReduceScatter,
-        Kind::AllToAll => CollectiveKind::AllToAll,
-    };
+    let kind = arguments.kind;
     let rows = |size: &Bytes| -> Vec<CollectiveRow> {
         let bytes = size.0 as f64;
         let factor = kind.bus_factor(usize::try_from(site.ranks).unwrap_or(usize::MAX));

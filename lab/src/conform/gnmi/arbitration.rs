@@ -5,31 +5,31 @@ use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::SetRequest;
 use lightloom_gnmi::{Code, Status};
 
-use super::{GnmiSuite, case, shown};
-use crate::conform::case::{CaseResult, CaseVerdict, SuiteSession, Tested, found, holds};
+use super::{GnmiSuite, shown};
+use crate::conform::case::{
+    CaseResult, CaseVerdict, SuiteSession, Tested, found, holds, misbehaves, tested,
+};
 use crate::conform::link::ExchangeError;
 
 const CLAUSE: &str = "gNMI master arbitration 3.2";
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
-    (
-        case(
-            "arbitration-larger",
-            CLAUSE,
-            "a Set with the same or a larger 128-bit election id is accepted",
-        ),
+    tested(
+        "arbitration-larger",
+        CLAUSE,
+        "a Set with the same or a larger 128-bit election id is accepted",
         larger,
     ),
-    (
-        case(
-            "arbitration-smaller",
-            CLAUSE,
-            "a Set with a smaller election id is PERMISSION_DENIED and changes nothing",
-        ),
+    tested(
+        "arbitration-smaller",
+        CLAUSE,
+        "a Set with a smaller election id is PERMISSION_DENIED and changes nothing",
         smaller,
     ),
-    (
-        case("arbitration-no-id", CLAUSE, "arbitration without an election id is INVALID_ARGUMENT"),
+    tested(
+        "arbitration-no-id",
+        CLAUSE,
+        "arbitration without an election id is INVALID_ARGUMENT",
         no_id,
     ),
 ];
@@ -40,7 +40,7 @@ fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, Exc
     Ok(gnmi.set(set)?.map(drop))
 }
 
-fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeError> {
+fn elected(gnmi: &mut GnmiSuite) -> Result<u128, ExchangeError> {
     let id = gnmi.next_election << 64 | u128::from(u64::MAX);
     gnmi.next_election += 2;
     let why = match ask(gnmi, Some(id))? {
@@ -48,15 +48,15 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeEr
             gnmi.elected = Some(Extension::arbitration(Some(&gnmi.prefix), Some(id + 1)));
             let takes_all = ask(gnmi, Some(id - 1))?.is_ok() && ask(gnmi, None)?.is_ok();
             if !takes_all {
-                return Ok(Ok(id));
+                return Ok(id);
             }
             "the device does not arbitrate: it accepts any election id, or none".to_owned()
         }
         Err(status) if status.code() == Code::PermissionDenied => {
-            return Ok(Err(CaseVerdict::Misbehaves(format!(
+            return Err(misbehaves(format!(
                 "the first election id of a role is refused: {}",
                 shown(&status)
-            ))));
+            )));
         }
         Err(status) => format!(
             "an empty Set with a role is refused: {}; without a separate role the suite would take \
@@ -64,20 +64,11 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeEr
             shown(&status)
         ),
     };
-    Ok(Err(CaseVerdict::NotTested(why)))
-}
-
-macro_rules! elected {
-    ($gnmi:expr) => {
-        match elected($gnmi)? {
-            Ok(id) => id,
-            Err(verdict) => return Ok(verdict),
-        }
-    };
+    Err(ExchangeError::Judged(CaseVerdict::NotTested(why)))
 }
 
 fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
-    let id = elected!(gnmi);
+    let id = elected(gnmi)?;
     for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
         if let Err(status) = ask(gnmi, Some(next))? {
             return found(format!("{which} election id is refused: {}", shown(&status)));
@@ -87,7 +78,7 @@ fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
 }
 
 fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
-    let id = elected!(gnmi);
+    let id = elected(gnmi)?;
     if let Err(status) = ask(gnmi, Some(id + 1))? {
         return found(format!("a larger election id is refused: {}", shown(&status)));
     }
@@ -106,7 +97,7 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
 }
 
 fn no_id(gnmi: &mut GnmiSuite) -> CaseResult {
-    elected!(gnmi);
+    elected(gnmi)?;
     match ask(gnmi, None)? {
         Ok(()) => found("a Set without an election id was accepted"),
         Err(status) => holds(status.code() == Code::InvalidArgument, || shown(&status)),

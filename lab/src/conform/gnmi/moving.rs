@@ -9,112 +9,108 @@ use serde_json::json;
 
 use super::still::{amplified, one_sided};
 use super::tree::ShownSwitch;
-use super::{ANSWER_WITHIN, GnmiSuite, case, entry_path, is_refusal, is_synced, shown};
-use crate::conform::case::{CaseResult, CaseVerdict, Tested, found, holds};
+use super::{ANSWER_WITHIN, GnmiSuite, entry_path, is_refusal, is_synced, shown};
+use crate::conform::case::{CaseResult, CaseVerdict, Tested, found, holds, misbehaves, tested};
 use crate::conform::link::ExchangeError;
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
-    (
-        case(
-            "set-up",
-            "…-connections state/status",
-            "PENDING_CONNECTION ends in CONNECTED or FAILED; CONNECTED means that light passes",
-        ),
+    tested(
+        "set-up",
+        "…-connections state/status",
+        "PENDING_CONNECTION ends in CONNECTED or FAILED; CONNECTED means that light passes",
         set_up,
     ),
-    (
-        case(
-            "connected-ports",
-            "…-port state/connection",
-            "the ports of a new connection list each other as peers, and no more light leaves than enters",
-        ),
+    tested(
+        "connected-ports",
+        "…-port state/connection",
+        "the ports of a new connection list each other as peers, and no more light leaves than enters",
         connected_ports,
     ),
-    (
-        case(
-            "connection-shows-config",
-            "…-connections config",
-            "the config of a new connection shows the requested ports",
-        ),
+    tested(
+        "connection-shows-config",
+        "…-connections config",
+        "the config of a new connection shows the requested ports",
         shows_config,
     ),
-    (case("set-results", "gNMI 3.4.2", "a Set returns one result per part"), results),
-    (
-        case(
-            "last-change-time",
-            "…-connections last-change-time",
-            "each change updates last-change-time",
-        ),
+    tested("set-results", "gNMI 3.4.2", "a Set returns one result per part", results),
+    tested(
+        "last-change-time",
+        "…-connections last-change-time",
+        "each change updates last-change-time",
         change_time,
     ),
-    (case("set-read-only", "RFC 7950 7.21.1", "a Set to a leaf under state is refused"), read_only),
-    (
-        case(
-            "set-unknown-port",
-            "…-connections config",
-            "a connection to a missing port is refused or INVALID",
-        ),
+    tested("set-read-only", "RFC 7950 7.21.1", "a Set to a leaf under state is refused", read_only),
+    tested(
+        "set-unknown-port",
+        "…-connections config",
+        "a connection to a missing port is refused or INVALID",
         unknown_port,
     ),
-    (
-        case(
-            "set-directions",
-            "…-optical-switch port-groups",
-            "a connection between two input ports is refused or INVALID",
-        ),
+    tested(
+        "set-directions",
+        "…-optical-switch port-groups",
+        "a connection between two input ports is refused or INVALID",
         directions,
     ),
-    (
-        case(
-            "set-port-twice",
-            "…-connections",
-            "a second connection on a port is refused or INVALID",
-        ),
+    tested(
+        "set-port-twice",
+        "…-connections",
+        "a second connection on a port is refused or INVALID",
         port_twice,
     ),
-    (
-        case(
-            "set-key",
-            "RFC 7950 7.8.2",
-            "an entry is refused if its config/name differs from its key",
-        ),
+    tested(
+        "set-key",
+        "RFC 7950 7.8.2",
+        "an entry is refused if its config/name differs from its key",
         wrong_key,
     ),
-    (case("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing"), whole),
-    (
-        case("set-others", "…-connections", "a Set does not disturb connections outside its paths"),
+    tested("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing", whole),
+    tested(
+        "set-others",
+        "…-connections",
+        "a Set does not disturb connections outside its paths",
         others,
     ),
-    (
-        case("set-same", "…-connections", "a Set with unchanged ports does not interrupt light"),
+    tested(
+        "set-same",
+        "…-connections",
+        "a Set with unchanged ports does not interrupt light",
         same,
     ),
-    (
-        case(
-            "set-delete-first",
-            "gNMI 3.4.3",
-            "a Set deletes before it creates, so a port can move to another connection",
-        ),
+    tested(
+        "set-delete-first",
+        "gNMI 3.4.3",
+        "a Set deletes before it creates, so a port can move to another connection",
         delete_first,
     ),
-    (
-        case("delete-absent", "gNMI 3.4.6", "deleting a missing entry is not an error"),
+    tested(
+        "delete-absent",
+        "gNMI 3.4.6",
+        "deleting a missing entry is not an error",
         delete_absent,
     ),
-    (
-        case("delete-ends", "…-connections state/status", "a deleted connection no longer exists"),
+    tested(
+        "delete-ends",
+        "…-connections state/status",
+        "a deleted connection no longer exists",
         delete_ends,
     ),
-    (
-        case("subscribe-changes", "gNMI 3.5.1.5.2", "an on-change subscription reports changes"),
+    tested(
+        "subscribe-changes",
+        "gNMI 3.5.1.5.2",
+        "an on-change subscription reports changes",
         hears_changes,
     ),
-    (
-        case("subscribe-deletes", "gNMI 3.5.2.3", "an on-change subscription reports deletions"),
+    tested(
+        "subscribe-deletes",
+        "gNMI 3.5.2.3",
+        "an on-change subscription reports deletions",
         hears_deletes,
     ),
-    (
-        case("set-up-times", "conform", "all circuits become CONNECTED when created one at a time"),
+    tested(
+        "set-up-times",
+        "conform",
+        "all circuits become CONNECTED when created one at a time",
         set_up_times,
     ),
 ];
@@ -130,52 +126,46 @@ fn update(
     gnmi.set(SetRequest { update, ..SetRequest::default() })
 }
 
-/// Returns a verdict if the connection does not become CONNECTED.
+fn accepted(reply: Result<SetResponse, Status>) -> Result<SetResponse, ExchangeError> {
+    reply.map_err(|status| misbehaves(format!("refused: {}", shown(&status))))
+}
+
+/// Ends the case if the connection does not become CONNECTED.
 fn made(
     gnmi: &mut GnmiSuite,
     name: &str,
     ends: (&str, &str),
-) -> Result<Result<ShownSwitch, CaseVerdict>, ExchangeError> {
+) -> Result<ShownSwitch, ExchangeError> {
     let part = gnmi.joins(name, ends.0, ends.1)?;
+    let between = format!("the connection between `{}` and `{}` is", ends.0, ends.1);
     if let Err(status) = update(gnmi, vec![part])? {
-        return Ok(Err(CaseVerdict::Misbehaves(format!(
-            "the connection between `{}` and `{}` is refused: {}",
-            ends.0,
-            ends.1,
-            shown(&status)
-        ))));
+        return Err(misbehaves(format!("{between} refused: {}", shown(&status))));
     }
     let (_, switch) = gnmi.until(|switch| is_settled(switch, name))?;
     let connection = switch.connection(name);
-    Ok(match connection.status.as_str() {
+    match connection.status.as_str() {
         "CONNECTED" => Ok(switch),
-        "FAILED" => Err(CaseVerdict::Fault(format!(
-            "the connection between `{}` and `{}` is FAILED: {}",
-            ends.0,
-            ends.1,
-            connection.reason.as_deref().unwrap_or("no reason given")
-        ))),
-        "" => {
-            Err(CaseVerdict::Misbehaves("a Set was accepted, but its connection is missing".into()))
+        "FAILED" => {
+            let reason = connection.reason.as_deref().unwrap_or("no reason given");
+            let why = format!("{between} FAILED: {reason}");
+            Err(ExchangeError::Judged(CaseVerdict::Fault(why)))
         }
-        other => Err(CaseVerdict::Misbehaves(format!(
-            "the connection remains {other} instead of becoming CONNECTED"
-        ))),
-    })
+        "" => Err(misbehaves("a Set was accepted, but its connection is missing")),
+        other => {
+            Err(misbehaves(format!("the connection remains {other} instead of becoming CONNECTED")))
+        }
+    }
 }
 
-macro_rules! made {
-    ($gnmi:expr, $name:expr, $ends:expr) => {
-        match made($gnmi, $name, $ends)? {
-            Ok(switch) => switch,
-            Err(verdict) => return Ok(verdict),
-        }
-    };
+/// Connects the first free ports.
+fn first(gnmi: &mut GnmiSuite) -> Result<(String, ShownSwitch), ExchangeError> {
+    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+    let switch = made(gnmi, &name, (&input, &output))?;
+    Ok((name, switch))
 }
 
 fn set_up(gnmi: &mut GnmiSuite) -> CaseResult {
-    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    let switch = made!(gnmi, &name, (&input, &output));
+    let (name, switch) = first(gnmi)?;
     match switch.unlit(&switch.connection(&name)) {
         None => Ok(CaseVerdict::Passed),
         Some(why) => found(format!("the connection is CONNECTED, but {why}")),
@@ -183,15 +173,14 @@ fn set_up(gnmi: &mut GnmiSuite) -> CaseResult {
 }
 
 fn connected_ports(gnmi: &mut GnmiSuite) -> CaseResult {
-    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    let switch = made!(gnmi, &name, (&input, &output));
+    let (_, switch) = first(gnmi)?;
     let odd = one_sided(&switch).or_else(|| amplified(&switch).flatten());
     odd.map_or(Ok(CaseVerdict::Passed), found)
 }
 
 fn shows_config(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    let switch = made!(gnmi, &name, (&input, &output));
+    let switch = made(gnmi, &name, (&input, &output))?;
     let shown = switch.connection(&name).set_to;
     holds(shown == (Some(input), Some(output)), || format!("config shows {shown:?}"))
 }
@@ -203,24 +192,20 @@ fn results(gnmi: &mut GnmiSuite) -> CaseResult {
         let (input, output) = (gnmi.input(index), gnmi.output(index));
         parts.push(gnmi.joins(name, &input, &output)?);
     }
-    match update(gnmi, parts)? {
-        Ok(said) => holds(said.response.len() == 2, || {
-            format!("{} results for a Set with 2 parts", said.response.len())
-        }),
-        Err(status) => found(format!("refused: {}", shown(&status))),
-    }
+    let said = accepted(update(gnmi, parts)?)?;
+    holds(said.response.len() == 2, || {
+        format!("{} results for a Set with 2 parts", said.response.len())
+    })
 }
 
 fn change_time(gnmi: &mut GnmiSuite) -> CaseResult {
     let before = gnmi.switch()?.changed;
-    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    let after = made!(gnmi, &name, (&input, &output)).changed;
+    let after = first(gnmi)?.1.changed;
     holds(before != after, || format!("last-change-time remained {after} after a change"))
 }
 
 fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
-    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    made!(gnmi, &name, (&input, &output));
+    let (name, _) = first(gnmi)?;
     let path =
         parse(&format!("{}/state/status", entry_path(&name))).map_err(ExchangeError::Nonsense)?;
     let part = Update { path: Some(path), val: Some(gnmi.json(&json!("FAILED"))), duplicates: 0 };
@@ -259,7 +244,7 @@ fn directions(gnmi: &mut GnmiSuite) -> CaseResult {
 fn port_twice(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input) = (gnmi.name("a"), gnmi.input(0));
     let (first, second) = (gnmi.output(0), gnmi.output(1));
-    made!(gnmi, &name, (&input, &first));
+    made(gnmi, &name, (&input, &first))?;
     cannot_be(gnmi, &input, &second)
 }
 
@@ -299,11 +284,9 @@ fn undisturbed(
     gnmi: &mut GnmiSuite,
     act: impl FnOnce(&mut GnmiSuite) -> Result<Result<SetResponse, Status>, ExchangeError>,
 ) -> CaseResult {
-    let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    let before = made!(gnmi, &name, (&input, &output)).connection(&name);
-    if let Err(status) = act(gnmi)? {
-        return found(format!("refused: {}", shown(&status)));
-    }
+    let (name, switch) = first(gnmi)?;
+    let before = switch.connection(&name);
+    accepted(act(gnmi)?)?;
     let switch = gnmi.switch()?;
     let after = switch.connection(&name);
     if after.status != before.status {
@@ -339,13 +322,11 @@ fn same(gnmi: &mut GnmiSuite) -> CaseResult {
 fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
     let (from, to) = (gnmi.name("a"), gnmi.name("b"));
     let (input, first, second) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
-    made!(gnmi, &from, (&input, &first));
+    made(gnmi, &from, (&input, &first))?;
     let part = gnmi.joins(&to, &input, &second)?;
     let delete = vec![parse(&entry_path(&from)).map_err(ExchangeError::Nonsense)?];
     let request = SetRequest { delete, update: vec![part], ..SetRequest::default() };
-    if let Err(status) = gnmi.set(request)? {
-        return found(format!("refused: {}", shown(&status)));
-    }
+    accepted(gnmi.set(request)?)?;
     let is_done =
         |switch: &ShownSwitch| is_settled(switch, &to) && !switch.connections.contains_key(&from);
     let (done, switch) = gnmi.until(is_done)?;
@@ -364,24 +345,20 @@ fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
 }
 
 fn delete_absent(gnmi: &mut GnmiSuite) -> CaseResult {
-    let path = parse(&entry_path(&gnmi.name("never-made"))).map_err(ExchangeError::Nonsense)?;
-    match gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })? {
-        Ok(_) => Ok(CaseVerdict::Passed),
-        Err(status) => found(format!("refused: {}", shown(&status))),
-    }
+    let name = gnmi.name("never-made");
+    delete(gnmi, &name)?;
+    Ok(CaseVerdict::Passed)
 }
 
-fn delete(gnmi: &mut GnmiSuite, name: &str) -> Result<Result<SetResponse, Status>, ExchangeError> {
+fn delete(gnmi: &mut GnmiSuite, name: &str) -> Result<SetResponse, ExchangeError> {
     let path = parse(&entry_path(name)).map_err(ExchangeError::Nonsense)?;
-    gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })
+    accepted(gnmi.set(SetRequest { delete: vec![path], ..SetRequest::default() })?)
 }
 
 fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-    made!(gnmi, &name, (&input, &output));
-    if let Err(status) = delete(gnmi, &name)? {
-        return found(format!("refused: {}", shown(&status)));
-    }
+    made(gnmi, &name, (&input, &output))?;
+    delete(gnmi, &name)?;
     let (gone, switch) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
     if !gone {
         return found(format!(
@@ -420,18 +397,16 @@ fn subscribed(gnmi: &mut GnmiSuite) -> Result<u32, ExchangeError> {
 fn hears_changes(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = subscribed(gnmi)?;
     let (name, input, output) = (gnmi.name("heard"), gnmi.input(0), gnmi.output(0));
-    made!(gnmi, &name, (&input, &output));
+    made(gnmi, &name, (&input, &output))?;
     let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| heard_of(heard, &name, false))?;
     holds(heard_of(&heard, &name, false), || format!("no update within {ANSWER_WITHIN:?}"))
 }
 
 fn hears_deletes(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("gone"), gnmi.input(0), gnmi.output(0));
-    made!(gnmi, &name, (&input, &output));
+    made(gnmi, &name, (&input, &output))?;
     let number = subscribed(gnmi)?;
-    if let Err(status) = delete(gnmi, &name)? {
-        return found(format!("refused: {}", shown(&status)));
-    }
+    delete(gnmi, &name)?;
     let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| heard_of(heard, &name, true))?;
     holds(heard_of(&heard, &name, true), || format!("no delete within {ANSWER_WITHIN:?}"))
 }
@@ -441,12 +416,10 @@ fn set_up_times(gnmi: &mut GnmiSuite) -> CaseResult {
         let name = gnmi.name("timed");
         let (input, output) = (gnmi.input(round as usize % 2), gnmi.output(round as usize / 2 % 2));
         let began = gnmi.link.now();
-        made!(gnmi, &name, (&input, &output));
+        made(gnmi, &name, (&input, &output))?;
         let took = gnmi.link.now().saturating_sub(began);
         gnmi.set_ups.push(took);
-        if let Err(status) = delete(gnmi, &name)? {
-            return found(format!("refused: {}", shown(&status)));
-        }
+        delete(gnmi, &name)?;
         let (gone, _) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
         if !gone {
             return found("a deleted connection still exists");

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::tree::flatten;
 use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
-use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
+use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds, tested};
 
 /// The start of 2020 in nanoseconds since 1970. Earlier timestamps indicate a wrong clock.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
@@ -24,118 +24,96 @@ pub(super) const MODELS: Case = case(
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     (MODELS, models),
-    (
-        case(
-            "capabilities-encodings",
-            "gNMI 3.2.2",
-            "a Get works in each encoding that Capabilities lists",
-        ),
+    tested(
+        "capabilities-encodings",
+        "gNMI 3.2.2",
+        "a Get works in each encoding that Capabilities lists",
         encodings,
     ),
-    (case("get-encoding", "gNMI 3.3.1", "a Get returns the requested encoding"), encoding_kept),
-    (
-        case("get-type-config", "gNMI 3.3.1", "a Get of type CONFIG returns no state leaves"),
+    tested("get-encoding", "gNMI 3.3.1", "a Get returns the requested encoding", encoding_kept),
+    tested(
+        "get-type-config",
+        "gNMI 3.3.1",
+        "a Get of type CONFIG returns no state leaves",
         config_only,
     ),
-    (
-        case("get-timestamp", "gNMI 2.1", "notifications have timestamps in ns since 1970"),
+    tested(
+        "get-timestamp",
+        "gNMI 2.1",
+        "notifications have timestamps in ns since 1970",
         timestamps,
     ),
-    (case("get-unknown-path", "gNMI 3.3.4", "a path outside the model is refused"), unknown_path),
-    (
-        case(
-            "switch-bidirectional",
-            "ocp-ocs-optical-switch config/bidirectional",
-            "config and state show whether the switch is bidirectional",
-        ),
+    tested("get-unknown-path", "gNMI 3.3.4", "a path outside the model is refused", unknown_path),
+    tested(
+        "switch-bidirectional",
+        "ocp-ocs-optical-switch config/bidirectional",
+        "config and state show whether the switch is bidirectional",
         bidirectional,
     ),
-    (
-        case(
-            "switch-recovery",
-            "ocp-ocs-optical-switch cold-boot-recovery",
-            "cold-boot-recovery does not exceed connection-recovery-capability",
-        ),
+    tested(
+        "switch-recovery",
+        "ocp-ocs-optical-switch cold-boot-recovery",
+        "cold-boot-recovery does not exceed connection-recovery-capability",
         recovery,
     ),
-    (
-        case(
-            "port-index",
-            "ocp-ocs-optical-switch-port state/index",
-            "port indices are unique within a group",
-        ),
+    tested(
+        "port-index",
+        "ocp-ocs-optical-switch-port state/index",
+        "port indices are unique within a group",
         indices,
     ),
-    (
-        case(
-            "port-group",
-            "ocp-ocs-optical-switch-port state/group",
-            "each port belongs to a group in port-groups",
-        ),
+    tested(
+        "port-group",
+        "ocp-ocs-optical-switch-port state/group",
+        "each port belongs to a group in port-groups",
         groups,
     ),
-    (
-        case(
-            "port-status",
-            "ocp-ocs-optical-switch-port state/status",
-            "each port's status is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN",
-        ),
+    tested(
+        "port-status",
+        "ocp-ocs-optical-switch-port state/status",
+        "each port's status is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN",
         port_states,
     ),
-    (
-        case(
-            "port-peers",
-            "ocp-ocs-optical-switch-port connection/peer",
-            "two connected ports list each other as peers",
-        ),
+    tested(
+        "port-peers",
+        "ocp-ocs-optical-switch-port connection/peer",
+        "two connected ports list each other as peers",
         peers,
     ),
-    (
-        case(
-            "connection-status",
-            "…-connections state/status",
-            "each connection has one of the five states; FAILED is a fault",
-        ),
+    tested(
+        "connection-status",
+        "…-connections state/status",
+        "each connection has one of the five states; FAILED is a fault",
         states,
     ),
-    (
-        case(
-            "connection-config",
-            "…-connections config",
-            "each CONNECTED connection uses the ports in its config",
-        ),
+    tested(
+        "connection-config",
+        "…-connections config",
+        "each CONNECTED connection uses the ports in its config",
         config_shown,
     ),
-    (
-        case(
-            "connected-has-light",
-            "…-connections state/status",
-            "the ports of a CONNECTED connection are each other's peers and not TUNING",
-        ),
+    tested(
+        "connected-has-light",
+        "…-connections state/status",
+        "the ports of a CONNECTED connection are each other's peers and not TUNING",
         connected,
     ),
-    (
-        case(
-            "power-passive",
-            "…-port state/…-optical-power",
-            "an output emits no more light than enters its input",
-        ),
+    tested(
+        "power-passive",
+        "…-port state/…-optical-power",
+        "an output emits no more light than enters its input",
         passive,
     ),
-    (
-        case(
-            "subscribe-once",
-            "gNMI 3.5.1.5.1",
-            "a ONCE subscription sends its values and sync_response, then ends",
-        ),
+    tested(
+        "subscribe-once",
+        "gNMI 3.5.1.5.1",
+        "a ONCE subscription sends its values and sync_response, then ends",
         once,
     ),
-    (
-        case(
-            "subscribe-sync",
-            "gNMI 3.5.1.4",
-            "a stream sends sync_response after its first values",
-        ),
+    tested(
+        "subscribe-sync",
+        "gNMI 3.5.1.4",
+        "a stream sends sync_response after its first values",
         sync,
     ),
 ];

@@ -3,145 +3,135 @@
 use super::*;
 
 pub(super) const STILL: &[Tested<ModuleSuite>] = &[
-    (
-        case("sequence", "firmware-api 1.1", "a reply echoes the request's number and version"),
+    tested(
+        "sequence",
+        "firmware-api 1.1",
+        "a reply echoes the request's number and version",
         sequence,
     ),
-    (
-        case(
-            "prompt",
-            "firmware-api 1.2",
-            "Hello and Status are answered within 10 ms, excluding transmission",
-        ),
+    tested(
+        "prompt",
+        "firmware-api 1.2",
+        "Hello and Status are answered within 10 ms, excluding transmission",
         prompt,
     ),
-    (
-        case(
-            "identity",
-            "firmware-api 1.3",
-            "the identity is 68 bytes long, with ordered versions and 1 to 8 groups and paths",
-        ),
+    tested(
+        "identity",
+        "firmware-api 1.3",
+        "the identity is 68 bytes long, with ordered versions and 1 to 8 groups and paths",
         identity,
     ),
-    (
-        case("status", "firmware-api 1.3", "the status is 84 bytes long, and every path is valid"),
+    tested(
+        "status",
+        "firmware-api 1.3",
+        "the status is 84 bytes long, and every path is valid",
         status,
     ),
-    (case("uptime", "firmware-api 1.3", "the uptime is in milliseconds"), uptime),
-    (
-        case("broken-frame", "firmware-api 1.1", "a frame with a wrong checksum is not answered"),
+    tested("uptime", "firmware-api 1.3", "the uptime is in milliseconds", uptime),
+    tested(
+        "broken-frame",
+        "firmware-api 1.1",
+        "a frame with a wrong checksum is not answered",
         broken_frame,
     ),
-    (
-        case(
-            "other-version",
-            "firmware-api 1.1",
-            "a frame with an unsupported version is refused with status 7",
-        ),
+    tested(
+        "other-version",
+        "firmware-api 1.1",
+        "a frame with an unsupported version is refused with status 7",
         other_version,
     ),
-    (
-        case("unknown-command", "firmware-api 1.4", "an unknown command is refused with status 1"),
+    tested(
+        "unknown-command",
+        "firmware-api 1.4",
+        "an unknown command is refused with status 1",
         unknown_command,
     ),
-    (
-        case(
-            "wrong-length",
-            "firmware-api 1.4",
-            "a payload of the wrong length is refused with status 2",
-        ),
+    tested(
+        "wrong-length",
+        "firmware-api 1.4",
+        "a payload of the wrong length is refused with status 2",
         wrong_length,
     ),
-    (
-        case(
-            "read-only",
-            "firmware-api 3.1",
-            "a write to a read-only register is refused with status 8",
-        ),
+    tested(
+        "read-only",
+        "firmware-api 3.1",
+        "a write to a read-only register is refused with status 8",
         read_only,
     ),
-    (
-        case("checksums", "firmware-api 3.3, 3.5", "pages 00h and B0h have correct checksums"),
+    tested(
+        "checksums",
+        "firmware-api 3.3, 3.5",
+        "pages 00h and B0h have correct checksums",
         checksums,
     ),
-    (
-        case("discovery", "firmware-api 3.5", "page B0h contains OCS1 and matches the identity"),
+    tested(
+        "discovery",
+        "firmware-api 3.5",
+        "page B0h contains OCS1 and matches the identity",
         discovery,
     ),
-    (
-        case(
-            "arm-none",
-            "firmware-api 2",
-            "an arm command for transaction 0 is refused with status 2",
-        ),
+    tested(
+        "arm-none",
+        "firmware-api 2",
+        "an arm command for transaction 0 is refused with status 2",
         arm_none,
     ),
-    (
-        case(
-            "fire-not-armed",
-            "firmware-api 1.4",
-            "a fire command for a transaction that is not armed is refused with status 3",
-        ),
+    tested(
+        "fire-not-armed",
+        "firmware-api 1.4",
+        "a fire command for a transaction that is not armed is refused with status 3",
         fire_not_armed,
     ),
 ];
 
 pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
-    (
-        case("arm-path", "firmware-api 2", "an arm command for a missing path ends in outcome 4"),
+    tested(
+        "arm-path",
+        "firmware-api 2",
+        "an arm command for a missing path ends in outcome 4",
         arm_path,
     ),
-    (
-        case(
-            "arm-moves-nothing",
-            "firmware-api 2",
-            "an arm command leaves the light unchanged, and the status shows its transaction",
-        ),
+    tested(
+        "arm-moves-nothing",
+        "firmware-api 2",
+        "an arm command leaves the light unchanged, and the status shows its transaction",
         arm_moves_nothing,
     ),
-    (
-        case(
-            "fire",
-            "firmware-api 1.5, 2",
-            "a fire command switches the group to its path with outcome 1, and status and reply \
+    tested(
+        "fire",
+        "firmware-api 1.5, 2",
+        "a fire command switches the group to its path with outcome 1, and status and reply \
              agree",
-        ),
         fire,
     ),
-    (
-        case("generation", "firmware-api 2", "the generation increases with each completed switch"),
+    tested(
+        "generation",
+        "firmware-api 2",
+        "the generation increases with each completed switch",
         generation,
     ),
-    (
-        case(
-            "fire-again",
-            "firmware-api 2",
-            "a repeated fire command changes nothing and returns the same outcome",
-        ),
+    tested(
+        "fire-again",
+        "firmware-api 2",
+        "a repeated fire command changes nothing and returns the same outcome",
         fire_again,
     ),
-    (
-        case(
-            "disarm",
-            "firmware-api 1.2",
-            "a disarm command succeeds, and a disarmed transaction cannot be fired",
-        ),
+    tested(
+        "disarm",
+        "firmware-api 1.2",
+        "a disarm command succeeds, and a disarmed transaction cannot be fired",
         disarm,
     ),
-    (
-        case(
-            "every-path",
-            "firmware-api 2",
-            "the group switches to each path in the identity, and the status shows it",
-        ),
+    tested(
+        "every-path",
+        "firmware-api 2",
+        "the group switches to each path in the identity, and the status shows it",
         every_path,
     ),
-    (
-        case(
-            "set-up-times",
-            "conform",
-            "the group switches back and forth, and every switch ends in outcome 1",
-        ),
+    tested(
+        "set-up-times",
+        "conform",
+        "the group switches back and forth, and every switch ends in outcome 1",
         set_up_times,
     ),
 ];
@@ -221,8 +211,7 @@ fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
     holds(heard.is_none(), || "a reply arrived".into())
 }
 
-fn refused(module: &mut ModuleSuite, what: &str, reply: Option<Reply>, status: u8) -> CaseResult {
-    let _ = module;
+fn refused(what: &str, reply: Option<Reply>, status: u8) -> CaseResult {
     match reply {
         None => found(format!("{what} is not answered")),
         Some(reply) => holds(reply.status == status, || {
@@ -233,24 +222,24 @@ fn refused(module: &mut ModuleSuite, what: &str, reply: Option<Reply>, status: u
 
 fn other_version(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.send(9, command::STATUS, &[])?;
-    refused(module, "version 9", reply, 7)
+    refused("version 9", reply, 7)
 }
 
 fn unknown_command(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.send(1, 0x7f, &[])?;
-    refused(module, "command 7Fh", reply, 1)
+    refused("command 7Fh", reply, 1)
 }
 
 fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
     let reply = module.send(1, command::STATUS, &[0])?;
-    refused(module, "Status with a payload of 1 byte", reply, 2)
+    refused("Status with a payload of 1 byte", reply, 2)
 }
 
 fn read_only(module: &mut ModuleSuite) -> CaseResult {
     // Write back the first byte of the vendor name unchanged.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
-    refused(module, "a write to 00h:129", reply, 8)
+    refused("a write to 00h:129", reply, 8)
 }
 
 fn low8(bytes: &[u8]) -> u8 {
@@ -290,7 +279,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = vec![0, 0, 0, 0, HOT];
     payload.extend(module.status()?.active);
     let reply = module.send(1, command::ARM, &payload)?;
-    refused(module, "an arm command for transaction 0", reply, 2)
+    refused("an arm command for transaction 0", reply, 2)
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
@@ -298,7 +287,7 @@ fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;
-    refused(module, "a fire command for a transaction that was never armed", reply, 3)
+    refused("a fire command for a transaction that was never armed", reply, 3)
 }
 
 fn arm_path(module: &mut ModuleSuite) -> CaseResult {
@@ -321,7 +310,6 @@ fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
     module.dwell()?;
     let transaction = module.transaction();
     let path = module.elsewhere(home);
-    module.has_moved = true;
     module.arm(transaction, path)?;
     let end = module.link.now() + module.commit_max + Duration::from_millis(5);
     while module.link.now() < end {
@@ -339,19 +327,9 @@ fn arm_moves_nothing(module: &mut ModuleSuite) -> CaseResult {
     })
 }
 
-macro_rules! moved {
-    ($module:expr, $path:expr) => {
-        match $module.moved($path)? {
-            Ok(done) => done,
-            Err(verdict) => return Ok(verdict),
-        }
-    };
-}
-
 fn fire(module: &mut ModuleSuite) -> CaseResult {
-    let (group, home) = module.group.unwrap_or((0, LOOPBACK));
-    let path = module.elsewhere(home);
-    let (transaction, reply) = moved!(module, path);
+    let (group, path) = module.target();
+    let (transaction, reply) = module.moved(path)?;
     let status = module.status()?;
     if status.active[group] != path || status.busy != 0 {
         return found(format!(
@@ -374,7 +352,7 @@ fn every_path(module: &mut ModuleSuite) -> CaseResult {
     let other = other.into_iter().filter_map(|(has, path)| has.then_some(path));
     for path in (1..=module.external_paths).chain(other) {
         if module.status()?.active[group] != path {
-            moved!(module, path);
+            module.moved(path)?;
         }
         let active = module.status()?.active[group];
         if active != path {
@@ -386,9 +364,8 @@ fn every_path(module: &mut ModuleSuite) -> CaseResult {
 
 fn generation(module: &mut ModuleSuite) -> CaseResult {
     let before = module.status()?.generation;
-    let (_, home) = module.group.unwrap_or((0, LOOPBACK));
-    let path = module.elsewhere(home);
-    let (_, reply) = moved!(module, path);
+    let (_, path) = module.target();
+    let (_, reply) = module.moved(path)?;
     let (said, after) = (u32_at(&reply.payload, 4), module.status()?.generation);
     let expected = before.wrapping_add(1);
     holds(said == expected && after == expected, || {
@@ -399,9 +376,8 @@ fn generation(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn fire_again(module: &mut ModuleSuite) -> CaseResult {
-    let (group, home) = module.group.unwrap_or((0, LOOPBACK));
-    let path = module.elsewhere(home);
-    let (transaction, first) = moved!(module, path);
+    let (group, path) = module.target();
+    let (transaction, first) = module.moved(path)?;
     let before = module.status()?;
     let again = module.fire(transaction)?;
     let after = module.status()?;
@@ -414,17 +390,16 @@ fn fire_again(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn disarm(module: &mut ModuleSuite) -> CaseResult {
-    let (_, home) = module.group.unwrap_or((0, LOOPBACK));
+    let (_, path) = module.target();
     module.dwell()?;
     let transaction = module.transaction();
-    let path = module.elsewhere(home);
     module.arm(transaction, path)?;
     let reply = module.ask(command::DISARM, &transaction.to_be_bytes())?;
     if reply.status != 0 {
         return found(format!("a disarm command is refused with status {}", reply.status));
     }
     let fired = module.fire(transaction)?;
-    refused(module, "a fire command for a disarmed transaction", Some(fired), 3)
+    refused("a fire command for a disarmed transaction", Some(fired), 3)
 }
 
 fn set_up_times(module: &mut ModuleSuite) -> CaseResult {

@@ -3,117 +3,109 @@
 use super::*;
 
 pub(super) const STILL: &[Tested<ScpiSuite>] = &[
-    (
-        case(
-            "identity",
-            "SCPI-99 4.1, IEEE 488.2 10.14",
-            "*IDN? has four fields: maker, model, serial number, firmware",
-        ),
+    tested(
+        "identity",
+        "SCPI-99 4.1, IEEE 488.2 10.14",
+        "*IDN? has four fields: maker, model, serial number, firmware",
         identity,
     ),
-    (case("size", "OXC:SWITch:SIZE?", "SIZE? returns the exact number of ports"), size),
-    (case("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue"), clear_status),
-    (
-        case("error-left", "SCPI-99 21.8", "an unknown command queues an error from −199 to −100"),
+    tested("size", "OXC:SWITch:SIZE?", "SIZE? returns the exact number of ports", size),
+    tested("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue", clear_status),
+    tested(
+        "error-left",
+        "SCPI-99 21.8",
+        "an unknown command queues an error from −199 to −100",
         error_left,
     ),
-    (
-        case(
-            "status-byte",
-            "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
-            "*STB? sets bit 2 while errors are queued",
-        ),
+    tested(
+        "status-byte",
+        "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
+        "*STB? sets bit 2 while errors are queued",
         status_byte,
     ),
-    (case("sets-are-silent", "IEEE 488.2 6.4", "only queries are answered"), sets_are_silent),
-    (
-        case(
-            "answers-joined",
-            "IEEE 488.2 8.4",
-            "the answers to one line arrive in one line, separated by ;",
-        ),
+    tested("sets-are-silent", "IEEE 488.2 6.4", "only queries are answered", sets_are_silent),
+    tested(
+        "answers-joined",
+        "IEEE 488.2 8.4",
+        "the answers to one line arrive in one line, separated by ;",
         joined,
     ),
-    (
-        case(
-            "keyword-forms",
-            "SCPI-99 6.2",
-            "keywords work in short and long form, in upper and lower case",
-        ),
+    tested(
+        "keyword-forms",
+        "SCPI-99 6.2",
+        "keywords work in short and long form, in upper and lower case",
         forms,
     ),
-    (
-        case("peers-agree", "OXC:SWITch:CONNect:PORT?", "CONN:PORT? and CONN:STAT? agree"),
+    tested(
+        "peers-agree",
+        "OXC:SWITch:CONNect:PORT?",
+        "CONN:PORT? and CONN:STAT? agree",
         peers_agree,
     ),
-    (
-        case("power-values", "PMON:POWer?", "a power query returns one number per port"),
+    tested(
+        "power-values",
+        "PMON:POWer?",
+        "a power query returns one number per port",
         power_values,
     ),
 ];
 
 pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
-    (
-        case(
-            "add",
-            "OXC:SWITch:CONNect:ADD",
-            "CONN:ADD connects the given ports, and CONN:STAT? lists them",
-        ),
-        add,
+    tested(
+        "add",
+        "OXC:SWITch:CONNect:ADD",
+        "CONN:ADD connects the given ports, and CONN:STAT? lists them",
+        matrix::connects,
     ),
-    (
-        case(
-            "add-peers",
-            "OXC:SWITch:CONNect:PORT?",
-            "each port of a new connection reports the other",
-        ),
+    tested(
+        "add-peers",
+        "OXC:SWITch:CONNect:PORT?",
+        "each port of a new connection reports the other",
         add_peers,
     ),
-    (case("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has settled"), barrier),
-    (
-        case("power-passive", "PMON:POWer?", "an output emits no more light than enters its input"),
+    tested("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has settled", barrier),
+    tested(
+        "power-passive",
+        "PMON:POWer?",
+        "an output emits no more light than enters its input",
         passive,
     ),
-    (
-        case("add-others", "OXC:SWITch:CONNect:ADD", "CONN:ADD does not change other connections"),
-        add_others,
+    tested(
+        "add-others",
+        "OXC:SWITch:CONNect:ADD",
+        "CONN:ADD does not change other connections",
+        matrix::keeps_others,
     ),
-    (case("add-range", "SCPI-99 8.3.2", "a list may contain ranges: (@1:3)"), add_range),
-    (
-        case(
-            "add-unknown-port",
-            "SCPI-99 21.8",
-            "a command for a missing port queues an error and leaves the circuits unchanged",
-        ),
+    tested("add-range", "SCPI-99 8.3.2", "a list may contain ranges: (@1:3)", add_range),
+    tested(
+        "add-unknown-port",
+        "SCPI-99 21.8",
+        "a command for a missing port queues an error and leaves the circuits unchanged",
         add_unknown,
     ),
-    (
-        case(
-            "add-port-in-use",
-            "OXC:SWITch:CONNect:ADD",
-            "a command for a port in use queues an error and leaves the circuits unchanged",
-        ),
+    tested(
+        "add-port-in-use",
+        "OXC:SWITch:CONNect:ADD",
+        "a command for a port in use queues an error and leaves the circuits unchanged",
         add_in_use,
     ),
-    (
-        case(
-            "add-lopsided",
-            "SCPI-99 21.8",
-            "lists of different lengths queue an error and leave the circuits unchanged",
-        ),
+    tested(
+        "add-lopsided",
+        "SCPI-99 21.8",
+        "lists of different lengths queue an error and leave the circuits unchanged",
         add_lopsided,
     ),
-    (
-        case(
-            "subtract",
-            "OXC:SWITch:CONNect:SUBtract",
-            "CONN:SUB removes only the given connections",
-        ),
-        subtract,
+    tested(
+        "subtract",
+        "OXC:SWITch:CONNect:SUBtract",
+        "CONN:SUB removes only the given connections",
+        matrix::disconnects,
     ),
-    (
-        case("set-up-times", "conform", "after *OPC?, all circuits created one at a time exist"),
-        set_up_times,
+    tested(
+        "set-up-times",
+        "conform",
+        "after *OPC?, all circuits created one at a time exist",
+        matrix::set_up_times,
     ),
 ];
 
@@ -128,7 +120,7 @@ fn size(scpi: &mut ScpiSuite) -> CaseResult {
         Some((inputs.trim().parse::<u32>().ok()?, outputs.trim().parse::<u32>().ok()?))
     });
     let Some((inputs, outputs)) = read else { return found(format!("the answer is `{line}`")) };
-    (scpi.inputs, scpi.outputs) = (inputs, outputs);
+    (scpi.ports.inputs, scpi.ports.outputs) = (inputs, outputs);
     let last = inputs + outputs;
     // The last port must exist, and the port after it must not.
     scpi.send("*CLS")?;
@@ -217,7 +209,7 @@ fn peer(scpi: &mut ScpiSuite, port: u32) -> Result<Option<u32>, ExchangeError> {
 }
 
 fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
-    let pairs = scpi.pairs()?;
+    let pairs = scpi.circuits()?;
     for &(input, output) in pairs.iter().take(32) {
         for (port, other) in [(input, output), (output, input)] {
             let said = peer(scpi, port)?;
@@ -228,7 +220,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
             }
         }
     }
-    let dark = (1..=scpi.inputs).find(|port| pairs.iter().all(|pair| pair.0 != *port));
+    let dark = (1..=scpi.ports.inputs).find(|port| pairs.iter().all(|pair| pair.0 != *port));
     if let Some(dark) = dark {
         let said = peer(scpi, dark)?;
         return holds(said.is_none(), || {
@@ -239,44 +231,13 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
 }
 
 fn power_values(scpi: &mut ScpiSuite) -> CaseResult {
-    let ports = [1, 2.min(scpi.inputs.max(1)), scpi.inputs + 1];
-    match scpi.powers(&ports)? {
-        None => Ok(CaseVerdict::NotTested("the model has no power monitors".into())),
-        Some(values) => holds(values.len() == 3, || format!("{} values for 3 ports", values.len())),
-    }
-}
-
-fn first(scpi: &mut ScpiSuite) -> Result<Option<CaseVerdict>, ExchangeError> {
-    let pair = scpi.pair(0);
-    Ok(match scpi.add(&[pair])? {
-        0 => None,
-        error => Some(CaseVerdict::Misbehaves(format!("error {error} after connecting {pair:?}"))),
-    })
-}
-
-macro_rules! first {
-    ($scpi:expr) => {
-        if let Some(verdict) = first($scpi)? {
-            return Ok(verdict);
-        }
-    };
-}
-
-fn add(scpi: &mut ScpiSuite) -> CaseResult {
-    let before = scpi.pairs()?;
-    first!(scpi);
-    let pair = scpi.pair(0);
-    let mut expected = before;
-    expected.push(pair);
-    expected.sort_unstable();
-    let mut after = scpi.pairs()?;
-    after.sort_unstable();
-    holds(after == expected, || format!("{pair:?} was connected, but STAT? lists {after:?}"))
+    let ports = [1, 2.min(scpi.ports.inputs.max(1)), scpi.ports.inputs + 1];
+    let values = scpi.powers(&ports)?;
+    holds(values.len() == 3, || format!("{} values for 3 ports", values.len()))
 }
 
 fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
-    first!(scpi);
-    let (input, output) = scpi.pair(0);
+    let (input, output) = connected(scpi, 0)?;
     for (port, other) in [(input, output), (output, input)] {
         let said = peer(scpi, port)?;
         if said != Some(other) {
@@ -286,19 +247,20 @@ fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
+/// Connects the first free ports, and returns the powers that enter and leave them.
+fn lit(scpi: &mut ScpiSuite) -> Result<((u32, u32), [f64; 2]), ExchangeError> {
+    let (input, output) = connected(scpi, 0)?;
+    let powers = scpi.powers(&[input, output])?.try_into();
+    let powers = powers.map_err(|_| misbehaves("the answer does not contain two powers"))?;
+    Ok(((input, output), powers))
+}
+
 fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
-    first!(scpi);
-    let (input, output) = scpi.pair(0);
-    let Some(powers) = scpi.powers(&[input, output])? else {
-        return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
-    };
-    let [enters, leaves] = powers.as_slice() else {
-        return found("the answer does not contain two powers");
-    };
-    if *enters < DARK_DBM {
+    let ((input, output), [enters, leaves]) = lit(scpi)?;
+    if enters < DARK_DBM {
         return Ok(CaseVerdict::NotTested(format!("no light arrives at port {input}")));
     }
-    holds(*leaves > DARK_DBM, || {
+    holds(leaves > DARK_DBM, || {
         format!(
             "*OPC? was answered, but only {leaves} dBm leave port {output} while {enters} dBm enter"
         )
@@ -306,46 +268,26 @@ fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
 }
 
 fn passive(scpi: &mut ScpiSuite) -> CaseResult {
-    first!(scpi);
-    let (input, output) = scpi.pair(0);
-    let Some(powers) = scpi.powers(&[input, output])? else {
-        return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
-    };
-    let [enters, leaves] = powers.as_slice() else {
-        return found("the answer does not contain two powers");
-    };
-    holds(*leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
-}
-
-fn add_others(scpi: &mut ScpiSuite) -> CaseResult {
-    first!(scpi);
-    let before = scpi.pairs()?;
-    let second = scpi.pair(1);
-    let left = scpi.add(&[second])?;
-    if left != 0 {
-        return found(format!("error {left} after connecting {second:?}"));
-    }
-    let after = scpi.pairs()?;
-    let lost = before.iter().find(|pair| !after.contains(pair));
-    holds(lost.is_none(), || format!("connection {lost:?} is gone"))
+    let (_, [enters, leaves]) = lit(scpi)?;
+    holds(leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
 }
 
 fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
-    let (input, output) = scpi.pair(0);
-    scpi.made.push((input, output));
+    let (input, output) = scpi.ports.pair(0);
+    scpi.ports.has_made = true;
     let left =
         scpi.change(&format!(":oxc:swit:conn:add (@{input}:{input}),(@{output}:{output})"))?;
     if left != 0 {
         return found(format!("error {left} for (@{input}:{input}),(@{output}:{output})"));
     }
-    let there = scpi.pairs()?.contains(&(input, output));
+    let there = scpi.circuits()?.contains(&(input, output));
     holds(there, || "no error was queued, but the connection is missing".into())
 }
 
 fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
-    let before = scpi.pairs()?;
+    let before = scpi.circuits()?;
     let left = scpi.change(command)?;
-    let after = scpi.pairs()?;
+    let after = scpi.circuits()?;
     if after != before {
         return found(format!(
             "`{command}` caused error {left} but changed the circuits: {after:?}"
@@ -355,55 +297,20 @@ fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
 }
 
 fn add_unknown(scpi: &mut ScpiSuite) -> CaseResult {
-    let (input, _) = scpi.pair(0);
-    let beyond = scpi.inputs + scpi.outputs + 1;
-    scpi.made.push((input, beyond));
+    let (input, _) = scpi.ports.pair(0);
+    let beyond = scpi.ports.beyond();
+    scpi.ports.has_made = true;
     refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{beyond})"))
 }
 
 fn add_in_use(scpi: &mut ScpiSuite) -> CaseResult {
-    first!(scpi);
-    let ((input, _), (_, output)) = (scpi.pair(0), scpi.pair(1));
+    connected(scpi, 0)?;
+    let ((input, _), (_, output)) = (scpi.ports.pair(0), scpi.ports.pair(1));
     refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{output})"))
 }
 
 fn add_lopsided(scpi: &mut ScpiSuite) -> CaseResult {
-    let ((first, _), (second, output)) = (scpi.pair(0), scpi.pair(1));
-    scpi.made.push((first, output));
+    let ((first, _), (second, output)) = (scpi.ports.pair(0), scpi.ports.pair(1));
+    scpi.ports.has_made = true;
     refused(scpi, &format!(":oxc:swit:conn:add (@{first},{second}),(@{output})"))
-}
-
-fn subtract(scpi: &mut ScpiSuite) -> CaseResult {
-    first!(scpi);
-    let (pair, second) = (scpi.pair(0), scpi.pair(1));
-    let left = scpi.add(&[second])?;
-    if left != 0 {
-        return found(format!("error {left} after connecting {second:?}"));
-    }
-    let before = scpi.pairs()?;
-    let left = scpi.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1))?;
-    if left != 0 {
-        return found(format!("error {left} after disconnecting {pair:?}"));
-    }
-    let after = scpi.pairs()?;
-    let expected: Pairs = before.into_iter().filter(|other| *other != pair).collect();
-    holds(after == expected, || format!("{pair:?} was disconnected, but STAT? lists {after:?}"))
-}
-
-fn set_up_times(scpi: &mut ScpiSuite) -> CaseResult {
-    for round in 0..scpi.rounds {
-        let pair = (scpi.free.0[round as usize % 2], scpi.free.1[round as usize / 2 % 2]);
-        let began = scpi.link.now();
-        let left = scpi.add(&[pair])?;
-        let took = scpi.link.now().saturating_sub(began);
-        if left != 0 || !scpi.pairs()?.contains(&pair) {
-            return found(format!("round {round}: error {left} after connecting {pair:?}"));
-        }
-        scpi.set_ups.push(took);
-        let left = scpi.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1))?;
-        if left != 0 {
-            return found(format!("round {round}: error {left} after disconnecting {pair:?}"));
-        }
-    }
-    Ok(CaseVerdict::Passed)
 }

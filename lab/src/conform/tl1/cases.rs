@@ -6,53 +6,67 @@ use super::*;
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[
-    (
-        case("log-in-needed", "GR-831 2.6", "a client that has not logged in is denied"),
+    tested(
+        "log-in-needed",
+        "GR-831 2.6",
+        "a client that has not logged in is denied",
         log_in_needed,
     ),
-    (case("log-in", "ACT-USER", "the account can log in"), log_in),
-    (case("tag", "GR-831 2.4.1", "a reply echoes the command's tag"), tag),
-    (case("header", "GR-831 3.2", "a reply's header contains source, date and time"), header),
-    (case("unknown-command", "GR-831 3.3", "an unknown command is denied"), unknown_command),
-    (case("other-target", "GR-831 2.2", "a command for another target is denied"), other_target),
-    (case("size", "RTRV-EQPT", "the equipment reports its size: SYSTEM:SIZE=24x24"), size),
-    (case("body-quoted", "GR-831 3.3.2", "each line of a body is quoted"), body_quoted),
-    (case("shutters", "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED"), shutters),
-    (case("power", "RTRV-PORT-POWER", "each port reports one numeric power"), power),
-    (
-        case("patches-complete", "RTRV-PATCH", "RTRV-PATCH lists every output that emits light"),
+    tested("log-in", "ACT-USER", "the account can log in", log_in),
+    tested("tag", "GR-831 2.4.1", "a reply echoes the command's tag", tag),
+    tested("header", "GR-831 3.2", "a reply's header contains source, date and time", header),
+    tested("unknown-command", "GR-831 3.3", "an unknown command is denied", unknown_command),
+    tested("other-target", "GR-831 2.2", "a command for another target is denied", other_target),
+    tested("size", "RTRV-EQPT", "the equipment reports its size: SYSTEM:SIZE=24x24", size),
+    tested("body-quoted", "GR-831 3.3.2", "each line of a body is quoted", body_quoted),
+    tested("shutters", "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED", shutters),
+    tested("power", "RTRV-PORT-POWER", "each port reports one numeric power", power),
+    tested(
+        "patches-complete",
+        "RTRV-PATCH",
+        "RTRV-PATCH lists every output that emits light",
         patches_complete,
     ),
 ];
 
 pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
-    (
-        case("enter", "ENT-PATCH", "ENT-PATCH connects the given ports, and RTRV-PATCH lists them"),
-        enter,
+    tested(
+        "enter",
+        "ENT-PATCH",
+        "ENT-PATCH connects the given ports, and RTRV-PATCH lists them",
+        matrix::connects,
     ),
-    (case("enter-others", "ENT-PATCH", "ENT-PATCH does not change other patches"), enter_others),
-    (
-        case(
-            "enter-port-in-use",
-            "ENT-PATCH",
-            "a patch of a port in use is denied and leaves the circuits unchanged",
-        ),
+    tested(
+        "enter-others",
+        "ENT-PATCH",
+        "ENT-PATCH does not change other patches",
+        matrix::keeps_others,
+    ),
+    tested(
+        "enter-port-in-use",
+        "ENT-PATCH",
+        "a patch of a port in use is denied and leaves the circuits unchanged",
         enter_in_use,
     ),
-    (
-        case(
-            "enter-unknown-port",
-            "ENT-PATCH",
-            "a patch of a missing port is denied and leaves the circuits unchanged",
-        ),
+    tested(
+        "enter-unknown-port",
+        "ENT-PATCH",
+        "a patch of a missing port is denied and leaves the circuits unchanged",
         enter_unknown,
     ),
-    (
-        case("enter-in-part", "GR-831 3.3", "a partly executed list does not return COMPLD"),
+    tested(
+        "enter-in-part",
+        "GR-831 3.3",
+        "a partly executed list does not return COMPLD",
         enter_in_part,
     ),
-    (case("delete", "DLT-PATCH", "DLT-PATCH removes only the given patches"), delete),
-    (case("set-up-times", "conform", "all patches created one at a time exist"), set_up_times),
+    tested("delete", "DLT-PATCH", "DLT-PATCH removes only the given patches", matrix::disconnects),
+    tested(
+        "set-up-times",
+        "conform",
+        "all patches created one at a time exist",
+        matrix::set_up_times,
+    ),
 ];
 
 fn log_in_needed(tl1: &mut Tl1Suite) -> CaseResult {
@@ -118,7 +132,7 @@ fn size(tl1: &mut Tl1Suite) -> CaseResult {
     let Some((inputs, outputs)) = read else {
         return found(format!("the body is {:?}", reply.body));
     };
-    (tl1.inputs, tl1.outputs) = (inputs, outputs);
+    (tl1.ports.inputs, tl1.ports.outputs) = (inputs, outputs);
     Ok(CaseVerdict::Passed)
 }
 
@@ -137,11 +151,17 @@ fn shutters(tl1: &mut Tl1Suite) -> CaseResult {
     holds(odd.is_none(), || format!("a shutter is `{}`", odd.unwrap_or("")))
 }
 
-fn power(tl1: &mut Tl1Suite) -> CaseResult {
-    let reply = tl1.ask("RTRV-PORT-POWER", "1", "")?;
-    if !reply.completed() {
-        return Ok(CaseVerdict::NotTested(format!("no power monitors: {}", reply.code())));
+fn powers(tl1: &mut Tl1Suite, ports: &str) -> Result<Reply, ExchangeError> {
+    let reply = tl1.ask("RTRV-PORT-POWER", ports, "")?;
+    if reply.completed() {
+        return Ok(reply);
     }
+    let why = format!("no power monitors: {}", reply.code());
+    Err(ExchangeError::Judged(CaseVerdict::NotTested(why)))
+}
+
+fn power(tl1: &mut Tl1Suite) -> CaseResult {
+    let reply = powers(tl1, "1")?;
     let value = reply.items().next().and_then(|line| line.split_once(':'));
     let is_number = value.is_some_and(|(_, value)| value.parse::<f64>().is_ok());
     holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
@@ -149,12 +169,9 @@ fn power(tl1: &mut Tl1Suite) -> CaseResult {
 
 /// Finds circuits that pass light but are missing from the patch list.
 fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
-    let patches = tl1.patches()?;
-    let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);
-    let reply = tl1.ask("RTRV-PORT-POWER", &format!("{first}&&{last}"), "")?;
-    if !reply.completed() {
-        return Ok(CaseVerdict::NotTested(format!("no power monitors: {}", reply.code())));
-    }
+    let patches = tl1.circuits()?;
+    let (first, last) = (tl1.ports.inputs + 1, tl1.ports.inputs + tl1.ports.outputs);
+    let reply = powers(tl1, &format!("{first}&&{last}"))?;
     let has_light = |line: &str| {
         let (port, power) = line.split_once(':')?;
         (power.parse::<f64>().ok()? > DARK_DBM).then(|| port.trim().parse::<u32>().ok())?
@@ -166,54 +183,10 @@ fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     })
 }
 
-fn first(tl1: &mut Tl1Suite) -> Result<Option<CaseVerdict>, ExchangeError> {
-    let (input, output) = tl1.pair(0);
-    let reply = tl1.enter(&input.to_string(), &output.to_string())?;
-    let seen = || format!("{} {} after connecting ({input}, {output})", reply.word, reply.code());
-    Ok((!reply.completed()).then(|| CaseVerdict::Misbehaves(seen())))
-}
-
-macro_rules! first {
-    ($tl1:expr) => {
-        if let Some(verdict) = first($tl1)? {
-            return Ok(verdict);
-        }
-    };
-}
-
-fn enter(tl1: &mut Tl1Suite) -> CaseResult {
-    let mut expected = tl1.patches()?;
-    first!(tl1);
-    expected.push(tl1.pair(0));
-    expected.sort_unstable();
-    let mut after = tl1.patches()?;
-    after.sort_unstable();
-    holds(after == expected, || {
-        format!("{:?} was connected, but RTRV-PATCH lists {after:?}", tl1.pair(0))
-    })
-}
-
-fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
-    first!(tl1);
-    let before = tl1.patches()?;
-    let (input, output) = tl1.pair(1);
-    let reply = tl1.enter(&input.to_string(), &output.to_string())?;
-    if !reply.completed() {
-        return found(format!(
-            "{} {} after connecting ({input}, {output})",
-            reply.word,
-            reply.code()
-        ));
-    }
-    let after = tl1.patches()?;
-    let lost = before.iter().find(|pair| !after.contains(pair));
-    holds(lost.is_none(), || format!("patch {lost:?} is gone"))
-}
-
 fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
-    let before = tl1.patches()?;
+    let before = tl1.circuits()?;
     let reply = tl1.enter(from, to)?;
-    let after = tl1.patches()?;
+    let after = tl1.circuits()?;
     if after != before {
         return found(format!(
             "ENT-PATCH::{from},{to} returned {} but changed the circuits: {after:?}",
@@ -224,69 +197,20 @@ fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
 }
 
 fn enter_in_use(tl1: &mut Tl1Suite) -> CaseResult {
-    first!(tl1);
-    let ((input, _), (_, output)) = (tl1.pair(0), tl1.pair(1));
+    connected(tl1, 0)?;
+    let ((input, _), (_, output)) = (tl1.ports.pair(0), tl1.ports.pair(1));
     denied(tl1, &input.to_string(), &output.to_string())
 }
 
 fn enter_unknown(tl1: &mut Tl1Suite) -> CaseResult {
-    let beyond = tl1.inputs + tl1.outputs + 1;
-    let (input, _) = tl1.pair(0);
+    let beyond = tl1.ports.beyond();
+    let (input, _) = tl1.ports.pair(0);
     denied(tl1, &input.to_string(), &beyond.to_string())
 }
 
 fn enter_in_part(tl1: &mut Tl1Suite) -> CaseResult {
-    let ((first, output), (second, _)) = (tl1.pair(0), tl1.pair(1));
-    let beyond = tl1.inputs + tl1.outputs + 1;
+    let ((first, output), (second, _)) = (tl1.ports.pair(0), tl1.ports.pair(1));
+    let beyond = tl1.ports.beyond();
     let reply = tl1.enter(&format!("{first}&{second}"), &format!("{output}&{beyond}"))?;
     holds(!reply.completed(), || format!("a list with the missing port {beyond} returned COMPLD"))
-}
-
-fn delete(tl1: &mut Tl1Suite) -> CaseResult {
-    first!(tl1);
-    let (second, output) = tl1.pair(1);
-    let reply = tl1.enter(&second.to_string(), &output.to_string())?;
-    if !reply.completed() {
-        return found(format!(
-            "{} {} after connecting ({second}, {output})",
-            reply.word,
-            reply.code()
-        ));
-    }
-    let gone = tl1.pair(0);
-    let expected: Pairs = tl1.patches()?.into_iter().filter(|pair| *pair != gone).collect();
-    let reply = tl1.ask("DLT-PATCH", &gone.0.to_string(), "")?;
-    if !reply.completed() {
-        return found(format!("{} {} after disconnecting {gone:?}", reply.word, reply.code()));
-    }
-    let after = tl1.patches()?;
-    holds(after == expected, || {
-        format!("{gone:?} was disconnected, but RTRV-PATCH lists {after:?}")
-    })
-}
-
-fn set_up_times(tl1: &mut Tl1Suite) -> CaseResult {
-    for round in 0..tl1.rounds {
-        let (input, output) = (tl1.free.0[round as usize % 2], tl1.free.1[round as usize / 2 % 2]);
-        let began = tl1.link.now();
-        let reply = tl1.enter(&input.to_string(), &output.to_string())?;
-        let took = tl1.link.now().saturating_sub(began);
-        if !reply.completed() || !tl1.patches()?.contains(&(input, output)) {
-            return found(format!(
-                "round {round}: {} {} after connecting ({input}, {output})",
-                reply.word,
-                reply.code()
-            ));
-        }
-        tl1.set_ups.push(took);
-        let reply = tl1.ask("DLT-PATCH", &input.to_string(), "")?;
-        if !reply.completed() {
-            return found(format!(
-                "round {round}: {} {} after disconnecting {input}",
-                reply.word,
-                reply.code()
-            ));
-        }
-    }
-    Ok(CaseVerdict::Passed)
 }

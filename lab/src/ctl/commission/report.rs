@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::papers::{CablingRecord, SerialCheck};
 use super::{
-    CablingFinding, DeviceName, DeviceStatus, FibreEnds, LEAST_DBM, LightSource, Position,
-    Positions, Rack, Slot, files, findings, mdbm, output, show, swaps,
+    CablingFinding, CommissionSite, DeviceName, DeviceStatus, FibreEnds, LEAST_DBM, LightSource,
+    Position, Positions, Slot, files, findings, mdbm, output, show, swaps,
 };
 
 const LINES_MAX: usize = 40;
@@ -123,7 +123,7 @@ impl CommissionReport {
         free.iter().map(rest).collect()
     }
 
-    pub(super) fn conclude(&mut self, site: &Rack, margin_db: f64) {
+    pub(super) fn conclude(&mut self, site: &CommissionSite, margin_db: f64) {
         let fibres = site.fibres();
         let found = findings(&fibres, &self.found, |fibre| site.least_mdbm(fibre, margin_db));
         self.fibres =
