@@ -194,9 +194,7 @@ impl PhaseTraffic {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();
         }
-        let worth = concurrent::WORTH_ROUTES;
-        let found =
-            |it: &Evaluator| concurrent::rate(it, &lanes.topology, f64::INFINITY, worth).routes;
+        let found = |it: &Evaluator| concurrent::rate(it, &lanes.topology, f64::INFINITY).routes;
         evaluator.map(found).unwrap_or_default()
     }
 
