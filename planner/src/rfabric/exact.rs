@@ -111,7 +111,7 @@ fn plan_over(
     let evaluator = Evaluator::new(fabric, demand);
     let known = match hops {
         SolvedHops::One => evaluator.upper_bound(fabric),
-        SolvedHops::Any => concurrent::bound(fabric, &evaluator, 0.0).lambda,
+        SolvedHops::Any => concurrent::bound(fabric, &evaluator, 0.0, concurrent::WORTH_ANY).lambda,
     };
     let model = Model::new(fabric, demand, known, (Numbers::Whole, hops));
     let solved = model.solve(solver, limits)?;
@@ -121,7 +121,9 @@ fn plan_over(
     }
     let lambda = match hops {
         SolvedHops::One => evaluator.lambda(&topology),
-        SolvedHops::Any => concurrent::rate(&evaluator, &topology, known).lambda,
+        SolvedHops::Any => {
+            concurrent::rate(&evaluator, &topology, known, concurrent::WORTH_ANY).lambda
+        }
     };
     let hit_time_limit = matches!(solved.status, SolutionStatus::TimeLimit);
     let proven = if hit_time_limit {

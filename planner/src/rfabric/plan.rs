@@ -32,6 +32,12 @@ pub struct Options {
     pub may_change: bool,
 }
 
+impl Options {
+    fn worth_routes(&self) -> f64 {
+        if self.exact.is_some() { concurrent::WORTH_ANY } else { concurrent::WORTH_ROUTES }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self { effort: Effort::default(), floor: 0.75, exact: None, may_change: true }
@@ -95,55 +101,29 @@ pub fn plan(
     let existing = &realise::repaired(fabric, existing);
     let candidates = phases::candidates(fabric, phases, options.effort);
     let Some(limits) = options.exact else {
-        let routed =
-            best_of(fabric, phases, existing, (candidates.clone(), Hops::Any), None, options);
-        let has_routes = |plan: &CarriedStep| plan.phases.iter().any(|own| !own.routes.is_empty());
-        // On odd ports, the circuits of some routes fit on no switch.
-        if !fabric.has_odd_ports() || !routed.as_ref().is_ok_and(has_routes) {
-            return routed;
-        }
-        let direct = best_of(fabric, phases, existing, (candidates, Hops::One), None, options);
-        return quicker(routed, direct);
+        return best_of(fabric, phases, existing, candidates, None, options);
     };
     // The solver optimises each phase, which is not always best for the step.
     let (solved, reports) = solve(fabric, phases, limits);
     let with_solved = candidates.iter().cloned().chain(solved).collect();
-    let of = |candidates| {
-        let reports = Some(reports.clone());
-        best_of(fabric, phases, existing, (candidates, Hops::Any), reports, options)
-    };
-    quicker(of(candidates), of(with_solved))
-}
-
-fn quicker(
-    one: Result<CarriedStep, PlanError>,
-    other: Result<CarriedStep, PlanError>,
-) -> Result<CarriedStep, PlanError> {
-    match (one, other) {
-        (Ok(one), Ok(other)) if one.step_time_ps <= other.step_time_ps => Ok(one),
-        (one, other) => other.or(one),
+    let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
+    let solved = best_of(fabric, phases, existing, with_solved, Some(reports), options);
+    match (searched, solved) {
+        (Ok(searched), Ok(solved)) if searched.step_time_ps <= solved.step_time_ps => Ok(searched),
+        (searched, solved) => solved.or(searched),
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Hops {
-    One,
-    Any,
 }
 
 fn best_of(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
     existing: &[CrossConnect],
-    (mut candidates, hops): (Vec<Candidate>, Hops),
+    mut candidates: Vec<Candidate>,
     solved: Option<Vec<SolverReport>>,
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
-    let mut rates = CandidateRates::new(fabric, phases, &candidates);
-    match hops {
-        Hops::Any => rates.search(fabric, phases, &mut candidates),
-        Hops::One => rates.use_one_hop(fabric, phases, &candidates),
-    }
+    let mut rates = CandidateRates::new(fabric, phases, &candidates, options.worth_routes());
+    rates.search(fabric, phases, &mut candidates);
     let fixed = phases::best_static_at(&rates);
     let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
     if !moving.seconds.is_finite() {
@@ -200,7 +180,7 @@ pub fn repaired(
         .map(|(evaluator, phase)| {
             let kept = realise::repaired(fabric, &phase.circuits);
             let reached = evaluator.lambda(&realise::topology_of(fabric.leaves(), &kept));
-            concurrent::bound(fabric, evaluator, reached)
+            concurrent::bound(fabric, evaluator, reached, options.worth_routes())
         })
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
@@ -364,15 +344,10 @@ mod tests {
         };
         assert!(found(&|plan| plan.phases[0].circuits[0].a_port += 2).contains("not wired"));
         assert!(found(&|plan| plan.phases[0].circuits[0].ocs.0 = 99).contains("no such switch"));
-        assert!(found(&|plan| plan.phases[1].lambda *= 1.01).contains("on its routes, not"));
-        let without_routes = |share: f64| {
-            found(&|plan| {
-                plan.phases[1].routes.clear();
-                plan.phases[1].lambda *= share;
-            })
-        };
-        assert!(without_routes(1.0).contains("cannot be served"));
-        assert!(without_routes(0.01).contains("more often than the stated"));
+        assert!(found(&|plan| plan.phases[1].lambda *= 1.01).contains("cannot be served"));
+        assert!(
+            found(&|plan| plan.phases[1].lambda *= 0.99).contains("more often than the stated")
+        );
         assert!(found(&|plan| plan.phases[1].gap += 0.1).contains("gap"));
         let doubled = found(&|plan| {
             let first = plan.phases[0].circuits[0];

@@ -194,7 +194,9 @@ impl PhaseTraffic {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();
         }
-        let found = |it: &Evaluator| concurrent::rate(it, &lanes.topology, f64::INFINITY).routes;
+        let worth = concurrent::WORTH_ROUTES;
+        let found =
+            |it: &Evaluator| concurrent::rate(it, &lanes.topology, f64::INFINITY, worth).routes;
         evaluator.map(found).unwrap_or_default()
     }
 
