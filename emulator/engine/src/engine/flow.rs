@@ -5,7 +5,7 @@
 //! A message may wait for messages of other flows that end at its source host ([`FlowGate`]), so
 //! collectives run without intervention by the caller.
 
-use lightloom_units::{Bytes, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, SimTime};
 
 use super::network::{VertexId, dense_index};
 use super::route::Route;
@@ -42,6 +42,8 @@ pub struct FlowSpec {
     pub start: SimTime,
     /// Priority at switches with bounded queues: 0 (lowest) to 6.
     pub priority: u8,
+    /// Maximum rate on the wire, in addition to the limits of the transport.
+    pub pace: Option<BitsPerSecond>,
     pub route: Route,
     pub gates: Vec<FlowGate>,
     /// Flows from the same host whose data must be acknowledged before this flow sends.
@@ -59,6 +61,7 @@ impl FlowSpec {
             messages: 1,
             start: SimTime::START,
             priority: 0,
+            pace: None,
             route: Route::Shortest,
             gates: Vec::new(),
             after_acknowledged: Vec::new(),

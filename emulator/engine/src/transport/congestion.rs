@@ -10,7 +10,7 @@ mod dctcp;
 mod nscc;
 mod swift;
 
-use lightloom_units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 pub use dcqcn::{Dcqcn, RateStep};
 pub use dctcp::Dctcp;
@@ -71,6 +71,7 @@ pub(crate) struct IdlePath {
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionController {
     scheme: SchemeState,
+    pacer: Option<Pacer>,
     /// When each packet was last sent, indexed by packet number modulo the length.
     sent_at: Box<[u64]>,
     largest_window: u32,
@@ -78,6 +79,7 @@ pub(crate) struct CongestionController {
 
 #[derive(Clone, Debug)]
 enum SchemeState {
+    Fixed,
     Dctcp(dctcp::State),
     Dcqcn(dcqcn::State),
     Swift(swift::State),
@@ -85,15 +87,31 @@ enum SchemeState {
     Credit(credit::State),
 }
 
+/// The rate that the flow's owner planned. Packets that had to wait follow without gaps.
+#[derive(Clone, Copy, Debug)]
+struct Pacer {
+    rate: BitsPerSecond,
+    next_send: u64,
+}
+
+impl Pacer {
+    fn sent(&mut self, now: u64, wire_bytes: u16) {
+        let begin = if self.next_send == 0 { now } else { self.next_send };
+        self.next_send = begin + self.rate.time_for(Bytes(wire_bytes.into())).get();
+    }
+}
+
 impl CongestionController {
-    /// `None` for a fixed window.
+    /// `None` for a fixed window without a pace.
     pub(crate) fn new(
         control: CongestionControl,
         path: IdlePath,
         packets: u32,
+        pace: Option<BitsPerSecond>,
     ) -> Option<Box<Self>> {
         let scheme = match control {
-            CongestionControl::FixedWindow => return None,
+            CongestionControl::FixedWindow if pace.is_none() => return None,
+            CongestionControl::FixedWindow => SchemeState::Fixed,
             CongestionControl::Dctcp(settings) => {
                 SchemeState::Dctcp(dctcp::State::new(settings, path))
             }
@@ -108,15 +126,19 @@ impl CongestionController {
             }
             CongestionControl::ReceiverCredit => SchemeState::Credit(credit::State::new(path)),
         };
-        let is_timed = !matches!(scheme, SchemeState::Credit(_));
+        let is_timed = !matches!(scheme, SchemeState::Credit(_) | SchemeState::Fixed);
         let timed = if is_timed { path.window.min(packets) } else { 1 };
         let sent_at = vec![0; timed.next_power_of_two() as usize].into_boxed_slice();
-        Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
+        let pacer = pace.map(|rate| Pacer { rate, next_send: 0 });
+        Some(Box::new(Self { scheme, pacer, sent_at, largest_window: path.window }))
     }
 
     pub(crate) fn sent(&mut self, now: u64, sequence: u32, wire_bytes: u16) {
         let place = sequence as usize & (self.sent_at.len() - 1);
         self.sent_at[place] = now;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.sent(now, wire_bytes);
+        }
         match &mut self.scheme {
             SchemeState::Dcqcn(state) => state.sent(now, wire_bytes),
             SchemeState::Credit(state) => state.sent(),
@@ -134,14 +156,14 @@ impl CongestionController {
             SchemeState::Dcqcn(state) => state.acknowledged(feedback),
             SchemeState::Swift(state) => state.acknowledged(feedback),
             SchemeState::Nscc(state) => state.acknowledged(feedback),
-            SchemeState::Credit(_) => {}
+            SchemeState::Fixed | SchemeState::Credit(_) => {}
         }
     }
 
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
             SchemeState::Dctcp(state) => state.lost(now),
-            SchemeState::Dcqcn(_) | SchemeState::Credit(_) => {}
+            SchemeState::Fixed | SchemeState::Dcqcn(_) | SchemeState::Credit(_) => {}
             SchemeState::Swift(state) => state.lost(now),
             SchemeState::Nscc(state) => state.lost(now),
         }
@@ -150,7 +172,7 @@ impl CongestionController {
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             SchemeState::Dctcp(state) => state.window,
-            SchemeState::Credit(_) => return self.largest_window,
+            SchemeState::Fixed | SchemeState::Credit(_) => return self.largest_window,
             SchemeState::Dcqcn(state) => f64::from(self.largest_window) * state.window_share(),
             SchemeState::Swift(state) => state.window,
             SchemeState::Nscc(state) => state.window,
@@ -188,14 +210,29 @@ impl CongestionController {
     pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
         match &self.scheme {
             SchemeState::Dcqcn(state) => Some(BitsPerSecond(state.pace())),
-            _ => None,
+            _ => self.pacer.map(|pacer| pacer.rate),
         }
     }
 
     pub(crate) fn next_send(&self) -> u64 {
+        let paced = self.pacer.map_or(0, |pacer| pacer.next_send);
         match &self.scheme {
-            SchemeState::Dcqcn(state) => state.next_send,
-            _ => 0,
+            SchemeState::Dcqcn(state) => state.next_send.max(paced),
+            _ => paced,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paced_flow_keeps_its_rate_after_a_delay() {
+        let mut pacer = Pacer { rate: BitsPerSecond::from_gbps(8), next_send: 0 };
+        for now in [1_000, 2_000_000, 2_000_001] {
+            pacer.sent(now, 1_000);
+        }
+        assert_eq!(pacer.next_send, 3_001_000, "three packets of a microsecond each");
     }
 }

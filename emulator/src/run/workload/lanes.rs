@@ -180,6 +180,34 @@ impl Lanes {
         hops_of(route).all(|hop| !self.between(hop).is_empty())
     }
 
+    /// Returns the seconds until all lanes have carried their shares.
+    pub(super) fn seconds<'s>(
+        &self,
+        leaves: &Leaves<'_>,
+        shares: impl Iterator<Item = &'s (Vec<LaneHop>, u64)>,
+    ) -> f64 {
+        let mut loads = BTreeMap::<(Lane, [Option<usize>; 2]), f64>::new();
+        for (hops, size) in shares {
+            for &LaneHop { from, to, lane } in hops {
+                let ends: &[[Option<usize>; 2]] = match lane {
+                    Lane::Core => &[[Some(from), None], [None, Some(to)]],
+                    Lane::Circuit(_) | Lane::Cable(_) => &[[Some(from), Some(to)]],
+                };
+                for ends in ends {
+                    *loads.entry((lane, *ends)).or_default() += *size as f64;
+                }
+            }
+        }
+        let seconds = |((lane, ends), bytes): ((Lane, [Option<usize>; 2]), f64)| {
+            let core = ends[0].or(ends[1]).filter(|_| lane == Lane::Core).zip(leaves.circuits);
+            let rate = core.map_or(self.lane_bytes, |(leaf, circuits)| {
+                circuits.network().electrical_rate_of(LeafId::from_index(leaf)) / 8.0
+            });
+            bytes / rate
+        };
+        loads.into_iter().map(seconds).fold(0.0, f64::max)
+    }
+
     pub(super) fn join(&self, from: usize, to: usize) -> bool {
         self.has_core || !self.between((from, to, false)).is_empty()
     }

@@ -4,7 +4,8 @@
 //! As in the planner (`planner::rfabric::evaluate`), circuits carry as much as they can until the planned end of
 //! the phase, and the electrical core carries the rest. Circuit changes redistribute the unsent bytes, except for
 //! flows whose share hardly changes. Planned multi-hop routes are used in proportion to their weights while all
-//! their lanes have light; otherwise new routes are computed. Over packet switches, each pair has a single flow.
+//! their lanes have light; otherwise new routes are computed. Senders pace each route, so that small flows take
+//! no more of a circuit than planned. Over packet switches, each pair has a single flow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use lightloom_planner::rfabric::concurrent;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_units::id::LeafId;
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use super::super::{Context, Owner};
 use super::lanes::{End, Lanes, Leaves, Left};
@@ -45,6 +46,8 @@ pub(super) struct PhaseTraffic {
     ended: SimTime,
     /// Seconds of traffic on each link of a packet network, for the actual paths.
     loads: BTreeMap<LinkId, f64>,
+    /// When flows over planned routes end.
+    paced_until: Option<SimTime>,
     /// Bytes sent but not delivered by stopped flows. Other flows resend them.
     stopped: Bytes,
 }
@@ -73,7 +76,8 @@ impl PhaseTraffic {
         let pairs: Vec<Pair> = of_gpus.unwrap_or_else(of_leaves).into_iter().map(pair).collect();
         let (open, pair_of) = (pairs.len(), BTreeMap::new());
         let (routes, loads) = (routes.to_vec(), BTreeMap::new());
-        Self { open, pairs, routes, pair_of, ended: SimTime::START, loads, stopped: Bytes::ZERO }
+        let (ended, stopped) = (SimTime::START, Bytes::ZERO);
+        Self { open, pairs, routes, pair_of, ended, loads, paced_until: None, stopped }
     }
 
     pub(super) fn end(&self) -> Option<SimTime> {
@@ -158,18 +162,32 @@ impl PhaseTraffic {
         };
         let shares: Vec<Shares> = self.pairs.iter().zip(&left).map(share).collect();
         let least = context.engine.transport().payload.0 * PACKETS;
-        let unit = unit(least as f64, shares.iter().flatten().map(|(_, size)| *size));
+        let all = || shares.iter().flatten();
+        let seconds = (!routes.is_empty()).then(|| lanes.seconds(leaves, all()));
+        let is_faster = self.pace_until(context.now(), seconds);
+        let split = match seconds {
+            Some(seconds) => Split::Paced { seconds },
+            None => Split::Flows { unit: unit(least as f64, all().map(|(_, size)| *size)) },
+        };
         for (index, (own, shares)) in left.into_iter().zip(&shares).enumerate() {
             let pair = &self.pairs[index];
             if pair.ended.is_some() {
                 continue;
             }
             let is_lit_again = pair.is_cut && pair.is_lit(context);
-            if is_lit_again || !pair.is_well_divided(&context.engine, shares, own) {
-                self.send(context, leaves, (index, me), (shares, unit), own)?;
+            if is_lit_again || is_faster || !pair.is_well_divided(&context.engine, shares, own) {
+                self.send(context, leaves, (index, me), (shares, split), own)?;
             }
         }
         Ok(())
+    }
+
+    /// Sets the end of paced flows, and returns whether it is much earlier than before.
+    fn pace_until(&mut self, now: SimTime, seconds: Option<f64>) -> bool {
+        let after = |seconds: f64| now + Picoseconds((seconds * 1e12) as u64);
+        let late = seconds.map(|seconds| after((1.0 + WORTH_MOVING) * seconds));
+        let before = std::mem::replace(&mut self.paced_until, seconds.map(after));
+        before.zip(late).is_some_and(|(before, late)| late < before)
     }
 
     fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
@@ -205,7 +223,7 @@ impl PhaseTraffic {
         context: &mut Context<'_>,
         leaves: &Leaves<'_>,
         (index, me): (usize, Owner),
-        (shares, unit): (&[(Vec<LaneHop>, u64)], f64),
+        (shares, split): (&[(Vec<LaneHop>, u64)], Split),
         left: u64,
     ) -> Result<(), EngineError> {
         let pair = &mut self.pairs[index];
@@ -231,10 +249,15 @@ impl PhaseTraffic {
         let [from, to] = pair.ends.map(|end| end.host);
         for (hops, size) in shares {
             let way = leaves.way(context.substrate, pair.ends, hops);
-            let count = flows_of(*size, unit);
+            let count = match split {
+                Split::Paced { .. } => 1,
+                Split::Flows { unit } => flows_of(*size, unit),
+            };
             for at in 0..count {
                 let size = Bytes(size / count + u64::from(at < size % count));
+                let pace = split.pace(transport.wire_bytes(size)).filter(|_| !hops.is_empty());
                 let flow = FlowSpec::new(from, to, size).over(way.clone()).in_batch(batch);
+                let flow = FlowSpec { pace, ..flow };
                 let flow = context.engine.add_flow(flow)?;
                 if hops.is_empty() {
                     context.note_flows(flow.0..flow.0 + 1);
@@ -250,6 +273,25 @@ impl PhaseTraffic {
         }
         pair.is_cut = !pair.is_lit(context);
         Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Split {
+    /// Larger shares have more flows.
+    Flows { unit: f64 },
+    /// One flow per share, whose rate makes all shares end together.
+    Paced { seconds: f64 },
+}
+
+impl Split {
+    fn pace(self, wire: Bytes) -> Option<BitsPerSecond> {
+        match self {
+            Self::Flows { .. } => None,
+            Self::Paced { seconds } => {
+                Some(BitsPerSecond((wire.0 as f64 * 8.0 / seconds).ceil() as u64))
+            }
+        }
     }
 }
 

@@ -263,7 +263,7 @@ impl<P: Probe> Engine<P> {
         sender.switches_choose = balance == Balance::Adaptive;
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
-        sender.control_by(CongestionController::new(congestion, path, packets));
+        sender.control_by(CongestionController::new(congestion, path, packets, spec.pace));
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
