@@ -327,7 +327,6 @@ fn with_passing(
         nodes
     });
     let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
-    // If the chain works in either direction, use the ascending one.
     let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };

@@ -168,7 +168,6 @@ where
     Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
-/// Returns one ring for every set of nodes that can form one. Fails beyond `most_paths` paths.
 pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],

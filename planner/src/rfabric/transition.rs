@@ -187,7 +187,6 @@ fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &E
     live.lambda(&topology_of(fabric.leaves(), circuits))
 }
 
-/// Rates during a change. Each update recomputes only the lines of affected leaves.
 struct Progress<'a> {
     fabric: &'a ReconfigurableFatTree,
     live: &'a Evaluator,

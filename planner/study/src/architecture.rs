@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The designs that lightloom compares, one file each. They are high-bandwidth domains (HBD) and
 //! data-centre networks, which are compared only by price.
-//!
-//! A design defines which GPUs remain usable when nodes fail ([`Architecture::usable`]) and a bill
-//! of materials ([`Architecture::bill`]).
 
 mod big_switch;
 mod bill;

@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cost and power of a design from its bill of materials and a price file.
-//!
-//! ```text
-//!   design ──bill──▶ parts and counts ─┐
-//!   price file ──read──▶ PriceList ────┴─▶ CostRow, per GPU and per GB/s, low · mean · high
-//!                                            ├─▶ per usable GPU (÷ (1 − waste))
-//!                                            ├─▶ aggregate cost against the fault ratio
-//!                                            └─▶ sensitivity of the ranking to each price
-//! ```
 
 mod aggregate;
 mod prices;

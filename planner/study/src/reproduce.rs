@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recomputes published claims and compares our values with the published ones.
-//!
-//! [`Label`] records how a claim is known. Claims are attributed to a paper only if they were read.
-//! Claims that cannot be computed yet are listed as such.
 
 mod claims;
 mod infinitehbd;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two-tier Clos networks, `multi-plane:8`, whose network cards are split over planes.
 //!
-//! At the lower rate of a plane, a switch of 51.2 Tb/s has more ports. A two-tier tree has k²/2 end
-//! points, or 131,072 with 512 ports of 100 Gb/s. The published figures (MRC) are 2/3 of the optics
-//! and 3/5 of the switches of a three-tier network.
+//! The published figures (MRC) are 2/3 of the optics and 3/5 of the switches of a three-tier network.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
