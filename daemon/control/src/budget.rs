@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The limit on automatic changes. Each change that took effect is counted. A change that was
-//! rolled back is counted once, because the [backoff](crate::bypass::Backoff) limits its retries. A
-//! change without moves is not counted.
+//! The limit on bypasses and restored circuits that policies request. Each change that took effect is
+//! counted. Repeated rollbacks on the same devices count once, because the
+//! [backoff](crate::bypass::Backoff) limits retries. An aborted change is not counted.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -12,21 +12,24 @@
 //! 1. A module at the far end reports [`Signal::LightLost`](sightings::Signal) or is polled. Its
 //!    reading comes as [`Event::Reply`](messages::Event), with its position and without light.
 //! 2. [`Controller::handle`](controller::Controller::handle) gives the reading to the
-//!    [`Sightings`](sightings::Sightings). They suspect the node at the other end, whose modules and
-//!    far ends are read next. The [`Schedule`](schedule::Schedule) holds the times.
-//! 3. No module of the node replies in time. The sightings find the node dead, and the controller
-//!    stops waiting with [`Action::Abandon`](messages::Action). The driver reports `Event::Down`.
-//! 4. [`Control::tick`](policy::Control::tick) asks the policies, which see only
-//!    [`Facts`](policy::Facts), for failed parts. Each far end of the node gives a
-//!    [`Testimony`](sightings::Testimony). Two that miss its light and share no
-//!    [failure domain](management) are enough, and both bundles of the node become
+//!    [`Sightings`](sightings::Sightings). A report, or the first reading without light, makes them
+//!    suspect the node at the other end. Its modules and their far ends are read next, at times from
+//!    the [`Schedule`](schedule::Schedule).
+//! 3. No module of the suspected node replies in time. The sightings find the node dead, and the
+//!    controller stops waiting with [`Action::Abandon`](messages::Action); without a suspicion it
+//!    would wait longer. The driver reports `Event::Down`.
+//! 4. [`Control::tick`](policy::Control::tick) computes the failed parts from
+//!    [`Facts`](policy::Facts). Each far end of the node gives a
+//!    [`Testimony`](sightings::Testimony). All must miss its light, and two of them must share no
+//!    [failure domain](management). Both bundles of the node become
 //!    [`Part`](lightloom_fabric::fault::Part)s to avoid.
-//! 5. The [`Budget`](budget::Budget) of automatic changes and the
-//!    [`Backoff`](bypass::Backoff) of earlier attempts allow a bypass now.
+//! 5. The [`Backoff`](bypass::Backoff) of earlier attempts and the [`Budget`](budget::Budget) of
+//!    automatic changes allow a bypass now.
 //! 6. [`next_plan_within`](bypass::next_plan_within) closes the ring around the parts. The policy
 //!    returns an [`Apply`](messages::Apply) with [`Cause::Bypass`](record::Cause).
-//! 7. [`Transactions`](transactions::Transactions) record the [`Intent`](record::Intent) and order a
-//!    [`Drive`](drive::Drive), which sends commands to the modules that close the ring.
+//! 7. [`Transactions`](transactions::Transactions) make the [`Intent`](record::Intent) durable and
+//!    order a [`Drive`](drive::Drive), which sends commands to the modules that close the ring. After
+//!    a crash, `recover` finishes or undoes the change.
 //! 8. All are read at their new positions with light. [`Record::End`](record::Record) commits, and
 //!    the [`Ledger`](ledger::Ledger) contains the new plan, its positions and the failed parts.
 

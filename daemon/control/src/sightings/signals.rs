@@ -21,7 +21,7 @@ pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
     pub(super) suspected: Option<Micros>,
     pub(super) missed: u32,
-    /// Request time of the status whose missing reply led to giving up the device.
+    /// Time at which the reply counted as missing that led to giving up the device.
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
     pub(super) wanted_at: Micros,
