@@ -67,7 +67,7 @@ fn step_exported_as_chakra_runs_equally_long() {
         report(&format!("workload run {} --tp 4 --arch khop:3 --format json", files.join(" ")));
     let packets = ours["rows"][0]["packets"]["packet_seconds"].as_f64().unwrap();
     // A trace omits the library's delays, a tenth of this short step.
-    assert!((step(&again) / packets - 1.0).abs() < 0.06, "{packets} {again}");
+    assert!((step(&again) / packets - 1.0).abs() < 0.08, "{packets} {again}");
 }
 
 #[test]

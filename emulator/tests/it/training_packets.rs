@@ -229,7 +229,7 @@ fn expert_and_context_parallel_packets_match_the_formula() {
         ("llama-3.1-8b", "nvl:72", with(4, 2, 2, 1, 1), sequences(8)),
     ] {
         let step = both(model, arch, 4, mapping, batch, Prove::Reuse);
-        assert!(step.difference.abs() < 0.01, "{model} on {arch}, {mapping}: {step:?}");
+        assert!(step.difference.abs() < 0.02, "{model} on {arch}, {mapping}: {step:?}");
         assert!(
             matches!(step.proof, Some(Proof::BothWays { packet_hops }) if packet_hops > step.packet_hops)
         );
@@ -304,7 +304,7 @@ fn ring_carries_only_tensor_groups() {
     // TP 1 leaves the ring unused, and EP groups that span TP groups cannot be closed in it.
     for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
         let step = contexts(exchange, "khop:3", 1, 8_192);
-        assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
+        assert!(step.difference.abs() < 0.025, "{exchange:?}: {step:?}");
     }
     let spanning = Mapping { expert: 8, ..mapping(4, 1, 4) };
     let batch = Batch { sequences: 8, tokens: 2048 };
@@ -318,7 +318,7 @@ fn contention_is_not_part_of_the_difference() {
     let shared = Mapping { context: 4, ..mapping(4, 1, 2) };
     let batch = Batch { sequences: 8, tokens: 4096 };
     let step = both("llama-3.1-8b", "dgx", 4, shared, batch, Prove::Nothing);
-    assert!(step.difference.abs() < 0.01, "{step:?}");
+    assert!(step.difference.abs() < 0.02, "{step:?}");
     assert!(step.contention_seconds > 0.005 * step.packet_seconds, "{step:?}");
     let alone = both("llama-3.1-8b", "dgx", 4, mapping(4, 1, 1), batch, Prove::Nothing);
     assert!(alone.contention_seconds.abs() < 0.001 * alone.packet_seconds, "{alone:?}");

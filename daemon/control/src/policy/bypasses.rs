@@ -157,8 +157,13 @@ impl<'a> Facts<'a> {
             Some(spelled) => KeptPlan::of_digest(spelled.next(plan, &next).digest(), next),
             None => KeptPlan::new(next),
         };
+        // A bypass is immediate, because its job waits for the ring.
+        let phase = match cause {
+            Cause::Bypass => None,
+            _ => self.in_stages(plan, kept.plan(), &target),
+        };
         Ok(Apply {
-            phase: self.in_stages(plan, kept.plan(), &target),
+            phase,
             target,
             plan_sha256: kept.sha256().to_owned(),
             mode: Mode::Update,
