@@ -188,7 +188,7 @@ fn locates_mistakes_in_a_model_file() {
 }
 
 #[test]
-fn training_study_varies_the_choices_that_its_paper_leaves_open() {
+fn training_study_varies_the_open_choices_of_its_paper() {
     let output = Command::new(crate::programs::lightloom())
         .args(["reproduce", "mfu", "--why", "--format", "json"])
         .output()
@@ -321,7 +321,7 @@ fn fabric_file_supplies_its_rates_and_tiers() {
 }
 
 #[test]
-fn every_figure_shows_its_interval_and_the_runs_behind_it() {
+fn every_figure_shows_an_interval_and_its_runs() {
     let line = "--gpus 64 --batch 128 --tp 4 --cp 1 --recompute full";
     let shown = |flags: &str| {
         let output = mfu(&words(&format!("{line} {flags}")));

@@ -122,7 +122,7 @@ control: {reroute_delay: 5us}
 }
 
 #[test]
-fn pause_cycle_is_named_and_ends_the_run() {
+fn pause_cycle_ends_the_run() {
     // Every host sends two switches further in one direction, so each port waits for the next.
     let names = |kind: &str| (0..5).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
     let mut cables = String::new();

@@ -13,7 +13,7 @@ fn shipped_models_pass_the_checks_of_user_files() {
 }
 
 #[test]
-fn model_file_shows_all_its_mistakes() {
+fn model_file_shows_all_mistakes() {
     let text = MODEL_FILES.iter().find(|(name, _)| *name == "grok-1").unwrap().1;
     let text =
         text.replace("top_k: 2", "top_k: 9").replace("key_value_heads: 8", "key_value_heads: 7");

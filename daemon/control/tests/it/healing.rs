@@ -86,7 +86,7 @@ fn rings_of_a_consenting_job_return_to_the_planned_circuits() {
 }
 
 #[test]
-fn rings_of_a_running_job_stay_and_are_named() {
+fn rings_of_a_running_job_stay() {
     let (mut world, nodes, planned) = bypassed(policy(&[], None));
     repair(&mut world, &nodes);
     let moves = world.moves;

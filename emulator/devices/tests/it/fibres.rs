@@ -92,7 +92,7 @@ fn neighbour(rack: &mut Rack, name: &str) -> (u32, u8) {
 }
 
 #[test]
-fn module_reports_the_sender_of_its_light_and_crossed_cables() {
+fn module_reports_sender_and_crossed_cables() {
     let mut rack = rack();
     names(&mut rack);
     let name = |rack: &Rack, name: &str| rack.slot(name).expect("a device").0 as u32 + 1;

@@ -128,7 +128,7 @@ fn two_hops(packets: u64) -> u64 {
 }
 
 #[test]
-fn halving_doubling_takes_the_sum_of_its_steps() {
+fn halving_doubling_takes_the_sum_of_all_steps() {
     let (mut engine, members) = star_engine(8);
     let size = Bytes(8 * 100 * 4_032);
     let schedule = HalvingDoubling { ranks: 8, size }.schedule().unwrap();

@@ -80,7 +80,7 @@ fn last_end(engine: &Engine) -> f64 {
 
 /// Regression test: a flow used one interface, whatever their number: 47.4 GB/s with one and 48.6 with four.
 #[test]
-fn one_flow_fills_every_interface_of_its_host() {
+fn one_flow_fills_every_interface_of_a_host() {
     for nics in [1, 2, 4, 8] {
         let (builder, hosts) = planes(square(2, link(400)), nics);
         let transport = over_all(Balance::PerFlow);

@@ -36,7 +36,7 @@ fn planned_gpus(fabric: &Fabric, faults: &FaultSet, tp: u32) -> u32 {
 }
 
 #[test]
-fn capacity_of_a_fabric_file_is_that_of_its_plan() {
+fn capacity_of_a_fabric_file_equals_its_plan() {
     let mut draws = Seed(72).stream("failed nodes", 0);
     for (name, tps) in [
         ("pods.yaml", [4, 8]),
