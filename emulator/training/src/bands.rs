@@ -2,7 +2,7 @@
 //! Intervals around a predicted step time.
 //!
 //! Errors are those of published runs that the constants are not fitted to, whole groups (source, model, accelerator).
-//! The spread of a class (chip, software version, dense or mixture) is the mean of its runs and of [`PRIOR_RUNS`] runs
+//! The spread of a class (chip, software version, dense or mixture) is the mean of its runs and of `PRIOR_RUNS` runs
 //! of all classes. Errors have the heavy tails of Student's t distribution. Intervals are wider for jobs that have more
 //! GPUs or a larger bubble than all runs of the class.
 
