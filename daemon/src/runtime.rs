@@ -74,6 +74,7 @@ pub struct Runtime {
     pub journal_gone: bool,
     pub records: u64,
     pub contacts: BTreeMap<DeviceName, Contact>,
+    /// Modules kept unreachable because a reachable module has the same serial number.
     namesakes: BTreeMap<DeviceName, DeviceName>,
     pub config: Config,
     pub clock: Clock,

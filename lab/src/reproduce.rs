@@ -16,7 +16,7 @@ use lightloom_study::reproduce::{
     summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
-use lightloom_training::gain::{BATCH, Hiding, Point, sweep};
+use lightloom_training::gain::{BATCH, Hiding, sweep};
 use lightloom_training::mapping::Batch;
 use lightloom_units::seed::Seed;
 
@@ -189,7 +189,7 @@ pub(crate) fn why_mfu() -> Why {
             let sequences = BATCH.sequences * batch[choice[1]].0;
             let points =
                 sweep(Batch { sequences, ..BATCH }, context[choice[2]].0, hiding[choice[0]].0);
-            points.iter().map(Point::gain).fold(f64::NAN, f64::max)
+            points.iter().map(|point| point.gain).fold(f64::NAN, f64::max)
         },
     )
 }

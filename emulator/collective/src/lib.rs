@@ -28,7 +28,7 @@ pub use halving_doubling::HalvingDoubling;
 pub use hierarchical::Hierarchical;
 pub use library::{
     Algorithm, Delivery, Generation, Hops, Joined, Launch, LibraryPlan, LibraryTime, Pace,
-    Protocol, Shape, Site,
+    Protocol, Shape, Site, rows,
 };
 pub use ring::{Directions, Ring};
 pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::CollectiveKind;
 
-pub(crate) use constants::{DomainFit, rows};
+pub(crate) use constants::DomainFit;
+pub use constants::rows;
 pub use plan::{Joined, LibraryPlan};
 
 /// Time from the host's call until the kernel starts, in seconds.

@@ -9,15 +9,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use lightloom_collective::rows;
 use serde::{Deserialize, Serialize};
 
 use crate::runs::judge::Judged;
+use crate::step::StepTime;
 
 /// From `calibrated/bands.csv`, which the test `published_runs` writes (`LIGHTLOOM_BLESS=1`).
-static BANDS: LazyLock<Vec<Band>> = LazyLock::new(|| {
-    let rows = csv::Reader::from_reader(include_str!("calibrated/bands.csv").as_bytes());
-    rows.into_deserialize().map(|row| row.expect("a row of a shipped table")).collect()
-});
+static BANDS: LazyLock<Vec<Band>> = LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
 
 const PRIOR_RUNS: f64 = 2.0;
 /// Standard deviation of a normal distribution, relative to its mean deviation.
@@ -45,7 +44,7 @@ pub struct Band {
 pub struct Interval {
     /// Published runs of the class; 0 if the class is not validated.
     pub runs: u32,
-    /// Step times between which 80 and 95 % of runs are expected.
+    /// Expected range of 80 and of 95 % of runs.
     pub seconds_80: [f64; 2],
     pub seconds_95: [f64; 2],
 }
@@ -58,7 +57,7 @@ pub struct Class<'c> {
     pub is_mixture: bool,
 }
 
-/// A step whose interval is wanted.
+/// A computed step.
 #[derive(Clone, Copy, Debug)]
 pub struct Predicted {
     pub seconds: f64,
@@ -119,10 +118,16 @@ impl Class<'_> {
     }
 }
 
+impl Predicted {
+    #[must_use]
+    pub fn of(step: &StepTime, gpus: u64) -> Self {
+        let bubble = step.bubble_seconds / step.step_seconds;
+        Self { seconds: step.step_seconds, gpus, bubble }
+    }
+}
+
 fn predicted(one: &Judged<'_>) -> Option<Predicted> {
-    let step = one.outcome.as_ref().ok()?.step;
-    let bubble = step.bubble_seconds / step.step_seconds;
-    Some(Predicted { seconds: step.step_seconds, gpus: one.run.gpus, bubble })
+    Some(Predicted::of(&one.outcome.as_ref().ok()?.step, one.run.gpus))
 }
 
 impl Band {

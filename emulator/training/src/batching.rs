@@ -70,7 +70,6 @@ pub fn serve<C: StepCosts>(
     requests: &[Request],
     stop_at: usize,
 ) -> Served {
-    assert!(replicas > 0, "at least one replica is required");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(stop_at, f64::INFINITY);
     pool.end()
@@ -85,7 +84,6 @@ pub fn serve_closed<C: StepCosts>(
     requests: &[Request],
     concurrency: u32,
 ) -> Served {
-    assert!(replicas > 0, "at least one replica is required");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.concurrency = Some(concurrency as usize);
     pool.run(0, f64::INFINITY);
@@ -100,7 +98,6 @@ pub fn serve_until<C: StepCosts>(
     requests: &[Request],
     until: f64,
 ) -> Served {
-    assert!(replicas > 0, "at least one replica is required");
     let mut pool = Pool::new(costs, replicas, requests);
     pool.run(0, until);
     pool.end()
@@ -156,6 +153,7 @@ struct Pool<'a, C> {
 
 impl<'a, C: StepCosts> Pool<'a, C> {
     fn new(costs: &'a C, replicas: u32, requests: &'a [Request]) -> Self {
+        assert!(replicas > 0, "at least one replica is required");
         let none = vec![f64::NAN; requests.len()];
         Self {
             costs,

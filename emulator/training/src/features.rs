@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use lightloom_collective::rows;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::calibration::Precision;
@@ -132,7 +133,7 @@ impl Serialize for Features {
     }
 }
 
-/// What a software version uses unless the user states otherwise.
+/// Default of a software version.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Recipe {
     software: String,
@@ -166,10 +167,12 @@ impl ModelClass {
     }
 }
 
-static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
-    let rows = csv::Reader::from_reader(include_str!("features.csv").as_bytes()).into_deserialize();
-    rows.map(|row| row.expect("a row of a shipped table")).collect()
-});
+static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| rows(include_str!("features.csv")));
+
+/// Whether `words`, separated by blanks, contain `word`; `*` contains all.
+pub(crate) fn lists(words: &str, word: &str) -> bool {
+    words == "*" || words.split(' ').any(|one| one == word)
+}
 
 #[must_use]
 pub fn recipe(
@@ -178,13 +181,12 @@ pub fn recipe(
     model: &Model,
     precision: Precision,
 ) -> Option<&'static Recipe> {
-    let is_one = |words: &str, word: &str| words == "*" || words.split(' ').any(|one| one == word);
     let billions = model.parameters() / 1e9;
     RECIPES.iter().find(|recipe| {
         recipe.software == software
-            && is_one(&recipe.chips, chip)
+            && lists(&recipe.chips, chip)
             && recipe.class == ModelClass::of(model)
             && recipe.most_billions.is_none_or(|most| billions <= most)
-            && is_one(&recipe.formats, precision.label())
+            && lists(&recipe.formats, precision.label())
     })
 }

@@ -271,9 +271,7 @@ impl Prepared {
             && own.domain_rate <= 1.01 * network.domain_rate
             && network.domain_rate <= 1.01 * own.domain_rate;
         let is_mixture = request.model.feed_forward.experts.is_some();
-        let step = &found.step;
-        let bubble = step.bubble_seconds / step.step_seconds;
-        let predicted = Predicted { seconds: step.step_seconds, gpus: search.gpus, bubble };
+        let predicted = Predicted::of(&found.step, search.gpus);
         let class = Class { chip: name.chip, software: name.software, is_mixture };
         bands::interval(class, is_validated, predicted)
     }

@@ -5,6 +5,7 @@ use lightloom_fabric::dcn::Dcn;
 use lightloom_units::id::NodeId;
 
 /// Number of hops in the inner data-parallel rings, and how many of them cross ToRs (docs/metrics.md).
+/// The inner ring of s equal-rank GPUs has s hops, or none if s is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
     /// All inner hops. A hop between two nodes is counted once, not once per GPU.

@@ -26,6 +26,7 @@ const MOST_PATHS: usize = 10_000;
 const MOST_STEPS: usize = 30_000;
 
 /// Returns groups of one job in rank order with fewer crossing hops than `known`. `length` includes the spare.
+/// `None` if there are no such groups or the search is too large.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -93,6 +93,7 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
 }
 
 /// Returns `old` without its failed node or one end of its failed fibre. The spare takes over the ranks.
+/// `None` if `old` has no spare or the remaining nodes cannot be connected.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));

@@ -237,6 +237,7 @@ impl Port {
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
+    /// `loss` is in units of 2⁻⁶⁴. `salt` seeds the draws.
     pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { loss, salt, ..quirks }.boxed();

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::MeasuredRun;
 use crate::calibration::{Precision, ZeroStage};
 use crate::cards::{self, Accelerator};
-use crate::features::{Features, UnknownFeature};
+use crate::features::{Features, UnknownFeature, lists};
 use crate::mapping::{Batch, Recompute};
 use crate::mfu::Convention;
 use crate::model::{Activation, Attention, Experts, FeedForward, Model};
@@ -73,9 +73,9 @@ const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
 
 const MOST_SECONDS: f64 = 1e6;
 
-/// What the published runs of a software version used. Lists are separated by blanks; `*` means all.
+/// Features of published runs. Lists are separated by blanks; `*` means all.
 #[derive(Deserialize)]
-struct Recipe {
+struct PublishedRecipe {
     software: String,
     chips: String,
     models: String,
@@ -84,10 +84,8 @@ struct Recipe {
     recompute: Option<Recompute>,
 }
 
-static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
-    let rows = csv::Reader::from_reader(include_str!("recipes.csv").as_bytes()).into_deserialize();
-    rows.map(|row| row.expect("a row of a shipped table")).collect()
-});
+static RECIPES: LazyLock<Vec<PublishedRecipe>> =
+    LazyLock::new(|| lightloom_collective::rows(include_str!("recipes.csv")));
 
 /// Other names of columns, as in the tables of MLPerf results.
 const COLUMNS: [(&str, &str); 8] = [
@@ -153,13 +151,17 @@ fn known(name: &str) -> String {
     NAMES.iter().find(|(other, _)| *other == lower).map_or(lower, |(_, known)| (*known).to_owned())
 }
 
-fn recipe(software: &str, chip: &str, model: &str, format: Precision) -> Option<&'static Recipe> {
-    let is_one = |words: &str, word: &str| words == "*" || words.split(' ').any(|one| one == word);
+fn recipe(
+    software: &str,
+    chip: &str,
+    model: &str,
+    format: Precision,
+) -> Option<&'static PublishedRecipe> {
     RECIPES.iter().find(|recipe| {
         recipe.software == software
-            && is_one(&recipe.chips, chip)
-            && is_one(&recipe.models, model)
-            && is_one(&recipe.formats, format.label())
+            && lists(&recipe.chips, chip)
+            && lists(&recipe.models, model)
+            && lists(&recipe.formats, format.label())
     })
 }
 

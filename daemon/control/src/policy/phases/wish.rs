@@ -13,6 +13,7 @@ pub struct Wish {
     pub within: Micros,
     pub least: Micros,
     pub lease: Micros,
+    /// Digest of the plan that the job expects, or its first digits; `None` accepts any plan.
     pub revision: Option<String>,
 }
 
