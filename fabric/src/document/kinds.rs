@@ -146,6 +146,11 @@ pub(super) fn other_than(document: &str, file: &str, bytes: &[u8]) -> Option<Dia
 }
 
 fn keyed(bytes: &[u8], wanted: &str) -> Option<&'static MarkedKind> {
+    let text = String::from_utf8_lossy(bytes);
+    let stated = text.lines().find_map(|line| line.strip_prefix("kind:"));
+    if let Some(kind) = KEYED.iter().find(|kind| stated.is_some_and(|is| is.trim() == kind.name)) {
+        return (kind.noun != wanted).then_some(kind);
+    }
     let keys = top_keys(bytes);
     let found = most(KEYED.iter(), |kind| exact(kind, &keys))?;
     let own = KEYED.iter().find(|kind| kind.noun == wanted).map_or(0, |kind| exact(kind, &keys));
@@ -192,6 +197,14 @@ mod tests {
         assert_eq!(of(&["fabric", "faults"]), Some("devices"));
         assert_eq!(of(&["state_dir", "fabric", "devices"]), Some("daemon"));
         assert_eq!(of(&["traceEvents"]), None);
+    }
+
+    #[test]
+    fn stated_kind_counts_more_than_marks() {
+        let text = "kind: scenario\nname: x\nfabric: ring.yaml\n";
+        let other = |wanted: &str| other_kind("x", text.as_bytes(), wanted, "see the format");
+        assert_eq!(other("a scenario file"), None);
+        assert_eq!(other("a devices file").map(|other| other.is), Some("a scenario file".into()));
     }
 
     #[test]
