@@ -2,7 +2,6 @@
 
 mod limits;
 mod measured;
-mod operation;
 pub(crate) mod packets;
 pub(crate) mod study;
 
@@ -27,7 +26,6 @@ use lightloom_training::runs::refit::{self, RefitFile};
 use lightloom_training::search::{Found, Search, SearchOutcome};
 
 use limits::LimitArguments;
-use operation::{Faults, OperationArguments};
 use packets::PacketArguments;
 
 use lightloom::choice::{OptionValue, one_of};
@@ -43,7 +41,6 @@ use lightloom::table::{TextTable, separated};
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
   lightloom mfu --model llama-3.1-405b --gpus 1024,8192,131072 --arch khop:3 --tp 16,32,64 --cp 1
   lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
-  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72 --faults synthetic
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
   lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
@@ -59,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         value_name = "RUNS.csv",
-        conflicts_with_all = ["model", "gpus", "arch", "fabric", "packets", "faults"]
+        conflicts_with_all = ["model", "gpus", "arch", "fabric", "packets"]
     )]
     runs: Option<PathBuf>,
     /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: by accelerator].
@@ -101,8 +98,6 @@ pub(crate) struct Arguments {
     limits: LimitArguments,
     #[command(flatten)]
     packets: PacketArguments,
-    #[command(flatten)]
-    operation: OperationArguments,
     #[command(flatten)]
     result: ResultArguments,
 }
@@ -160,9 +155,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if arguments.packets.packets {
         is_good &= add_packets(&mut rows, &found, &job, &arguments.packets)?;
     }
-    if let Some(faults) = arguments.operation.faults(&mut inputs)? {
-        add_goodput(&mut rows, &job.request().model, faults)?;
-    }
     let report = job.report(rows, tried, inputs);
     arguments.result.show(&report, "rows", || text(&report, job.request().convention))?;
     Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
@@ -183,17 +175,6 @@ fn add_packets(
         row.packets = ran.map(|ran| ran.step);
     }
     Ok(rows.iter().all(|row| row.packets.is_some()))
-}
-
-fn add_goodput(
-    rows: &mut [Row<PacketStep>],
-    model: &Model,
-    mut faults: Faults<'_>,
-) -> anyhow::Result<()> {
-    for row in rows {
-        row.goodput = faults.goodput(model, &row.arch, row.tp, row.gpus, row.mfu)?;
-    }
-    Ok(())
 }
 
 pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
@@ -298,11 +279,6 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         Some(_) => packets::table(run, report.software.features),
         None => String::new(),
     };
-    let mut left = rows
-        .iter()
-        .filter_map(|row| Some((&row.arch[..], row.gpus, row.tp, row.goodput.as_ref()?)))
-        .peekable();
-    let left = if left.peek().is_some() { operation::table(left) } else { String::new() };
     let fitted = if report.constants_fitted_on_this_accelerator {
         "fitted on this accelerator"
     } else {
@@ -315,7 +291,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         _ => format!("features {features}{source}\n"),
     };
     format!(
-        "{answer}\n{}\n{}{run}{left}\nconstants {}, from {} ({fitted})\n{features}",
+        "{answer}\n{}\n{}{run}\nconstants {}, from {} ({fitted})\n{features}",
         mappings(rows, convention),
         parts(rows),
         report.constants,

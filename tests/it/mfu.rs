@@ -25,8 +25,7 @@ fn complaint(line: &str) -> String {
 #[test]
 fn json_has_the_documented_fields_best_mapping_first() {
     let output = mfu(&words(
-        "--model llama-3.1-70b --gpus 256 --arch khop:3,dgx --batch 512 --top 3 --format json \
-         --faults iid:0.02 --samples 2",
+        "--model llama-3.1-70b --gpus 256 --arch khop:3,dgx --batch 512 --top 3 --format json",
     ));
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
@@ -34,7 +33,7 @@ fn json_has_the_documented_fields_best_mapping_first() {
     assert_eq!(rows.len(), 6);
     let fields = "arch gpus tp pp dp cp ep micro_batch virtual_stages recompute step_seconds mfu \
                   mfu_convention memory_bytes compute_seconds tp_exposed_seconds \
-                  dp_exposed_seconds pp_bubble_seconds goodput";
+                  dp_exposed_seconds pp_bubble_seconds";
     for field in words(fields) {
         assert!(rows[0].get(field).is_some(), "{field}");
     }
@@ -44,12 +43,6 @@ fn json_has_the_documented_fields_best_mapping_first() {
         let degrees = ["tp", "pp", "dp", "cp"].map(|name| row[name].as_u64().unwrap());
         assert_eq!(degrees.iter().product::<u64>(), 256);
         assert!((0.0..1.0).contains(&row["mfu"].as_f64().unwrap()));
-        let factor = |name: &str| row["goodput"][name].as_f64().unwrap();
-        let product = factor("mfu")
-            * factor("ettr")
-            * (1.0 - factor("waste_ratio"))
-            * (1.0 - factor("straggler_loss"));
-        assert!((product - factor("goodput")).abs() < 1e-12);
     }
 }
 

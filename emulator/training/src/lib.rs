@@ -3,7 +3,7 @@
 //!
 //! A [`model::Model`] is distributed over GPUs by a [`mapping::Mapping`]. A [`network::Network`] connects the GPUs, and
 //! a [`calibration::Calibration`] holds measured constants of an accelerator with its software. [`step::step_time`], a
-//! pure function of these, returns the duration of a step, from which [`mfu`] and [`goodput`] follow. [`search`] tries
+//! pure function of these, returns the duration of a step, from which [`mfu`] follows. [`search`] tries
 //! mappings, `lightloom-step` evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read steps from
 //! other tools.
 //!
@@ -27,7 +27,6 @@ pub mod fit;
 pub mod flops;
 pub mod gain;
 pub mod goal;
-pub mod goodput;
 mod hugging_face;
 pub mod kineto;
 pub mod mapped;

@@ -13,7 +13,6 @@ use super::calibration::{Calibration, ContextExchange, Precision, Software, Zero
 use super::cards::{Accelerator, UnknownConstants};
 use super::features::{self, Feature, Features, Recipe};
 use super::fit;
-use super::goodput::Goodput;
 use super::mapping::{Batch, Recompute};
 use super::mfu::Convention;
 use super::model::Model;
@@ -246,7 +245,6 @@ impl Prepared {
             optimizer_seconds: step.optimizer_seconds,
             jitter_seconds: step.jitter_seconds,
             packets: None,
-            goodput: None,
         }
     }
 
@@ -333,8 +331,6 @@ pub struct Row<P> {
     pub jitter_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<P>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub goodput: Option<Goodput>,
 }
 
 #[derive(Debug, Serialize)]
