@@ -371,7 +371,8 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         "{} on {} {} ({}), {load}:\n{:.2} % within {} and {} per token: {} {} %\n\n{table}\n{refused}{exchanged}\
          Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
          reserved for a whole request; at most 8,192 prompt tokens, or one prompt, between two decode steps;\n\
-         decode times follow from training's constants. TPOT includes the wait for decoding.\n",
+         decoding reads at 87 % of the memory rate and starts a kernel in 3.6 µs, as measured on an H200. TPOT\n\
+         includes the wait for decoding.\n",
         result.model,
         result.gpus,
         result.accelerator,

@@ -148,7 +148,8 @@ impl AttentionFfn<'_> {
     }
 
     fn stages_on(&self, compute: &Compute, batch: u32) -> Stages {
-        let replica = Replica { compute, ..self.server.replica };
+        let constants = self.server.replica.decoding();
+        let replica = Replica { compute, calibration: &constants, ..self.server.replica };
         let server = Server { replica, ..self.server };
         let side = |gpus| Server { replica: Replica { gpus, ..replica }, ..server };
         let held = batch.max(1).div_ceil(self.attention.count);
@@ -216,6 +217,7 @@ impl Job<'_> {
         self.projection_gemms()
             + self.memory_seconds(moved)
             + 2.0 * mixing.parts() * self.decode_exchange()
+            + self.attention_starts()
     }
 
     fn feed_forward_part(&self, is_expert: bool, instances: f64) -> f64 {
@@ -228,7 +230,9 @@ impl Job<'_> {
             self.feed_forward_products(self.tokens(), width)
         };
         let moved = self.element_bytes_of(alone, is_expert) - self.residual_bytes(share / 2.0);
-        share * products + self.memory_seconds(moved / instances)
+        share * products
+            + self.memory_seconds(moved / instances)
+            + self.feed_forward_starts(is_expert)
     }
 
     /// Inputs use the format of the weights, and partial sums use 16 bits. Each exchange is half of an all-reduce.
