@@ -47,6 +47,8 @@ pub struct ReinforcementJob {
     pub card: Accelerator,
     pub network: Network,
     pub gpus: [u32; 2],
+    /// The only size of a replica to use; `None` for all that fit.
+    pub replica_gpus: Option<u32>,
     pub samples: u32,
     pub prompt: u32,
     pub lengths: Lengths,
@@ -65,7 +67,7 @@ pub struct ReinforcementJob {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReinforcementError {
     #[error(
-        "no replica size that divides the {gpus} GPUs and the model's heads can hold the weights and a sample of {tokens} tokens: use more GPUs, such as a multiple of 16, or shorter samples"
+        "no allowed replica size that divides the {gpus} GPUs and the model's heads can hold the weights and a sample of {tokens} tokens: use more GPUs, such as a multiple of 16, or shorter samples"
     )]
     NoReplica { gpus: u32, tokens: u64 },
     #[error(
@@ -110,7 +112,8 @@ pub struct ReinforcementReport {
     pub death: Option<ReplicaDeath>,
 }
 
-const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Sizes of a replica in GPUs.
+pub const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Number of simulated steps of an asynchronous loop. The mean excludes the first and the last step.
 const STEPS: usize = 5;
@@ -140,7 +143,9 @@ impl ReinforcementJob {
         };
         let generate = self.gpus[0];
         let sizes = SIZES.into_iter().filter(|size: &u32| {
-            generate.is_multiple_of(*size) && self.model.attention.heads().is_multiple_of(*size)
+            generate.is_multiple_of(*size)
+                && self.model.attention.heads().is_multiple_of(*size)
+                && self.replica_gpus.is_none_or(|only| only == *size)
         });
         let links = &calibration.network;
         let change = ChangeCost {

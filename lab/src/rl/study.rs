@@ -225,6 +225,7 @@ fn job(choice: &[usize]) -> Option<ReinforcementJob> {
         network: card.network(),
         card,
         gpus: SPLITS[choice[1]].0,
+        replica_gpus: None,
         samples: SAMPLES[choice[2]].0,
         prompt: 512,
         lengths: Lengths { mean, sigma, most: 16_384 },

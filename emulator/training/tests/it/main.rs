@@ -15,4 +15,5 @@ mod fit_again;
 mod kineto;
 mod kineto_truth;
 mod published_runs;
+mod rl_rows;
 mod serving_rows;

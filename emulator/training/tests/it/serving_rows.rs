@@ -12,6 +12,7 @@ use lightloom_training::serving::{Layout, Load, Objective, ServingJob, ServingRe
 use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 #[derive(Deserialize)]
 struct Row {
@@ -53,7 +54,7 @@ impl Row {
     }
 }
 
-fn rows(name: &str) -> Option<Vec<Row>> {
+pub fn rows<R: DeserializeOwned>(name: &str) -> Option<Vec<R>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let Ok(text) = std::fs::read_to_string(data.join(name)) else {
         println!("skipped: no ../shared/data");
@@ -79,7 +80,7 @@ fn on_the_page(figure: &str) {
 
 #[test]
 fn throughput_of_published_loads_stays_within_its_error() {
-    let Some(rows) = rows("serving_measured.csv") else { return };
+    let Some(rows) = rows::<Row>("serving_measured.csv") else { return };
     let error = |row: &Row| {
         let ours = row.served().tokens_per_second / f64::from(row.tp);
         error(ours, row.per_gpu_output_tokens_s.expect("a rate"))
@@ -91,7 +92,7 @@ fn throughput_of_published_loads_stays_within_its_error() {
 
 #[test]
 fn latencies_of_published_closed_loops_stay_within_their_errors() {
-    let Some(rows) = rows("serving_measured_2.csv") else { return };
+    let Some(rows) = rows::<Row>("serving_measured_2.csv") else { return };
     let (mut tokens, mut firsts) = (Vec::new(), Vec::new());
     for row in &rows {
         let served = row.served();
