@@ -132,7 +132,11 @@ fn given_layout(text: &str) -> Result<GivenLayout, String> {
         layout: Layout::Colocated { replica_gpus: gpus },
     });
     colocated.or_else(disaggregated).ok_or_else(|| {
-        "use `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`, with 1 to 4096 replicas".to_owned()
+        let use_these = "use `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`, with 1 to 4096 replicas";
+        match ["DP", "EP", "PP"].into_iter().find(|other| text.contains(other)) {
+            Some(other) => format!("serving with {other} (attention by request, experts across replicas, or pipelines) is not modelled: {use_these}"),
+            None => use_these.to_owned(),
+        }
     })
 }
 
