@@ -7,8 +7,7 @@ use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
 use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_study::cost::{
     Aggregate, AggregateQuestion, Confidence, CostFigures, CostOutcome, CostRow, PriceList,
-    PricedLine, Purchase, Sensitivity, aggregate, cost, cost_per_usable_gpu, purchase, read_prices,
-    sensitivity,
+    PricedLine, Purchase, aggregate, cost, cost_per_usable_gpu, purchase, read_prices,
 };
 use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, UsableCost};
 use lightloom_units::seed::Seed;
@@ -118,7 +117,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             };
             aggregate(&architectures, &rows, &AggregateQuestion { faults, gpu_usd })
         }),
-        sensitivity: sensitivity(&rows, &prices),
         rows,
     };
     arguments.result.show(&document, "rows", || describe(&document, arguments.bill))?;
@@ -253,13 +251,6 @@ fn describe(document: &CostResult, with_bill: bool) -> String {
             aggregate_table(&document.aggregate)
         ));
     }
-    if document.sensitivity.is_empty() {
-        return text;
-    }
-    text.push_str(&format!(
-        "\nSensitivity of $ per GB/s to each price, others at their mean\n\n{}",
-        sensitivity_table(&document.sensitivity)
-    ));
     text
 }
 
@@ -352,31 +343,6 @@ fn aggregate_table(curves: &[Aggregate]) -> TextTable {
     for curve in curves {
         let points = curve.points.iter().map(|point| format!("{:.0}", point.usd_per_gpu));
         table.row(std::iter::once(curve.arch.clone()).chain(points));
-    }
-    table
-}
-
-fn sensitivity_table(effects: &[Sensitivity]) -> TextTable {
-    let mut table = TextTable::new([
-        "price of",
-        "from $",
-        "to $",
-        "moves most",
-        "from",
-        "to",
-        "changes the order",
-    ]);
-    for effect in effects {
-        let Some(most) = effect.designs.first() else { continue };
-        table.row([
-            effect.part.clone(),
-            format!("{:.2}", effect.unit_usd[0]),
-            format!("{:.2}", effect.unit_usd[2]),
-            most.arch.clone(),
-            format!("{:.3}", most.low_usd),
-            format!("{:.3}", most.high_usd),
-            if effect.changes_order { "yes" } else { "no" }.to_owned(),
-        ]);
     }
     table
 }

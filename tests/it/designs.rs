@@ -125,7 +125,6 @@ fn impossible_design_is_reported_and_not_priced() {
     let shown = String::from_utf8_lossy(&alone.stdout).into_owned();
     assert_eq!(alone.status.code(), Some(1), "nothing could be priced: {shown}");
     assert!(shown.contains("3 tiers of 64-port switches has 65536 end points"), "{shown}");
-    assert!(!shown.contains("Sensitivity"), "no empty tables: {shown}");
     let beside = tree(&["--arch", "khop:2,fat-tree:64", "--gpus", "131072"]);
     assert_eq!(beside.status.code(), Some(0), "the others are priced");
 

@@ -9,7 +9,7 @@ use lightloom_study::compare::{
     history,
 };
 use lightloom_study::cost::{
-    CostOutcome, CostRow, PriceList, aggregate_of, cost, cost_per_usable_gpu, sensitivity,
+    CostOutcome, CostRow, PriceList, aggregate_of, cost, cost_per_usable_gpu,
 };
 use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
@@ -89,14 +89,7 @@ pub(super) fn costs(
         _ => Vec::new(),
     };
     let usable = comparison.map_or_else(Vec::new, |comparison| usable(comparison, &rows));
-    Ok(Cost {
-        prices: name,
-        usable,
-        gpu_usd,
-        aggregate,
-        sensitivity: sensitivity(&rows, prices),
-        rows,
-    })
+    Ok(Cost { prices: name, usable, gpu_usd, aggregate, rows })
 }
 
 pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {

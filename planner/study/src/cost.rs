@@ -4,7 +4,6 @@
 mod aggregate;
 mod prices;
 mod purchase;
-mod sensitivity;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +19,6 @@ pub use prices::{
 };
 pub(crate) use purchase::parts_of;
 pub use purchase::{Purchase, purchase};
-pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]

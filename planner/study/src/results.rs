@@ -5,7 +5,7 @@ use lightloom_fabric::provenance::Provenance;
 use serde::Serialize;
 
 use crate::compare::{CrossTorPoint, FabricFigures, NodeFaultRatio, Row};
-use crate::cost::{Aggregate, CostRow, Purchase, Sensitivity};
+use crate::cost::{Aggregate, CostRow, Purchase};
 use crate::reproduce::{Claim, Sentence, Why};
 
 pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
@@ -65,7 +65,6 @@ pub struct CostResult {
     pub usable: Vec<UsableCost>,
     pub gpu_usd: Option<f64>,
     pub aggregate: Vec<Aggregate>,
-    pub sensitivity: Vec<Sensitivity>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

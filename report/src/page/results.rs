@@ -8,7 +8,7 @@ use lightloom_planner::check::Verdict;
 use lightloom_study::architecture::Cluster;
 use lightloom_study::buy::Answer;
 use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
-use lightloom_study::cost::{Aggregate, CostRow, Sensitivity};
+use lightloom_study::cost::{Aggregate, CostRow};
 use lightloom_study::reproduce::Claim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -85,7 +85,6 @@ pub struct Cost {
     pub usable: Vec<(String, f64)>,
     pub gpu_usd: Option<f64>,
     pub aggregate: Vec<Aggregate>,
-    pub sensitivity: Vec<Sensitivity>,
 }
 
 #[derive(Debug)]

@@ -57,7 +57,7 @@ pub struct QuoteRecord {
 pub enum Spread {
     /// Stated by the sources.
     Quoted,
-    /// Assumed for the sensitivity table.
+    /// Assumed: the mean ± 20 %.
     Assumed,
 }
 

@@ -31,7 +31,6 @@ pub(in super::super) fn add(report: &mut PageDocument, cost: &Cost) {
         (bill.id, bill.title) = (format!("bill_{arch}"), format!("{arch}: {}", figures.basis));
         section.table(bill);
     }
-    section.table(tables::table("sensitivity", &cost.sensitivity));
     let (verdict, figures) = answer(cost);
     report.add(FirstScreen { verdict, figures, picture: bars(cost) }, section);
 }
