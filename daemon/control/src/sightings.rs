@@ -145,9 +145,9 @@ impl Sighting {
 
 impl Sightings {
     pub(crate) fn new(inventory: Inventory, now: &Now) -> Self {
-        let unseen = || Sighting { silent_since: now.mono, ..Sighting::default() };
+        let unseen = Sighting { silent_since: now.mono, ..Sighting::default() };
         let devices: BTreeMap<DeviceName, Sighting> =
-            inventory.devices.keys().map(|name| (name.clone(), unseen())).collect();
+            inventory.devices.keys().map(|device| (device.clone(), unseen.clone())).collect();
         let index = Index { changed: devices.keys().cloned().collect(), ..Index::default() };
         Self { inventory, devices, crowd: Crowd::default(), tickets: 0, index }
     }
@@ -390,11 +390,12 @@ impl Sightings {
         let nothing = Positions::new();
         let owned = ledger.owned.get(device).unwrap_or(&nothing);
         let mut drift = drift(owned, &self.reading(device)?.positions);
-        // The default path of a module is loopback, where it does not light any other module.
-        let rests = |drift: &Drift| {
-            ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
-        };
-        drift.retain(|drift| planned.get(&drift.slot) != Some(&drift.observed) && !rests(drift));
+        drift.retain(|drift| {
+            // The default path of a module is loopback, where it does not light any other module.
+            let rests =
+                ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed);
+            planned.get(&drift.slot) != Some(&drift.observed) && !rests
+        });
         let seen = self.get_mut(device)?;
         (drift != seen.drift).then(|| {
             seen.drift.clone_from(&drift);

@@ -39,7 +39,7 @@ impl Control {
             return;
         }
         let broken = self.facts().news(now);
-        self.judges_again = self.facts().waits_for_siblings(now, &broken);
+        self.judges_again = self.facts().waits_for_node(now, &broken);
         if self.judges_again {
             return;
         }
@@ -141,9 +141,7 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let (broken, repaired) = self.facts().as_planned(broken, repaired, asked.actor.is_policy());
-        // An automatic bypass cuts only light that ends at the failed parts.
-        let found = asked.actor.is_policy();
-        let result = self.facts().bypass(now, (&asked.request, found), (&broken, &repaired));
+        let result = self.facts().bypass(now, Some(&asked), &broken, &repaired);
         let mut actions = Vec::new();
         let kept = match &result {
             Err(Answer::Refused { .. }) => Vec::new(),

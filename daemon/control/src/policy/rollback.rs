@@ -7,7 +7,6 @@ use std::sync::Arc;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
-use lightloom_units::id::BundleId;
 
 use super::Facts;
 use crate::bypass;
@@ -56,7 +55,7 @@ impl Facts<'_> {
         stood.extend(back.target.clone());
         let mut around = self.both_halves(&next, &plan, &stood)?;
         self.leave_what_cannot_be_reached(&mut around);
-        back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
+        back.target.retain(|device, _| device.bundle().is_none());
         back.target.extend(around);
         let kept = KeptPlan::new(next);
         let next = kept.plan().clone();
@@ -72,7 +71,7 @@ impl Facts<'_> {
         repaired: &[Part],
     ) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let (broken, repaired) = self.as_planned(broken, repaired, false);
-        match self.bypass(now, ("", false), (&broken, &repaired)) {
+        match self.bypass(now, None, &broken, &repaired) {
             Ok(apply) => {
                 let plan = apply.plan.as_ref().map(|kept| kept.plan().clone());
                 Ok((apply, plan))
