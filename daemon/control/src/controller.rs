@@ -59,8 +59,9 @@ impl Controller {
         let Some(unfinished) = self.transactions.unfinished(now, inventory) else { return };
         // A bypass need not wait for late commands of the previous daemon, which are undone.
         let hurries = unfinished.forward && unfinished.interrupted;
-        let waits = |limits: &_| !hurries || !undoes_all_late(limits);
-        self.strays.wait_for(now, &unfinished.intent, inventory, waits);
+        self.strays.wait_for(now, &unfinished.intent, inventory, |limits| {
+            !hurries || !undoes_all_late(limits)
+        });
         let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
         let commands = self.transactions.recover(cx, &unfinished);
         self.execute(now, commands);

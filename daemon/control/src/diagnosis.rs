@@ -176,8 +176,9 @@ fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     let silent = loose.iter().filter(|module| !module.answers).map(|module| module.node.as_str());
     let nodes: BTreeSet<&str> =
         odd.flat_map(|link| link.ends.iter().map(|end| end.node.as_str())).chain(silent).collect();
-    let near = |link: &&Link| link.ends.iter().any(|end| nodes.contains(end.node.as_str()));
-    links.iter().filter(near).cloned().collect()
+    let near =
+        links.iter().filter(|link| link.ends.iter().any(|end| nodes.contains(end.node.as_str())));
+    near.cloned().collect()
 }
 
 #[must_use]
@@ -210,10 +211,10 @@ pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
         let Some((&culprit, &(_, explanation))) = best else { break };
         let evidence: Vec<Symptom> =
             explanation.predicts().filter(|symptom| left.contains(*symptom)).cloned().collect();
-        let other = |(other, (_, explanation)): &(&&Culprit, &(i32, &parts::Explanation))| {
-            ***other != *culprit && explanation.predicts().any(|s| evidence.contains(s))
-        };
-        let second = scores.iter().filter(other).max_by_key(|(_, (score, _))| *score);
+        let others = scores.iter().filter(|(other, (_, explanation))| {
+            **other != culprit && explanation.predicts().any(|s| evidence.contains(s))
+        });
+        let second = others.max_by_key(|(_, (score, _))| *score);
         let second = second.map(|(culprit, _)| (*culprit).clone());
         left.retain(|symptom| !evidence.contains(symptom) && !explanation.implies(symptom));
         explained.extend(explanation.predicts().cloned());

@@ -215,8 +215,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         }
         let reason = "durable records cannot be read back".to_owned();
         let line = records.len() + 1;
-        let here = || Damage { line, byte, reason, is_newer: false };
-        Err(JournalError::Lost(damage.unwrap_or_else(here)))
+        Err(JournalError::Lost(damage.unwrap_or(Damage { line, byte, reason, is_newer: false })))
     }
 
     #[must_use]

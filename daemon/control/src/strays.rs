@@ -174,11 +174,10 @@ impl Strays {
                 None => return None,
             }
         }
-        let is_taken = |(slot, to): (&Slot, &Position)| {
-            !goal.contains_key(slot) && goal.values().any(|wanted| wanted == to)
-        };
         let exclusive = sightings.inventory().devices.get(device)?.sharing == Sharing::Exclusive;
-        let by_another = exclusive && read.positions.iter().any(is_taken);
+        let mut others = read.positions.iter().filter(|(slot, _)| !goal.contains_key(slot));
+        let by_another =
+            exclusive && others.any(|(_, to)| goal.values().any(|wanted| wanted == to));
         last.filter(|_| !by_another).map(|txn| (txn, goal))
     }
 

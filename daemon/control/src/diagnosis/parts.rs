@@ -56,14 +56,13 @@ impl Explanation {
         if !self.always.iter().any(|symptom| left.contains(symptom)) {
             return None;
         }
-        let of = |symptom: &Symptom| match symptom {
+        let always = self.always.iter().map(|symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
-        };
-        let always: i32 = self.always.iter().map(of).sum();
+        });
         let perhaps = self.perhaps.iter().filter(|symptom| left.contains(*symptom)).count();
-        Some(self.prior + always + ALSO * i32::try_from(perhaps).unwrap_or(0))
+        Some(self.prior + always.sum::<i32>() + ALSO * i32::try_from(perhaps).unwrap_or(0))
     }
 }
 

@@ -31,15 +31,15 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
         live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
     let broken = facts.reported_or_found();
     // A device that responds again is no longer evidence of a fault.
-    let answers = |symptom: &Symptom| match symptom {
-        Symptom::Silent(module) => facts.sightings.answers(module),
-        _ => false,
-    };
     let kept = kept.iter().filter(|kept| {
-        let culprit = &kept.named.culprit;
+        let Named { culprit, evidence, .. } = &kept.named;
+        let mut silent = evidence.iter().filter_map(|symptom| match symptom {
+            Symptom::Silent(device) => Some(device),
+            _ => None,
+        });
         broken.keys().any(|part| concerns(culprit, part))
             && all.iter().all(|live| live.named.culprit != *culprit)
-            && !kept.named.evidence.iter().any(answers)
+            && !silent.any(|device| facts.sightings.answers(device))
     });
     let kept: Vec<Diagnosis> = kept.cloned().collect();
     all.extend(kept);

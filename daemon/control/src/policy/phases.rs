@@ -198,9 +198,10 @@ impl Control {
         job: &str,
         reply_to: ReplyTo,
     ) -> Vec<Action> {
-        let own = |(lease, _): (&Lease, _)| lease.actor == asked.actor && lease.job == job;
+        let lease = self.lease(now);
+        let is_own = lease.is_some_and(|(held, _)| held.actor == asked.actor && held.job == job);
         let mut actions = Vec::new();
-        let answer = match (self.failed(), self.lease(now).is_some_and(own)) {
+        let answer = match (self.failed(), is_own) {
             (Some(why), _) => Answer::Refused { reasons: vec![why.to_owned()] },
             (None, false) => {
                 Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
@@ -264,8 +265,8 @@ impl Control {
         // The phase at the end of the queue precedes this one.
         let before = last.map(|last| last.wish.phase.clone());
         let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
-        let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);
-        let stated = from.as_ref().and_then(of).and_then(|from| stated(plan, from, to));
+        let precedes = plan.phases.iter().find(|phase| Some(&phase.name) == from.as_ref());
+        let stated = precedes.and_then(|from| stated(plan, from, to));
         let expected = self.expected(plan, from.as_deref(), to);
         Ok(Booking {
             asked,
@@ -290,11 +291,10 @@ impl Control {
         }
         let measured = from.and_then(|from| self.phases.measured(from, &to.name));
         let stated = before.and_then(|before| stated(plan, before, to));
-        let longest = || {
+        measured.or(stated).unwrap_or_else(|| {
             let times = plan.transitions.iter().map(|way| way.dark_time_ps.get());
             Micros(times.max().unwrap_or(0).div_ceil(1_000_000))
-        };
-        measured.or(stated).unwrap_or_else(longest)
+        })
     }
 
     #[must_use]
@@ -318,7 +318,8 @@ impl Control {
     fn needs(
         &self,
         plan: &Plan,
-        (from, to): (Option<&str>, &PhasePlan),
+        from: Option<&str>,
+        to: &PhasePlan,
         booking: &Booking,
         next: Option<&str>,
     ) -> Micros {
@@ -329,9 +330,9 @@ impl Control {
             None => self.phase_after(plan, &to.name),
         };
         let onward = next.map_or(Micros(0), |next| {
-            let own = Some(to.name.as_str());
-            let after = |from| lost(plan, from, next, self.exposed(plan, from, next));
-            after(own) - after(from)
+            let [after_own, after_from] = [Some(to.name.as_str()), from]
+                .map(|from| lost(plan, from, next, self.exposed(plan, from, next)));
+            after_own - after_from
         });
         worth(plan, from, to, lost(plan, from, to, into) + onward)
     }
@@ -355,7 +356,7 @@ impl Control {
         };
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
-        let needs = self.needs(plan, (from, to), booking, next);
+        let needs = self.needs(plan, from, to, booking, next);
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 
@@ -425,8 +426,8 @@ impl Control {
         {
             return Some(Standing::Missed(Missed::OtherPlan));
         }
-        let has = |plan: &Plan| plan.phases.iter().any(|phase| phase.name == booking.wish.phase);
-        if !self.plan.as_deref().is_some_and(has) {
+        let mut phases = self.plan.iter().flat_map(|plan| &plan.phases);
+        if !phases.any(|phase| phase.name == booking.wish.phase) {
             return Some(Standing::Missed(Missed::OtherPlan));
         }
         if booking.until() <= now.mono {
@@ -444,7 +445,6 @@ impl Control {
         booking: &mut Booking,
         actions: &mut Vec<Action>,
     ) -> Result<Txn, Standing> {
-        let missed = |reasons| Standing::Missed(Missed::Refused(reasons));
         let switches = self.switches();
         let lit = self.phase().map(|lit| lit.name.clone());
         let apply = self.plan.as_ref().and_then(|plan| {
@@ -472,14 +472,13 @@ impl Control {
         });
         self.follow(now, &begun);
         actions.append(&mut begun);
-        match answer {
-            Some(Answer::Accepted { txn }) => Ok(txn),
-            Some(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => {
-                Err(missed(reasons))
-            }
-            Some(Answer::Conflict { reason }) => Err(missed(vec![reason])),
-            _ => Err(missed(vec!["the change could not begin".into()])),
-        }
+        let reasons = match answer {
+            Some(Answer::Accepted { txn }) => return Ok(txn),
+            Some(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => reasons,
+            Some(Answer::Conflict { reason }) => vec![reason],
+            _ => vec!["the change could not begin".into()],
+        };
+        Err(Standing::Missed(Missed::Refused(reasons)))
     }
 
     pub(super) fn phase_fired(&mut self, txn: Txn, now: Micros) {
@@ -526,8 +525,8 @@ impl Control {
 }
 
 fn in_range(wish: &Wish) -> Result<(), Refusal> {
-    let ms = |time: Micros| time.0 / 1000;
-    let out = |field, time, what| Err(Refusal::OutOfRange { field, ms: ms(time), what });
+    let out =
+        |field, time: Micros, what| Err(Refusal::OutOfRange { field, ms: time.0 / 1000, what });
     match wish {
         Wish { within, .. } if *within > AHEAD_MAX => {
             out("in_ms", *within, "a phase can be requested at most 3,600,000 ms (an hour) ahead")

@@ -226,26 +226,20 @@ impl Control {
         let silent = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
         });
-        let since = |part: &Part| {
-            let device = DeviceName::from(part.to_string().as_str());
-            let down_since = self.facts().unreachable(&device);
-            down_since.map_or(0, |since| now.wall_ms.saturating_sub((now.mono - since).0 / 1000))
-        };
         let reason = self.why_not_bypassed(now, &parts);
-        let of = |(part, why): &(Part, String)| {
+        let not_bypassed = silent.map(|(part, why)| {
             let name = part.to_string();
-            let wall_ms = known.get(&name).map_or_else(|| since(part), |broken| broken.wall_ms);
+            let since = self.facts().unreachable(&DeviceName::from(name.as_str()));
+            let wall_ms = match (known.get(&name), since) {
+                (Some(broken), _) => broken.wall_ms,
+                (None, Some(since)) => now.wall_ms.saturating_sub((now.mono - since).0 / 1000),
+                (None, None) => 0,
+            };
             let sep = if why.is_empty() { "" } else { "; " };
-            (
-                name,
-                Broken {
-                    wall_ms,
-                    why: format!("{why}{sep}not yet bypassed: {reason}"),
-                    ..Broken::default()
-                },
-            )
-        };
-        silent.map(of).collect()
+            let why = format!("{why}{sep}not yet bypassed: {reason}");
+            (name, Broken { wall_ms, why, ..Broken::default() })
+        });
+        not_bypassed.collect()
     }
 
     fn why_not_bypassed(&self, now: &Now, parts: &[Part]) -> String {

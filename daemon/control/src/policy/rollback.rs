@@ -135,22 +135,22 @@ impl Facts<'_> {
     }
 
     fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
-        let of_part = |(device, slot, position): &FibreEnd| {
-            let port = device.as_str().parse().ok().filter(|_| *slot == Slot(0));
-            let port = port.zip(u8::try_from(position.0).ok());
-            port.is_some_and(|(bundle, path)| touches(part, Port { bundle, path }))
-        };
         let fibres = &self.sightings.inventory().fibres;
         let lit = back.target.iter().flat_map(|(device, slots)| {
             slots.iter().map(move |(&slot, &position)| (device.clone(), slot, position))
         });
         let mut lit = lit.filter(|end| fibres.contains_key(end));
-        let found = lit.find(|end| of_part(end) || of_part(&fibres[end]));
+        let found = lit.find(|end| ends_at(part, end) || ends_at(part, &fibres[end]));
         found.map(|(device, _, position)| (device, position))
     }
 }
 
-fn touches(part: Part, port: Port) -> bool {
+fn ends_at(part: Part, (device, slot, position): &FibreEnd) -> bool {
+    let (Some(bundle), Slot(0), Ok(path)) = (device.bundle(), slot, u8::try_from(position.0))
+    else {
+        return false;
+    };
+    let port = Port { bundle, path };
     match part {
         Part::Node(node) => port.bundle.node == node,
         Part::Bundle(bundle) => port.bundle == bundle,

@@ -295,8 +295,8 @@ impl<P: Probe> Shard<P> {
 
     /// No packet is in flight, and no flow that starts here has data left to send.
     pub(crate) fn is_quiet(&self) -> bool {
-        let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
-        self.in_flight() == 0 && self.hosts.iter().all(idle)
+        let mut hosts = self.hosts.iter();
+        self.in_flight() == 0 && hosts.all(|host| host.active.is_empty() && host.starts.is_empty())
     }
 
     pub(crate) fn advance(&mut self, shared: &Shared, span: SimSpan) {
@@ -306,7 +306,7 @@ impl<P: Probe> Shard<P> {
 
     pub(super) fn advance_part(&mut self, shared: &Shared, vertices: Range<usize>, span: SimSpan) {
         for block in Agenda::blocks(&vertices) {
-            let due = self.due.vertices_before(&vertices, (block, span.end));
+            let due = self.due.vertices_before(&vertices, block, span.end);
             if due.is_empty() {
                 continue;
             }

@@ -211,15 +211,15 @@ impl IslandEngine<ArrivalLog> {
         let mut all = match &self.mode {
             Mode::Whole(engine) => arrivals(engine),
             Mode::Apart(apart) => {
-                let of_island = |island: &super::apart::Island| {
-                    let seen = arrivals(&apart.classes[island.class as usize].engine);
-                    let rename = |(arrival, flow): (PacketArrival, FlowId)| {
+                let mut all = Vec::new();
+                for island in &apart.islands {
+                    let seen = arrivals(&apart.classes[island.class as usize].engine).into_iter();
+                    all.extend(seen.map(|(arrival, flow)| {
                         let link = island.links[arrival.link.index()];
                         (PacketArrival { link, ..arrival }, island.flows[flow.index()])
-                    };
-                    seen.into_iter().map(rename).collect::<Vec<_>>()
-                };
-                apart.islands.iter().flat_map(of_island).collect()
+                    }));
+                }
+                all
             }
         };
         all.sort_unstable_by_key(|(arrival, _)| (arrival.at, arrival.link));

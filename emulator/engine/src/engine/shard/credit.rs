@@ -55,8 +55,10 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     pub(super) fn with_credit(
         &mut self,
         end: u32,
-        (is_new, is_marked): (bool, bool),
-        (now, acknowledgement): (u64, Packet),
+        is_new: bool,
+        is_marked: bool,
+        now: u64,
+        acknowledgement: Packet,
     ) -> Packet {
         if is_marked {
             self.host.pacer.slow_down();

@@ -30,12 +30,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    pub(super) fn take_striped_turn(
-        &mut self,
-        place: usize,
-        (turn, index): (usize, u32),
-        now: u64,
-    ) {
+    pub(super) fn take_striped_turn(&mut self, place: usize, turn: usize, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
         let interfaces = &self.interfaces;
         let lane = sender.lanes().iter().position(|lane| interfaces.place_of(lane.port) == place);
