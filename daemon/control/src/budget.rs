@@ -42,7 +42,6 @@ impl OwnChange {
 }
 
 impl Budget {
-    #[must_use]
     pub fn is_left(&self, now: &Now) -> bool {
         self.spent(now) < OWN_CHANGES_MAX
     }

@@ -44,10 +44,9 @@ impl MayMove {
             (_, Some(most)) if moved.circuits > most => format!("max_healthy_circuits: {most}"),
             _ => return None,
         };
-        let names: Vec<String> = broken.iter().map(ToString::to_string).collect();
-        let what = said(moved)?;
-        let names = names.join(" ");
-        Some(format!("{what} (`{policy}`); accept it with: lightloom ctl fault {names}"))
+        let (what, parts) = (said(moved)?, broken.iter().map(ToString::to_string));
+        let parts = parts.collect::<Vec<String>>().join(" ");
+        Some(format!("{what} (`{policy}`); accept it with: lightloom ctl fault {parts}"))
     }
 }
 
@@ -90,11 +89,10 @@ pub fn next_plan_within(
         }
     }
     let is_repair = !repaired.is_empty();
-    let options = options(plan.seed);
-    let next = joint::replan_within(fabric, plan, &faults, is_repair, bounds, options);
-    let next = next.map_err(reason)?;
-    let moved = next.change.moved;
-    Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved })
+    let replanned =
+        joint::replan_within(fabric, plan, &faults, is_repair, bounds, options(plan.seed));
+    let next = replanned.map_err(reason)?;
+    Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved: next.change.moved })
 }
 
 fn reason(error: impl std::fmt::Display) -> Vec<String> {

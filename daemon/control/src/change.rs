@@ -295,7 +295,6 @@ impl Step {
         Self { remove: remove.collect(), add: add.collect() }
     }
 
-    #[must_use]
     pub fn end(&self) -> Positions {
         self.remove.iter().chain(&self.add).map(|m| (m.slot, m.to)).collect()
     }

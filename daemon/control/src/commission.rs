@@ -91,9 +91,7 @@ impl Commission {
 
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
-            let known = found.get(&end_name(&self.ends[end]));
-            let known = known.filter(|source| matches!(source, LightSource::End { .. }));
-            if let Some(source) = known {
+            if let Some(source @ LightSource::End { .. }) = found.get(&end_name(&self.ends[end])) {
                 self.settle(end, source.clone());
             }
         }
@@ -112,17 +110,14 @@ impl Commission {
         self.left_out.insert(device.clone());
     }
 
-    #[must_use]
     pub fn left_out(&self) -> &BTreeSet<DeviceName> {
         &self.left_out
     }
 
-    #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    #[must_use]
     pub fn progress(&self) -> (usize, usize) {
         (self.rows.iter().filter(|row| row.source.is_some()).count(), self.rows.len())
     }
@@ -320,8 +315,8 @@ impl Commission {
                     None => self.rows[end].candidates.intersection(&lit).count(),
                     Some(_) => 0,
                 };
-                let asked = lit.ones().filter(is_open);
-                let asked = asked.filter(|other| self.rows[*other].candidates.contains(end));
+                let open = lit.ones().filter(is_open);
+                let asked = open.filter(|other| self.rows[*other].candidates.contains(end));
                 (asks + asked.count(), end)
             });
             if let Some((1.., end)) = pairs.max() {

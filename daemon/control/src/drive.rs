@@ -135,12 +135,11 @@ impl Drive {
     #[must_use]
     pub fn waits_for(&self) -> BTreeMap<DeviceName, Micros> {
         let arming = self.arming.iter().map(|(device, arming)| (device.clone(), arming.until));
-        let moving = self.movers.iter();
-        let moving = moving.filter_map(|(device, m)| Some((device.clone(), m.given_up_at()?)));
+        let movers = self.movers.iter();
+        let moving = movers.filter_map(|(device, m)| Some((device.clone(), m.given_up_at()?)));
         arming.chain(moving).collect()
     }
 
-    #[must_use]
     pub fn deadline(&self) -> Option<Micros> {
         self.wake.values().min().copied()
     }
@@ -304,15 +303,13 @@ impl Drive {
             }
             return self.end(commands);
         }
-        let changes = self.seen.iter().map(|(device, seen)| {
-            let moves = self.orders.target[device]
-                .iter()
-                .map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to })
-                .filter(|m| m.from != m.to)
-                .collect();
-            (device.clone(), moves)
-        });
-        let changes: BTreeMap<DeviceName, Vec<Move>> = changes.collect();
+        let mut changes = BTreeMap::<DeviceName, Vec<Move>>::new();
+        for (device, seen) in &self.seen {
+            let target = self.orders.target[device].iter();
+            let moves =
+                target.map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to });
+            changes.insert(device.clone(), moves.filter(|m| m.from != m.to).collect());
+        }
         self.waves = match self.orders.probes.is_some() {
             true => vec![at_once(&changes, site)],
             false => waves_in_stages(&changes, &self.orders.stages, site),
@@ -390,8 +387,8 @@ impl Drive {
         let mut waves = self.waves[..=wave].iter().rev();
         let moved =
             waves.find_map(|wave| wave.get(device).and_then(|s| s.end().get(&slot).copied()));
-        let seen = seen.map(|seen| &seen.positions);
-        moved.or_else(|| Some(at(seen.or_else(|| self.orders.standing.get(device))?, slot)))
+        let stood = seen.map(|seen| &seen.positions);
+        moved.or_else(|| Some(at(stood.or_else(|| self.orders.standing.get(device))?, slot)))
     }
 
     fn start_undrain(
@@ -475,16 +472,16 @@ impl Drive {
     ) -> Mover {
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
-        let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(device, slot, to)?)));
-        let far = far.filter(|_| self.orders.probes.is_none());
+        let fibres = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(device, slot, to)?)));
+        let far = fibres.filter(|_| self.orders.probes.is_none());
         let mut neighbours: BTreeMap<Slot, String> =
             far.map(|(slot, (far, _, position))| (slot, format!("{far}.{position}"))).collect();
         neighbours.extend(
             self.orders.neighbours.get(device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(device), site.limits(device));
-        let mover = Mover::new(self.orders.txn, step, sharing, limits, baseline, neighbours);
-        let mut mover = mover.called(device);
+        let unnamed = Mover::new(self.orders.txn, step, sharing, limits, baseline, neighbours);
+        let mut mover = unnamed.called(device);
         mover.expect_no_light(match self.orders.probes.is_some() {
             true => ends.keys().copied().collect(),
             false => unlit,

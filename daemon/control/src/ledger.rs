@@ -225,7 +225,7 @@ impl Ledger {
         let (plan_before, applied_before) = (self.plan_sha256.clone(), self.applied_sha256.clone());
         let devices_before = self.plan_devices.clone();
         for (device, end) in parts {
-            self.part_ends(&intent, (result, turned.is_some()), device, end);
+            self.part_ends(&intent, result, turned.is_some(), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
         // An undo takes effect even if it left out devices.
@@ -281,7 +281,8 @@ impl Ledger {
     fn part_ends(
         &mut self,
         intent: &Intent,
-        (result, has_turned): (TxnResult, bool),
+        result: TxnResult,
+        has_turned: bool,
         device: &DeviceName,
         end: &PartEnd,
     ) {
@@ -338,8 +339,8 @@ impl Ledger {
 
     fn owns_goal(&mut self, intent: &Intent, device: &DeviceName) {
         if let Some(goal) = intent.goal.get(device) {
-            let lit = goal.iter().filter(|(_, p)| !p.is_dark());
-            let lit = lit.map(|(&s, &p)| (s, p)).collect();
+            let mut lit = goal.clone();
+            lit.retain(|_, to| !to.is_dark());
             self.owned.insert(device.clone(), lit);
         }
     }

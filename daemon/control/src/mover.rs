@@ -135,7 +135,6 @@ impl Limits {
 
     /// How long a change waits for an unresponsive device before it switches light. An undo sends
     /// only one request to a device that has been unresponsive for longer.
-    #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
     }

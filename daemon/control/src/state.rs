@@ -55,13 +55,11 @@ impl fmt::Display for Position {
 pub struct DeviceName(Arc<str>);
 
 impl DeviceName {
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// `None` if the device is a switch.
-    #[must_use]
     pub fn bundle(&self) -> Option<BundleId> {
         self.0.parse().ok()
     }

@@ -54,10 +54,10 @@ impl Stray {
 impl Strays {
     /// Expects the last commands in the journal, which a former leader sent.
     pub(crate) fn recall(&mut self, now: &Now, ledger: &Ledger, inventory: &Inventory) {
-        let open = ledger.open.as_ref().map(|open| &open.intent);
-        let open = open.map(|intent| (intent.txn, &intent.before, &intent.after, now.wall_ms));
-        let ended = ledger.sent_last.iter();
-        let ended = ended.map(|sent| (sent.txn, &sent.before, &sent.after, sent.wall_ms));
+        let intent = ledger.open.as_ref().map(|open| &open.intent);
+        let open = intent.map(|intent| (intent.txn, &intent.before, &intent.after, now.wall_ms));
+        let sent = ledger.sent_last.iter();
+        let ended = sent.map(|sent| (sent.txn, &sent.before, &sent.after, sent.wall_ms));
         for (txn, before, after, wall_ms) in ended.chain(open) {
             let age = Micros::from_millis(now.wall_ms.saturating_sub(wall_ms));
             for (device, after) in after {

@@ -121,12 +121,10 @@ impl Transactions {
         self.only_reads = false;
     }
 
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    #[must_use]
     pub fn is_busy(&self) -> bool {
         self.drive.is_some()
     }
@@ -184,10 +182,10 @@ impl Transactions {
         }
         let Some(known) = self.known(device, sightings) else { return };
         let Some(read) = known.observed else { return };
-        let planned = self.planned(device).iter().filter(|(slot, wanted)| {
-            at(&read.positions, **slot) == **wanted && at(known.owned, **slot) != **wanted
+        let mut planned = self.planned(device).clone();
+        planned.retain(|slot, wanted| {
+            at(&read.positions, *slot) == *wanted && at(known.owned, *slot) != *wanted
         });
-        let planned: Positions = planned.map(|(slot, wanted)| (*slot, *wanted)).collect();
         if planned.is_empty() {
             return;
         }
@@ -211,8 +209,10 @@ impl Transactions {
             })
             .map_err(|objections| change::in_words(&objections))?,
         };
-        let levers = apply.target.keys().filter(|device| inventory.is_lever(device));
-        let levers: Vec<String> = levers
+        let levers: Vec<String> = apply
+            .target
+            .keys()
+            .filter(|device| inventory.is_lever(device))
             .map(|d| format!("{d}: is a drain control; help: use drain and undrain"))
             .collect();
         if !levers.is_empty() {
@@ -220,10 +220,9 @@ impl Transactions {
         }
         let ordered = apply.phase.as_ref().map(|phase| phase.order(&changes));
         let (phase, stages) = ordered.unzip();
-        let stages = stages.unwrap_or_default();
         let waves = match apply.mode {
             Mode::Probe => vec![change::at_once(&changes, inventory)],
-            _ => change::waves_in_stages(&changes, &stages, inventory),
+            _ => change::waves_in_stages(&changes, &stages.unwrap_or_default(), inventory),
         };
         Ok(Preview { version: self.ledger.version, changes, waves, phase })
     }
@@ -352,8 +351,8 @@ impl Transactions {
             let goes = cx.sightings.inventory().devices.get(device)?.goes;
             let seen = cx.sightings.devices().get(device).filter(|seen| seen.is_up() && goes)?;
             let read = seen.observed().filter(|read| read.tuning.is_empty())?;
-            let lately = seen.read_at() + READ_LATELY >= cx.now.mono;
-            let lately = lately && !cx.strays.is_late(device, cx.now);
+            let is_recent = seen.read_at() + READ_LATELY >= cx.now.mono;
+            let lately = is_recent && !cx.strays.is_late(device, cx.now);
             let attended = self.ledger.attention.contains_key(device);
             let mut expected = expected.get(device).into_iter().flatten();
             let stands = expected.all(|(slot, to)| at(&read.positions, *slot) == *to);

@@ -234,8 +234,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         // Finish the open circuit first, so that only one circuit's slots are parked at a time.
         let begun = self.parked.iter().find(|key| self.domains.duplex(&key.0).is_some());
         let mut lit = self.pending.iter().filter(|(_, m)| !m.from.is_dark()).map(|(key, _)| key);
-        let key = begun.or_else(|| lit.next()).cloned();
-        let key = key.expect("some pending move has a lit position if no move fits in the wave");
+        let next = begun.or_else(|| lit.next()).cloned();
+        let key = next.expect("some pending move has a lit position if no move fits in the wave");
         match self.domains.duplex(&key.0) {
             Some(_) => self.open_circuit(&key, moves),
             None => self.park(&key, moves),
@@ -248,8 +248,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         let first = ends.find(|key| !self.pending[*key].to.is_dark()).cloned();
         let Some(first) = first else { return self.take(&tied, moves) };
         let back = self.other_direction(&first.0, self.pending[&first].to);
-        let made = [Some(first), back].into_iter().flatten().filter(|key| tied.contains(key));
-        let made: BTreeSet<Key> = made.collect();
+        let directions = [Some(first), back].into_iter().flatten();
+        let made: BTreeSet<Key> = directions.filter(|key| tied.contains(key)).collect();
         let peers: BTreeSet<Key> = made.iter().flat_map(|key| self.tied(key)).collect();
         for peer in peers.difference(&made) {
             self.park(peer, moves);

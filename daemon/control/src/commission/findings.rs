@@ -41,7 +41,6 @@ pub enum CablingFinding {
 }
 
 impl CablingFinding {
-    #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::AsPlanned { .. })
     }

@@ -35,8 +35,8 @@ pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState 
 pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<(), Vec<String>> {
     let circuits = phases.iter().flat_map(|phase| &phase.circuits);
     let needed: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
-    let missing = needed.iter().filter(|ocs| !switches.contains_key(ocs));
-    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    let unknown = needed.iter().filter(|ocs| !switches.contains_key(ocs));
+    let missing: Vec<String> = unknown.map(ToString::to_string).collect();
     if missing.is_empty() {
         return Ok(());
     }

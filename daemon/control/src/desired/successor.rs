@@ -37,14 +37,14 @@ impl<'a> PlanSuccessor<'a> {
         let phases = self.before.phases.iter().chain(&self.next.phases);
         let known: BTreeSet<CrossConnect> =
             phases.flat_map(|phase| phase.circuits.iter().copied()).collect();
-        let lit = known.into_iter().filter(|circuit| {
+        let stands = known.into_iter().filter(|circuit| {
             let Some((device, ports)) = self.switches.get(&circuit.ocs) else { return false };
             let mut ways = ports.ways(circuit).into_iter();
             read(device).is_some_and(|read| {
                 ways.all(|way| at(read, Slot(way.input)) == Position(way.output))
             })
         });
-        let lit: Vec<CrossConnect> = lit.collect();
+        let lit: Vec<CrossConnect> = stands.collect();
         if lit.is_empty() {
             return None;
         }
@@ -76,9 +76,9 @@ impl<'a> PlanSuccessor<'a> {
         let (fabric, before, next) =
             (self.fabric, with(self.before, lit), with(self.next, &to.circuits));
         let faults = FaultSet::of(fabric, next.faults.iter().copied()).ok()?;
-        let planned = joint::stages(fabric, &faults, &before, &next).ok()?;
-        check::check_stages(fabric, &faults, &before, &next, &planned).ok()?;
-        let planned: Vec<Stage> = planned.into_iter().map(|stage| stage.circuits).collect();
+        let stages = joint::stages(fabric, &faults, &before, &next).ok()?;
+        check::check_stages(fabric, &faults, &before, &next, &stages).ok()?;
+        let planned: Vec<Stage> = stages.into_iter().map(|stage| stage.circuits).collect();
         let removed: BTreeSet<&CrossConnect> = planned.iter().flat_map(|one| &one.remove).collect();
         let mut dead: BTreeMap<OcsId, Stage> = BTreeMap::new();
         for circuit in lit.iter().filter(|one| !wanted.contains(one) && !removed.contains(one)) {

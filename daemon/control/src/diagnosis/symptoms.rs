@@ -31,52 +31,52 @@ pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
 
 fn of_direction(link: &Link, at: usize, from: usize, symptoms: &mut BTreeSet<Symptom>) {
     let (end, far) = (&link.ends[at], &link.ends[from]);
-    let (module, sender) = (&end.module, &far.module);
+    let (device, sender) = (&end.device, &far.device);
     if !end.now.answers {
-        symptoms.insert(Symptom::Silent(module.clone()));
+        symptoms.insert(Symptom::Silent(device.clone()));
         return;
     }
     if !end.now.stands {
-        symptoms.insert(Symptom::Strayed(module.clone()));
+        symptoms.insert(Symptom::Strayed(device.clone()));
     }
     of_sender(&end.now, &mut |lane| {
         symptoms.insert(match lane {
-            None => Symptom::SendsNothing(module.clone()),
-            Some(lane) => Symptom::LaneSendsNothing(module.clone(), lane),
+            None => Symptom::SendsNothing(device.clone()),
+            Some(lane) => Symptom::LaneSendsNothing(device.clone(), lane),
         });
     });
     let Some((tap, usual)) = end.now.tap.zip(end.usual.tap) else { return };
     if tap < DARK {
-        symptoms.insert(Symptom::Dark(module.clone(), sender.clone()));
+        symptoms.insert(Symptom::Dark(device.clone(), sender.clone()));
         return;
     }
     let losses = differences(&end.usual.received, &end.now.received);
     let deaf = !losses.is_empty() && end.now.received.iter().all(|lane| *lane < DARK);
     if deaf {
-        symptoms.insert(Symptom::Deaf(module.clone()));
+        symptoms.insert(Symptom::Deaf(device.clone()));
         return;
     }
     let lane = lonely(&losses, LANE_LESS);
     if let Some(lane) = lane {
-        symptoms.insert(Symptom::LaneWeak(module.clone(), sender.clone(), lane));
+        symptoms.insert(Symptom::LaneWeak(device.clone(), sender.clone(), lane));
     } else if usual - tap > LESS {
         symptoms.insert(match tilt(&losses) > TILT {
-            true => Symptom::Tilted(module.clone(), sender.clone()),
-            false => Symptom::Weak(module.clone(), sender.clone()),
+            true => Symptom::Tilted(device.clone(), sender.clone()),
+            false => Symptom::Weak(device.clone(), sender.clone()),
         });
     }
-    let errors = differences(&end.now.errors, &end.usual.errors);
-    let errors = errors.iter().enumerate().map(|(lane, more)| {
+    let more_errors = differences(&end.now.errors, &end.usual.errors);
+    let unexplained = more_errors.iter().enumerate().map(|(lane, more)| {
         let light = losses.get(lane).map_or(0, |loss| (*loss).max(0));
         more - light * ERRORS_OF_LIGHT / 1_000
     });
-    let errors: Vec<i32> = errors.collect();
+    let errors: Vec<i32> = unexplained.collect();
     if !errors.is_empty() && median(&errors) > MORE_ERRORS {
-        symptoms.insert(Symptom::Errors(module.clone()));
+        symptoms.insert(Symptom::Errors(device.clone()));
     } else if lane.is_none()
         && let Some(lane) = lonely(&errors, MORE_ERRORS)
     {
-        symptoms.insert(Symptom::LaneErrors(module.clone(), lane));
+        symptoms.insert(Symptom::LaneErrors(device.clone(), lane));
     }
 }
 

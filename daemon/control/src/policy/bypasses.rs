@@ -42,7 +42,6 @@ impl Candidate {
 }
 
 impl<'a> Facts<'a> {
-    #[must_use]
     pub fn installed(&self) -> Option<&'a Fabric> {
         self.setup.installed.as_ref()
     }
@@ -414,7 +413,6 @@ impl<'a> Facts<'a> {
         Some(reasons)
     }
 
-    #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
         self.plan.is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }

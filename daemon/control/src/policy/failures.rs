@@ -295,11 +295,12 @@ impl<'a> Facts<'a> {
             }
         }
         let silent = broken.keys().filter_map(|part| match part {
-            Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => Some(*bundle),
+            Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => {
+                self.down_since(*bundle).map(|_| *bundle)
+            }
             _ => None,
         });
-        let silent: Vec<BundleId> =
-            silent.filter(|bundle| self.down_since(*bundle).is_some()).collect();
+        let silent: Vec<BundleId> = silent.collect();
         for bundle in silent {
             for (other, device) in self.of_node(bundle) {
                 if self.joins(now, bundle, device) {

@@ -63,12 +63,13 @@ pub(super) fn decide(
 ) -> Option<(Option<Apply>, Note)> {
     let (fabric, plan) = (facts.replannable()?, facts.plan?);
     let back = Some(applied).filter(|back| facts.used(back, &facts.broken()).is_empty());
-    let next = back.filter(|back| fits(plan, back, movable)).cloned();
-    let next = next.or_else(|| search(fabric, plan, movable));
-    let apply = next.and_then(|next| change_to(facts, plan, next, now));
-    let next = apply.as_ref().and_then(|apply| apply.plan.as_ref());
-    let healed = next.map(|next| names(fabric, &moved_groups(plan, next.plan())));
-    let healed = healed.unwrap_or_default();
+    let home = back.filter(|back| fits(plan, back, movable)).cloned();
+    let better = home.or_else(|| search(fabric, plan, movable));
+    let apply = better.and_then(|next| change_to(facts, plan, next, now));
+    let healed = match apply.as_ref().and_then(|apply| apply.plan.as_ref()) {
+        Some(next) => names(fabric, &moved_groups(plan, next.plan())),
+        None => BTreeSet::new(),
+    };
     let mut left = back.map(|to| names(fabric, &moved_groups(plan, to))).unwrap_or_default();
     left.retain(|group| !healed.contains(group));
     let is_any = apply.is_some() || !left.is_empty();

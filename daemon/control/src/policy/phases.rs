@@ -47,12 +47,10 @@ impl Phases {
         self.waiting.iter()
     }
 
-    #[must_use]
     pub fn of_request(&self, request: &str) -> Option<&Booking> {
         self.waiting.iter().chain(self.past.iter().rev()).find(|b| b.asked.request == request)
     }
 
-    #[must_use]
     pub fn measured(&self, from: &str, to: &str) -> Option<Micros> {
         self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
     }
@@ -141,7 +139,6 @@ fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a Trans
 }
 
 impl Control {
-    #[must_use]
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
@@ -218,8 +215,8 @@ impl Control {
     }
 
     fn asked_again(&self, asked: &Asked) -> Option<Result<(), Refusal>> {
-        let known = self.phases.of_request(&asked.request).map(|booking| &booking.asked.digest);
-        let known = known
+        let booked = self.phases.of_request(&asked.request).map(|booking| &booking.asked.digest);
+        let known = booked
             .or_else(|| self.ledger().requests.get(&asked.request).map(|(digest, _)| digest))?;
         Some(match *known == asked.digest {
             true => Ok(()),
@@ -231,8 +228,8 @@ impl Control {
         if let Some(why) = self.failed() {
             return Err(Refusal::NoJournal(why.to_owned()));
         }
-        let plan = self.plan.as_ref().filter(|plan| circuits::has_circuits(plan));
-        let plan = plan.filter(|_| !self.switches().is_empty()).ok_or(Refusal::NoPlan)?;
+        let in_force = self.plan.as_ref().filter(|plan| circuits::has_circuits(plan));
+        let plan = in_force.filter(|_| !self.switches().is_empty()).ok_or(Refusal::NoPlan)?;
         let Some(to) = plan.phases.iter().find(|phase| phase.name == wish.phase) else {
             let (phase, known) = (wish.phase.clone(), circuits::names(&plan.phases));
             return Err(Refusal::NoSuchPhase { phase, known });
@@ -379,8 +376,8 @@ impl Control {
 
     fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
         let devices = self.sightings().devices();
-        let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();
-        let unseen = unseen.filter_map(|(device, wanted)| {
+        let lit = circuits::positions(self.switches(), &phase.circuits).into_iter();
+        let unseen = lit.filter_map(|(device, wanted)| {
             let seen = devices.get(&device).filter(|seen| seen.is_up());
             let Some(read) = seen.and_then(|seen| seen.observed()) else {
                 return Some(format!("{device}: does not answer, so its light is unknown"));
@@ -491,8 +488,8 @@ impl Control {
     pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
         let past = self.ledger().history.back();
         let parts = past.iter().flat_map(|past| &past.parts);
-        let why = parts.filter(|(_, part)| !part.detail.is_empty());
-        let why = why.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
+        let failed = parts.filter(|(_, part)| !part.detail.is_empty());
+        let why = failed.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
         let other_plan = past.is_some_and(|past| {
             result != TxnResult::Aborted && !past.cause.goes_on_top() && past.cause != Cause::Phase
         });

@@ -205,10 +205,11 @@ impl Control {
             let known = self.ledger().reported.contains_key(&part.to_string());
             !known && (!self.facts().goes_around(*part) || !self.facts().is_found(*part))
         });
-        let news = news.map(|(part, why)| {
-            (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
-        });
-        let parts: BTreeMap<String, Broken> = news.collect();
+        let parts: BTreeMap<String, Broken> = news
+            .map(|(part, why)| {
+                (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
+            })
+            .collect();
         let names = parts.keys().cloned().collect();
         if !parts.is_empty() {
             let record = Record::Reported { asked: asked.clone(), parts, wall_ms };

@@ -94,9 +94,9 @@ impl Facts<'_> {
             return Err(vec!["the last applied plan is unknown: apply its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
-        let known = self.broken();
-        let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
-        let Ok(known) = FaultSet::of(installed, known) else { return Ok((sha256, plan)) };
+        let broken = self.broken();
+        let parts = broken.keys().filter_map(|name| name.parse::<Part>().ok());
+        let Ok(known) = FaultSet::of(installed, parts) else { return Ok((sha256, plan)) };
         if !plan.faults.iter().any(|part: &Part| bypass::is_news(installed, &known, *part)) {
             return Ok((sha256, plan));
         }
@@ -104,7 +104,6 @@ impl Facts<'_> {
         Ok((bypass::sha256_of(&anew), Arc::new(anew)))
     }
 
-    #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
         !self.used(plan, &self.broken()).is_empty()
     }
@@ -136,10 +135,10 @@ impl Facts<'_> {
 
     fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
         let fibres = &self.sightings.inventory().fibres;
-        let lit = back.target.iter().flat_map(|(device, slots)| {
+        let ends = back.target.iter().flat_map(|(device, slots)| {
             slots.iter().map(move |(&slot, &position)| (device.clone(), slot, position))
         });
-        let mut lit = lit.filter(|end| fibres.contains_key(end));
+        let mut lit = ends.filter(|end| fibres.contains_key(end));
         let found = lit.find(|end| ends_at(part, end) || ends_at(part, &fibres[end]));
         found.map(|(device, _, position)| (device, position))
     }

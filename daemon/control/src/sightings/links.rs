@@ -54,13 +54,13 @@ impl Links<'_> {
             from.map(|(device, _)| device)
                 .take_while(move |device| device.as_str().starts_with(first.as_str()))
         });
-        let fibres = modules.flat_map(|device| {
+        let ends = modules.flat_map(|device| {
             let first = (device.clone(), Slot(0), Position(0));
             let from = self.sightings.inventory.fibres.range(first..);
             from.take_while(move |((from, ..), _)| from == device)
         });
-        let fibres = fibres.map(|(one, other)| (one.min(other), one.max(other))).collect();
-        let (links, mut loose) = self.of(fibres);
+        let fibres = ends.map(|(one, other)| (one.min(other), one.max(other)));
+        let (links, mut loose) = self.of(fibres.collect());
         loose.retain(|loose| nodes.contains(loose.node.as_str()));
         (links, loose)
     }
@@ -77,7 +77,7 @@ impl Links<'_> {
         }
         let loose = cabled.difference(&linked).map(|&device| Loose {
             node: node_of(device),
-            module: device.clone(),
+            device: device.clone(),
             answers: !self.sightings.is_silent(self.now, device),
         });
         (links, loose.collect())
@@ -102,7 +102,7 @@ impl Links<'_> {
         };
         let usual =
             PortReading { answers: true, stands: true, tap: Some(usual), ..PortReading::default() };
-        End { node: node_of(device), module: device.clone(), now, usual }
+        End { node: node_of(device), device: device.clone(), now, usual }
     }
 
     fn certain_tap(&self, seen: &Sighting, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {

@@ -181,8 +181,8 @@ impl Sightings {
     fn is_node_dead(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let node = self.node_of(device);
         let up: Vec<&DeviceName> = node.iter().filter(|device| self.is_up(device)).collect();
-        let missed = up.iter().map(|device| self.devices[*device].in_flight.as_ref()?.unanswered);
-        let missed: Option<Vec<Micros>> = missed.collect();
+        let replies = up.iter().map(|device| self.devices[*device].in_flight.as_ref());
+        let missed: Option<Vec<Micros>> = replies.map(|flight| flight?.unanswered).collect();
         let Some(since) = missed.and_then(|missed| missed.into_iter().max()) else { return false };
         let witnesses: BTreeSet<&DeviceName> =
             node.iter().flat_map(|device| self.witnesses_of_loss(device, since, ledger)).collect();
@@ -268,12 +268,12 @@ impl Sightings {
     }
 
     pub(crate) fn note_late(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
-        let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
-        let missed = missed.filter(|missed| *missed <= now.mono);
+        let missed_at = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
+        let is_missed = missed_at.is_some_and(|missed| missed <= now.mono);
         let flight = self.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
         let Some(flight) = flight else { return };
         flight.is_late |= flight.late_at <= now.mono;
-        let is_new = missed.is_some() && flight.unanswered.is_none();
+        let is_new = is_missed && flight.unanswered.is_none();
         if is_new {
             flight.unanswered = Some(now.mono);
         }

@@ -149,8 +149,8 @@ impl Transactions {
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
         if let Some(plan) = plan {
-            let before = self.ledger.plans.get(&self.ledger.plan_sha256);
-            let before = before.filter(|_| intent.cause.goes_on_top());
+            let in_force = self.ledger.plans.get(&self.ledger.plan_sha256);
+            let before = in_force.filter(|_| intent.cause.goes_on_top());
             let record = match before {
                 Some(before) => Record::PlanAfter(FollowingPlan::new(&plan, before).into()),
                 None => Record::Plan(*plan),
