@@ -257,6 +257,23 @@ impl<P: Probe> Shard<P> {
         self.ready.resize(self.ports.len(), VecDeque::new());
     }
 
+    pub(crate) fn wait_anew(&mut self, vertex: u32, sender: u32, now: u64) {
+        let ports = self.vertices[vertex as usize].ports();
+        for ready in &mut self.ready[ports] {
+            ready.retain(|waiting| *waiting != sender);
+        }
+        self.senders[sender as usize].enlisted = false;
+        if self.senders[sender as usize].started {
+            self.plan_start(vertex, sender, now);
+        }
+    }
+
+    pub(crate) fn pace_credits(&mut self, bits: u64) {
+        for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
+            host.pacer = credit::Pacer::new(bits, &self.wire_rates[vertex.wires()]);
+        }
+    }
+
     pub(crate) fn next_due(&self) -> u64 {
         let received = self.inboxes.iter().map(|inbox| inbox.earliest);
         received.fold(self.due.earliest(), u64::min)
