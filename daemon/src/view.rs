@@ -255,9 +255,9 @@ fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
     let is_known =
         |end: &FibreEnd| broken.keys().any(|part: &String| is_inside(&end_name(end), part));
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
-    let dark = dark.filter(|dark| !is_known(&dark.near) && !is_known(&dark.far));
+    let dark = dark.filter(|dark| !is_known(&dark.witness) && !is_known(&dark.far));
     let of = |dark: DarkFibre| DarkFibreView {
-        near: end_name(&dark.near),
+        near: end_name(&dark.witness),
         far: end_name(&dark.far),
         power_dbm: f64::from(dark.power_mdbm) / 1000.0,
         far_is_down: dark.far_is_down,

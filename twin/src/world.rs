@@ -262,7 +262,7 @@ impl World {
                     let slot = self.devices[index].slot;
                     let mut out = Vec::new();
                     let port = self.devices[index].installed.port(self.settings.switches);
-                    self.rack.open(self.now, slot, (line, port), &mut out);
+                    self.rack.open(self.now, slot, line, port, &mut out);
                     self.spread(out);
                 }
                 Does::Close => self.hang_up(index),

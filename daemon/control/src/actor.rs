@@ -47,7 +47,6 @@ impl Actor {
         }
     }
 
-    #[must_use]
     pub fn is_policy(&self) -> bool {
         matches!(self, Self::Policy(_))
     }

@@ -42,7 +42,6 @@ impl OwnChange {
 }
 
 impl Budget {
-    #[must_use]
     pub fn is_left(&self, now: &Now) -> bool {
         self.spent(now) < OWN_CHANGES_MAX
     }
@@ -68,15 +67,14 @@ impl Budget {
 
     pub(crate) fn recall(&mut self, ledger: &Ledger, now: &Now) {
         let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
-        let counts = |past: &&Past| {
+        let recent = ledger.history.iter().filter(|past| {
             ledger.resumed_after.is_none_or(|resumed| past.txn > resumed)
                 && is_own_change(&past.actor, &past.cause)
                 && age(past) < OWN_CHANGES_WINDOW
-        };
-        let recent = ledger.history.iter().filter(counts);
-        let recent =
+        });
+        let changes =
             recent.filter_map(|p| OwnChange::new(now.mono - age(p), p.result, p.parts.keys()));
-        self.changes = recent.collect();
+        self.changes = changes.collect();
     }
 
     pub(crate) fn ended(

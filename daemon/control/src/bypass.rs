@@ -44,10 +44,9 @@ impl MayMove {
             (_, Some(most)) if moved.circuits > most => format!("max_healthy_circuits: {most}"),
             _ => return None,
         };
-        let names: Vec<String> = broken.iter().map(ToString::to_string).collect();
-        let what = said(moved)?;
-        let names = names.join(" ");
-        Some(format!("{what} (`{policy}`); accept it with: lightloom ctl fault {names}"))
+        let (what, parts) = (said(moved)?, broken.iter().map(ToString::to_string));
+        let parts = parts.collect::<Vec<String>>().join(" ");
+        Some(format!("{what} (`{policy}`); accept it with: lightloom ctl fault {parts}"))
     }
 }
 
@@ -79,23 +78,25 @@ pub fn next_plan_within(
     repaired: &[Part],
     bounds: &Bounds,
 ) -> Result<Around, Vec<String>> {
-    let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
-    let (_, mut faults) = from_document(fabric, plan).map_err(|e| one(&e))?;
+    let (_, mut faults) = from_document(fabric, plan).map_err(reason)?;
     for part in broken {
-        faults.insert(fabric, *part).map_err(|e| one(&e))?;
+        faults.insert(fabric, *part).map_err(reason)?;
     }
     for part in repaired {
-        faults.remove(fabric, *part).map_err(|e| one(&e))?;
+        faults.remove(fabric, *part).map_err(reason)?;
         if let Part::Node(node) = part {
             faults.bundles.retain(|bundle| bundle.node != *node);
         }
     }
     let is_repair = !repaired.is_empty();
-    let options = options(plan.seed);
-    let next = joint::replan_within(fabric, plan, &faults, is_repair, bounds, options);
-    let next = next.map_err(|e| one(&e))?;
-    let moved = next.change.moved;
-    Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved })
+    let replanned =
+        joint::replan_within(fabric, plan, &faults, is_repair, bounds, options(plan.seed));
+    let next = replanned.map_err(reason)?;
+    Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved: next.change.moved })
+}
+
+fn reason(error: impl std::fmt::Display) -> Vec<String> {
+    vec![error.to_string()]
 }
 
 /// Returns `first` or, if it reduces a job's GPUs, a plan that loses fewer. That plan moves as few
@@ -104,24 +105,27 @@ pub fn next_plan_within(
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
-    (broken, open): (&[Part], &BTreeSet<NodeId>),
+    broken: &[Part],
+    open: BTreeSet<NodeId>,
     first: Around,
     groups: MoveGroups,
 ) -> Result<Around, Vec<String>> {
     if first.plan.metrics.gpus_used >= plan.metrics.gpus_used {
         return Ok(first);
     }
-    let is_broken = |node: &NodeId| broken.iter().any(|part| part.node() == Some(*node));
-    let hit = plan
-        .groups
-        .iter()
-        .filter(|group| group.nodes.iter().chain(&group.passing).any(is_broken))
-        .filter_map(|group| group.job);
-    let moves = if groups == MoveGroups::Never { BTreeSet::new() } else { hit.collect() };
-    let bounds = Bounds { moves: Some(moves), open: open.clone(), ..Bounds::default() };
-    let wider = next_plan_within(fabric, plan, broken, &[], &bounds);
-    let is_better = |wider: &Around| wider.plan.metrics.gpus_used > first.plan.metrics.gpus_used;
-    Ok(wider.ok().filter(is_better).unwrap_or(first))
+    let hit = plan.groups.iter().filter(|group| {
+        let mut nodes = group.nodes.iter().chain(&group.passing);
+        nodes.any(|node| broken.iter().any(|part| part.node() == Some(*node)))
+    });
+    let moves = match groups {
+        MoveGroups::Never => BTreeSet::new(),
+        MoveGroups::OwnJob | MoveGroups::Ask => hit.filter_map(|group| group.job).collect(),
+    };
+    let bounds = Bounds { moves: Some(moves), open, ..Bounds::default() };
+    Ok(match next_plan_within(fabric, plan, broken, &[], &bounds) {
+        Ok(wider) if wider.plan.metrics.gpus_used > first.plan.metrics.gpus_used => wider,
+        _ => first,
+    })
 }
 
 fn options(seed: Seed) -> Options {
@@ -129,8 +133,7 @@ fn options(seed: Seed) -> Options {
 }
 
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
-    let plan =
-        joint::plan(fabric, faults, options(seed)).map_err(|error| vec![error.to_string()])?;
+    let plan = joint::plan(fabric, faults, options(seed)).map_err(reason)?;
     proven(fabric, faults, plan)
 }
 
@@ -142,13 +145,12 @@ fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<St
 }
 
 pub(crate) fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
-    let covers =
-        |bundle: &BundleId| known.nodes.contains(&bundle.node) || known.bundles.contains(bundle);
     let covered = match part {
         Part::Node(_) | Part::Ocs(_) | Part::Uplink(_) => false,
         Part::OcsPort(port) => known.switches.contains(&port.ocs),
-        Part::Bundle(bundle) => covers(&bundle),
-        Part::Fibre(port) => covers(&port.bundle),
+        Part::Bundle(bundle) | Part::Fibre(Port { bundle, .. }) => {
+            known.nodes.contains(&bundle.node) || known.bundles.contains(&bundle)
+        }
     };
     !covered && known.clone().insert(fabric, part).unwrap_or(false)
 }
@@ -173,11 +175,11 @@ impl Backoff {
 
     pub(crate) fn not_before(&self, parts: &[Part]) -> Micros {
         let tried = self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at);
-        let region = |part: &Part| {
+        let regions = parts.iter().map(|part| {
             let until = part.node().and_then(|node| self.regions.get(&node));
             until.copied().unwrap_or_default()
-        };
-        tried.max(parts.iter().map(region).min().unwrap_or_default())
+        });
+        tried.max(regions.min().unwrap_or_default())
     }
 
     pub fn tried(&mut self, parts: &[Part], now: Micros) {
@@ -226,29 +228,27 @@ pub(crate) fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,
     path: impl Fn(&str, BundleId) -> Option<u8>,
 ) -> BTreeMap<Part, String> {
-    let settles = |past: &&Past| matches!(past.cause, Cause::Deferred(_));
     let failed = history
-        .filter(|past| !settles(past))
+        .filter(|past| !matches!(past.cause, Cause::Deferred(_)))
         .take_while(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);
     let mut suspects = BTreeMap::new();
     for past in failed.filter(|past| past.result != TxnResult::Aborted) {
-        let troubles = past.parts.iter().filter_map(|(device, part)| {
-            let silent = matches!(part.verdict, Verdict::Unknown | Verdict::Untouched);
-            let bundle = device.as_str().parse::<BundleId>().ok()?;
-            (!part.detail.is_empty() && !silent).then_some((bundle, part))
+        let failed = past.parts.iter().filter_map(|(device, end)| {
+            let silent = matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
+            let bundle = device.bundle()?;
+            (!end.detail.is_empty() && !silent).then_some((bundle, end))
         });
         // If an end reports only missing light, the other end is usually the cause.
-        let (unlit, liars): (Vec<_>, Vec<_>) = troubles.partition(|(_, part)| part.unlit);
-        let of = |bundle: BundleId, unlit: bool| match unlit {
-            false => Some(Part::Bundle(bundle)),
-            true => {
-                let path = path(&past.plan_sha256, bundle)?;
-                Some(Part::Fibre(Port { bundle, path }))
-            }
-        };
-        for (bundle, part) in if liars.is_empty() { unlit } else { liars } {
-            let why = format!("suspect: bypass {} failed there: {}", past.txn, part.detail);
-            suspects.extend(of(bundle, part.unlit).map(|part| (part, why)));
+        let (unlit, other): (Vec<_>, Vec<_>) = failed.partition(|(_, end)| end.unlit);
+        for (bundle, end) in if other.is_empty() { unlit } else { other } {
+            let why = format!("suspect: bypass {} failed there: {}", past.txn, end.detail);
+            let part = match end.unlit {
+                false => Some(Part::Bundle(bundle)),
+                true => {
+                    path(&past.plan_sha256, bundle).map(|path| Part::Fibre(Port { bundle, path }))
+                }
+            };
+            suspects.extend(part.map(|part| (part, why)));
         }
     }
     suspects
@@ -379,7 +379,7 @@ mod tests {
             let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
             let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
             let (own, none) = (MoveGroups::OwnJob, BTreeSet::new());
-            let next = or_moving_what_stands_still(&fabric, &plan, (&broken, &none), first, own);
+            let next = or_moving_what_stands_still(&fabric, &plan, &broken, none, first, own);
             plan = next.expect("a way").plan;
         }
         assert_eq!(plan.metrics.gpus_used, 64, "the bypass uses as many GPUs as a fresh plan");
@@ -396,7 +396,7 @@ mod tests {
         let with = |groups| {
             let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
             let none = BTreeSet::new();
-            or_moving_what_stands_still(&fabric, &plan, (&broken, &none), first, groups)
+            or_moving_what_stands_still(&fabric, &plan, &broken, none, first, groups)
                 .expect("a way")
         };
         let never = with(MoveGroups::Never);
@@ -408,7 +408,7 @@ mod tests {
         let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
         let all = (0..18).map(NodeId).collect();
         let groups = MoveGroups::OwnJob;
-        let open = or_moving_what_stands_still(&fabric, &plan, (&broken, &all), first, groups);
+        let open = or_moving_what_stands_still(&fabric, &plan, &broken, all, first, groups);
         let open = open.expect("a way");
         let moved = (open.plan.metrics.gpus_used, open.moved);
         assert_eq!(moved, (64, MovedForOthers::default()), "an open ring is not cut again");
@@ -442,8 +442,7 @@ mod tests {
                 let narrow =
                     next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
                 let (own, none) = (MoveGroups::OwnJob, BTreeSet::new());
-                let next =
-                    or_moving_what_stands_still(&fabric, &plan, (&broken, &none), narrow, own);
+                let next = or_moving_what_stands_still(&fabric, &plan, &broken, none, narrow, own);
                 let next = next.expect("a way");
                 wider += usize::from(next.moved.rings > 0);
                 let hit = plan.groups.iter().find(|group| group.nodes.contains(&node));

@@ -225,8 +225,8 @@ impl OneDevice<'_> {
     }
 
     fn in_use(&self) -> impl Iterator<Item = Objection> {
-        let free = |slot: &&Slot| !self.known.probed.contains(slot);
-        self.want.keys().filter(free).filter_map(move |&slot| {
+        let free = self.want.keys().filter(|slot| !self.known.probed.contains(slot));
+        free.filter_map(move |&slot| {
             let stands = [at(self.observed, slot), at(self.known.owned, slot)];
             let position = stands.into_iter().find(|at| self.device.leads_out(*at))?;
             Some(Objection::InUse { device: self.device.clone(), slot, position })
@@ -285,21 +285,16 @@ pub struct Step {
 impl Step {
     #[must_use]
     pub fn of(sharing: Sharing, moves: &[Move]) -> Self {
-        let dark = |m: &Move| Move { to: Position::DARK, ..*m };
-        match sharing {
-            Sharing::Independent => Self { remove: Vec::new(), add: moves.to_vec() },
-            Sharing::Exclusive => Self {
-                remove: moves.iter().filter(|m| !m.from.is_dark()).map(dark).collect(),
-                add: moves
-                    .iter()
-                    .filter(|m| !m.to.is_dark())
-                    .map(|m| Move { from: Position::DARK, ..*m })
-                    .collect(),
-            },
+        if sharing == Sharing::Independent {
+            return Self { remove: Vec::new(), add: moves.to_vec() };
         }
+        let lit = moves.iter().filter(|m| !m.from.is_dark());
+        let remove = lit.map(|m| Move { to: Position::DARK, ..*m });
+        let wanted = moves.iter().filter(|m| !m.to.is_dark());
+        let add = wanted.map(|m| Move { from: Position::DARK, ..*m });
+        Self { remove: remove.collect(), add: add.collect() }
     }
 
-    #[must_use]
     pub fn end(&self) -> Positions {
         self.remove.iter().chain(&self.add).map(|m| (m.slot, m.to)).collect()
     }

@@ -77,14 +77,13 @@ impl Commission {
         let far = both.map(|(end, far)| (end_name(end), end_name(far))).collect();
         let planned = planned.iter().filter_map(|(a, b)| Some((*number.get(a)?, *number.get(b)?)));
         let planned = planned.collect();
-        let others = |end: usize| {
-            let mut others = FixedBitSet::with_capacity(ends.len());
-            others.insert_range(..);
-            groups[group_of[end]].ends.iter().for_each(|own| others.remove(*own));
-            others
-        };
-        let row = |end| EndRow { candidates: others(end), power_mdbm: None, source: None };
-        let rows = (0..ends.len()).map(row).collect();
+        let rows = group_of.iter().map(|group| {
+            let mut candidates = FixedBitSet::with_capacity(ends.len());
+            candidates.insert_range(..);
+            groups[*group].ends.iter().for_each(|own| candidates.remove(*own));
+            EndRow { candidates, power_mdbm: None, source: None }
+        });
+        let rows = rows.collect();
         let named = ends.iter().map(end_name).zip(0..).collect();
         let (left_out, halves) = (BTreeSet::new(), Vec::new());
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
@@ -92,9 +91,7 @@ impl Commission {
 
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
-            let known = found.get(&end_name(&self.ends[end]));
-            let known = known.filter(|source| matches!(source, LightSource::End { .. }));
-            if let Some(source) = known {
+            if let Some(source @ LightSource::End { .. }) = found.get(&end_name(&self.ends[end])) {
                 self.settle(end, source.clone());
             }
         }
@@ -113,17 +110,14 @@ impl Commission {
         self.left_out.insert(device.clone());
     }
 
-    #[must_use]
     pub fn left_out(&self) -> &BTreeSet<DeviceName> {
         &self.left_out
     }
 
-    #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    #[must_use]
     pub fn progress(&self) -> (usize, usize) {
         (self.rows.iter().filter(|row| row.source.is_some()).count(), self.rows.len())
     }
@@ -181,26 +175,31 @@ impl Commission {
 
     #[must_use]
     pub fn found(&self) -> BTreeMap<String, LightSource> {
-        let is_tried = |end: &String| {
-            let row = self.named.get(end).map(|number| &self.rows[*number].source);
-            row.is_some_and(|source| !matches!(source, Some(LightSource::Untried { .. })))
-        };
-        let source = |name: &String, row: &EndRow| match &row.source {
+        let ends = self.named.iter();
+        ends.map(|(end, number)| (end.clone(), self.source(end, &self.rows[*number]))).collect()
+    }
+
+    fn source(&self, end: &str, row: &EndRow) -> LightSource {
+        match &row.source {
             None => {
                 let left = row.candidates.count_ones(..);
                 LightSource::Untried { why: format!("it may be connected to any of {left} ends") }
             }
             // A dark end is not evidence about the fibre if the far end did not send light.
-            Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {
+            Some(LightSource::Nothing) => match self.far.get(end).filter(|far| !self.is_tried(far))
+            {
                 Some(far) => {
                     LightSource::Untried { why: format!("its far end {far} was not tried") }
                 }
                 None => LightSource::Nothing,
             },
             Some(source) => source.clone(),
-        };
-        let rows = self.named.iter().map(|(name, number)| (name, &self.rows[*number]));
-        rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
+        }
+    }
+
+    fn is_tried(&self, end: &str) -> bool {
+        let row = self.named.get(end).map(|number| &self.rows[*number].source);
+        row.is_some_and(|source| !matches!(source, Some(LightSource::Untried { .. })))
     }
 
     fn conclude(&mut self) {
@@ -223,24 +222,30 @@ impl Commission {
                 self.settle(end, source);
                 changed = true;
             }
-            let lit_by = |end: usize| match &self.rows[end].source {
-                Some(LightSource::End { end, .. }) => self.named.get(end).copied(),
-                _ => None,
-            };
-            let joined = |end: &usize| lit_by(*end).is_some_and(|by| lit_by(by) == Some(*end));
             let unsettled = self.rows.iter().filter(|row| row.source.is_none());
             let asked =
                 unsettled.fold(FixedBitSet::with_capacity(self.ends.len()), |mut all, row| {
                     all.union_with(&row.candidates);
                     all
                 });
-            let joined: Vec<usize> = asked.ones().filter(joined).collect();
+            let joined: Vec<usize> = asked.ones().filter(|end| self.is_joined(*end)).collect();
             changed |= !joined.is_empty();
             joined.into_iter().for_each(|end| self.exclude(end));
             if !changed {
                 return;
             }
         }
+    }
+
+    fn lit_by(&self, end: usize) -> Option<usize> {
+        match &self.rows[end].source {
+            Some(LightSource::End { end, .. }) => self.named.get(end).copied(),
+            _ => None,
+        }
+    }
+
+    fn is_joined(&self, end: usize) -> bool {
+        self.lit_by(end).is_some_and(|by| self.lit_by(by) == Some(end))
     }
 
     fn settle(&mut self, end: usize, source: LightSource) {
@@ -260,8 +265,7 @@ impl Commission {
         let group_of = &self.group_of;
         let mut later = Vec::new();
         for (a, b) in self.planned.drain(..) {
-            let is_free = |end: usize| on[group_of[end]].is_none_or(|at| at == end);
-            if is_free(a) && is_free(b) {
+            if [a, b].into_iter().all(|end| on[group_of[end]].is_none_or(|at| at == end)) {
                 [a, b].into_iter().for_each(|end| on[group_of[end]] = Some(end));
             } else {
                 later.push((a, b));
@@ -272,16 +276,16 @@ impl Commission {
     }
 
     fn half(&mut self) -> Option<Vec<Option<usize>>> {
-        let is_open = |end: &usize| {
-            let row = &self.rows[*end];
-            row.source.is_none() && row.power_mdbm.is_some()
-        };
         if self.halves.is_empty() {
-            let open = (0..self.rows.len()).find(is_open)?;
+            let mut open = (0..self.rows.len()).filter(|end| {
+                let row = &self.rows[*end];
+                row.source.is_none() && row.power_mdbm.is_some()
+            });
+            let others = open.clone();
+            let first = open.next()?;
             let mut on: Vec<Option<usize>> = vec![None; self.groups.len()];
-            on[self.group_of[open]] = Some(open);
-            let may = self.rows[open].candidates.ones();
-            let others = (0..self.rows.len()).filter(is_open);
+            on[self.group_of[first]] = Some(first);
+            let may = self.rows[first].candidates.ones();
             let others =
                 others.flat_map(|end| std::iter::once(end).chain(self.rows[end].candidates.ones()));
             for end in may.chain(others) {
@@ -306,16 +310,16 @@ impl Commission {
             if on[number].is_some() {
                 continue;
             }
-            let pairs = |end: usize| {
+            let pairs = group.ends.iter().map(|&end| {
                 let asks = match self.rows[end].source {
                     None => self.rows[end].candidates.intersection(&lit).count(),
                     Some(_) => 0,
                 };
-                let asked = lit.ones().filter(is_open);
-                asks + asked.filter(|other| self.rows[*other].candidates.contains(end)).count()
-            };
-            let best = group.ends.iter().map(|end| (pairs(*end), *end)).max();
-            if let Some((1.., end)) = best {
+                let open = lit.ones().filter(is_open);
+                let asked = open.filter(|other| self.rows[*other].candidates.contains(end));
+                (asks + asked.count(), end)
+            });
+            if let Some((1.., end)) = pairs.max() {
                 on[number] = Some(end);
                 lit.insert(end);
             }
@@ -326,11 +330,12 @@ impl Commission {
 
 fn halves(on: &[Option<usize>]) -> Vec<Vec<Option<usize>>> {
     let bits = usize::BITS - on.len().saturating_sub(1).leading_zeros();
-    let half = |bit: u32, side: usize| {
-        let of = |(number, end): (usize, &Option<usize>)| end.filter(|_| number >> bit & 1 == side);
-        on.iter().enumerate().map(of).collect()
-    };
-    (0..bits).flat_map(|bit| [half(bit, 0), half(bit, 1)]).collect()
+    let sides = (0..bits).flat_map(|bit| [(bit, 0), (bit, 1)]);
+    let halves = sides.map(|(bit, side)| {
+        let ends = on.iter().enumerate();
+        ends.map(|(number, end)| end.filter(|_| number >> bit & 1 == side)).collect()
+    });
+    halves.collect()
 }
 
 #[cfg(test)]

@@ -59,8 +59,9 @@ impl Controller {
         let Some(unfinished) = self.transactions.unfinished(now, inventory) else { return };
         // A bypass need not wait for late commands of the previous daemon, which are undone.
         let hurries = unfinished.forward && unfinished.interrupted;
-        let waits = |limits: &_| !hurries || !undoes_all_late(limits);
-        self.strays.wait_for(now, &unfinished.intent, inventory, waits);
+        self.strays.wait_for(now, &unfinished.intent, inventory, |limits| {
+            !hurries || !undoes_all_late(limits)
+        });
         let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
         let commands = self.transactions.recover(cx, &unfinished);
         self.execute(now, commands);
@@ -86,19 +87,15 @@ impl Controller {
         self.started(now)
     }
 
-    #[must_use]
     pub fn sightings(&self) -> &Sightings {
         &self.sightings
     }
-    #[must_use]
     pub fn transactions(&self) -> &Transactions {
         &self.transactions
     }
-    #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         self.transactions.ledger()
     }
@@ -118,11 +115,10 @@ impl Controller {
         }
         let drive = self.transactions.drive_deadline();
         let pending = self.ledger().pending.as_ref().filter(|_| !self.transactions.is_busy());
-        let pending = pending.map(|pending| pending.deadline(now));
         let settles = self.transactions.settles_at(&self.sightings);
-        let automatic = pending.into_iter().chain(settles);
-        let automatic = automatic.map(|at| at.max(self.budget.not_before()));
-        reads.into_iter().chain(drive).chain(automatic).min()
+        let automatic = pending.map(|pending| pending.deadline(now)).into_iter().chain(settles);
+        let not_before = automatic.map(|at| at.max(self.budget.not_before()));
+        reads.into_iter().chain(drive).chain(not_before).min()
     }
 
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
@@ -366,12 +362,11 @@ impl Controller {
 
     fn time_out(&mut self, now: &Now) {
         let due = self.schedule.all_due(now.mono, &self.sightings, self.ledger());
-        let overdue = due.into_iter().filter_map(|device| {
+        let late = due.into_iter().filter_map(|device| {
             let (ticket, overdue) = self.sightings.overdue(now, &device, self.ledger())?;
             Some((device, ticket, overdue))
         });
-        let overdue: Vec<(DeviceName, Ticket, Overdue)> = overdue.collect();
-        for (device, ticket, overdue) in overdue {
+        for (device, ticket, overdue) in late.collect::<Vec<_>>() {
             let ledger = self.transactions.ledger();
             match overdue {
                 Overdue::Late => {

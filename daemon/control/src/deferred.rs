@@ -42,9 +42,8 @@ impl Deferred {
     }
 
     pub(crate) fn explains(&self, read: &Positions, owned: &Positions) -> bool {
-        let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());
-        let mut slots = slots.copied();
-        slots.all(|slot| {
+        let mut slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());
+        slots.all(|&slot| {
             let or = self.or.get(&slot).copied();
             let stands = at(read, slot);
             stands == at(&self.to, slot) || stands == at(owned, slot) || Some(stands) == or

@@ -138,9 +138,11 @@ pub fn paths(plan: &Plan, modules: &Modules) -> Result<SwitchState, Vec<String>>
 
 #[must_use]
 pub fn stated(plan: &Plan, modules: &Modules) -> SwitchState {
-    let known = plan.transceivers.iter();
-    let known = known.filter_map(|t| Some((modules.get(&t.bundle)?, position(t.path))));
-    known.map(|(device, at)| (device.clone(), [(Slot(0), at)].into())).collect()
+    let stated = plan.transceivers.iter().filter_map(|transceiver| {
+        let device = modules.get(&transceiver.bundle)?.clone();
+        Some((device, [(Slot(0), position(transceiver.path))].into()))
+    });
+    stated.collect()
 }
 
 pub(crate) fn paths_where(

@@ -31,7 +31,7 @@ pub struct PortReading {
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
     pub node: String,
-    pub module: DeviceName,
+    pub device: DeviceName,
     pub now: PortReading,
     pub usual: PortReading,
 }
@@ -55,7 +55,7 @@ pub struct OverSwitch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loose {
     pub node: String,
-    pub module: DeviceName,
+    pub device: DeviceName,
     pub answers: bool,
 }
 
@@ -79,10 +79,10 @@ impl fmt::Display for Culprit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(node) => write!(f, "node {node}"),
-            Self::Transceiver(module) => write!(f, "transceiver {module}"),
-            Self::Lane(module, lane) => write!(f, "lane {} of {module}", lane + 1),
+            Self::Transceiver(device) => write!(f, "transceiver {device}"),
+            Self::Lane(device, lane) => write!(f, "lane {} of {device}", lane + 1),
             Self::Fibre(one, other) => write!(f, "fibre between {one} and {other}"),
-            Self::Connector(module) => write!(f, "connector at {module}"),
+            Self::Connector(device) => write!(f, "connector at {device}"),
             Self::SwitchPort(switch, slot) => write!(f, "port {slot} of {switch}"),
         }
     }
@@ -109,13 +109,13 @@ pub enum Symptom {
 impl fmt::Display for Symptom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Silent(module) => write!(f, "{module} does not answer"),
-            Self::SendsNothing(module) => write!(f, "{module} reports that it sends no light"),
-            Self::LaneSendsNothing(module, lane) => {
-                write!(f, "{module} reports that lane {} sends no light", lane + 1)
+            Self::Silent(device) => write!(f, "{device} does not answer"),
+            Self::SendsNothing(device) => write!(f, "{device} reports that it sends no light"),
+            Self::LaneSendsNothing(device, lane) => {
+                write!(f, "{device} reports that lane {} sends no light", lane + 1)
             }
-            Self::Deaf(module) => write!(f, "light reaches {module} but not its lanes"),
-            Self::Strayed(module) => write!(f, "{module} is not at the path it was set to"),
+            Self::Deaf(device) => write!(f, "light reaches {device} but not its lanes"),
+            Self::Strayed(device) => write!(f, "{device} is not at the path it was set to"),
             Self::Dark(at, from) => write!(f, "no light from {from} arrives at {at}"),
             Self::Weak(at, from) => write!(f, "less light from {from} arrives at {at}"),
             Self::Tilted(at, from) => {
@@ -173,23 +173,19 @@ const NAMED_MAX: usize = 16;
 
 fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     let odd = links.iter().filter(|link| !symptoms::of(std::slice::from_ref(link)).is_empty());
-    let silent = loose.iter().filter(|module| !module.answers).map(|module| module.node.as_str());
+    let silent = loose.iter().filter(|loose| !loose.answers).map(|loose| loose.node.as_str());
     let nodes: BTreeSet<&str> =
         odd.flat_map(|link| link.ends.iter().map(|end| end.node.as_str())).chain(silent).collect();
-    let near = |link: &&Link| link.ends.iter().any(|end| nodes.contains(end.node.as_str()));
-    links.iter().filter(near).cloned().collect()
+    let near =
+        links.iter().filter(|link| link.ends.iter().any(|end| nodes.contains(end.node.as_str())));
+    near.cloned().collect()
 }
 
 #[must_use]
-pub fn diagnose(links: &[Link]) -> Vec<Named> {
-    diagnose_beside(links, &[])
-}
-
-#[must_use]
-pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
+pub fn diagnose(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);
-    let silent = loose.iter().filter(|module| !module.answers);
-    left.extend(silent.map(|loose| Symptom::Silent(loose.module.clone())));
+    let silent = loose.iter().filter(|loose| !loose.answers);
+    left.extend(silent.map(|loose| Symptom::Silent(loose.device.clone())));
     if left.is_empty() {
         return Vec::new();
     }
@@ -210,11 +206,11 @@ pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
         let Some((&culprit, &(_, explanation))) = best else { break };
         let evidence: Vec<Symptom> =
             explanation.predicts().filter(|symptom| left.contains(*symptom)).cloned().collect();
-        let other = |(other, (_, explanation)): &(&&Culprit, &(i32, &parts::Explanation))| {
-            ***other != *culprit && explanation.predicts().any(|s| evidence.contains(s))
-        };
-        let second = scores.iter().filter(other).max_by_key(|(_, (score, _))| *score);
-        let second = second.map(|(culprit, _)| (*culprit).clone());
+        let others = scores.iter().filter(|(other, (_, explanation))| {
+            **other != culprit && explanation.predicts().any(|s| evidence.contains(s))
+        });
+        let next = others.max_by_key(|(_, (score, _))| *score);
+        let second = next.map(|(culprit, _)| (*culprit).clone());
         left.retain(|symptom| !evidence.contains(symptom) && !explanation.implies(symptom));
         explained.extend(explanation.predicts().cloned());
         named.push(Named { culprit: culprit.clone(), evidence, second });

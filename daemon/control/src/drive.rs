@@ -135,12 +135,11 @@ impl Drive {
     #[must_use]
     pub fn waits_for(&self) -> BTreeMap<DeviceName, Micros> {
         let arming = self.arming.iter().map(|(device, arming)| (device.clone(), arming.until));
-        let moving = self.movers.iter();
-        let moving = moving.filter_map(|(device, m)| Some((device.clone(), m.given_up_at()?)));
+        let movers = self.movers.iter();
+        let moving = movers.filter_map(|(device, m)| Some((device.clone(), m.given_up_at()?)));
         arming.chain(moving).collect()
     }
 
-    #[must_use]
     pub fn deadline(&self) -> Option<Micros> {
         self.wake.values().min().copied()
     }
@@ -295,24 +294,22 @@ impl Drive {
 
     fn after_arm(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         if matches!(self.orders.start, Start::AllOrNothing(_)) && !self.trouble.is_empty() {
-            let is_armed = |device: &&DeviceName| {
-                self.orders.target.contains_key(*device) && !self.orders.known.contains_key(*device)
-            };
-            let armed = self.seen.keys().filter(is_armed);
+            let orders = &self.orders;
+            let armed = self.seen.keys().filter(|device| {
+                orders.target.contains_key(*device) && !orders.known.contains_key(*device)
+            });
             for device in armed {
                 commands.push(Command::Send(device.clone(), Op::Disarm { txn: self.orders.txn }));
             }
             return self.end(commands);
         }
-        let changes = self.seen.iter().map(|(device, seen)| {
-            let moves = self.orders.target[device]
-                .iter()
-                .map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to })
-                .filter(|m| m.from != m.to)
-                .collect();
-            (device.clone(), moves)
-        });
-        let changes: BTreeMap<DeviceName, Vec<Move>> = changes.collect();
+        let mut changes = BTreeMap::<DeviceName, Vec<Move>>::new();
+        for (device, seen) in &self.seen {
+            let target = self.orders.target[device].iter();
+            let moves =
+                target.map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to });
+            changes.insert(device.clone(), moves.filter(|m| m.from != m.to).collect());
+        }
         self.waves = match self.orders.probes.is_some() {
             true => vec![at_once(&changes, site)],
             false => waves_in_stages(&changes, &self.orders.stages, site),
@@ -339,9 +336,9 @@ impl Drive {
         if wave >= self.waves.len() || self.stops() {
             return self.let_back(site, commands);
         }
-        let dark_soon = |m: &&Move| !m.from.is_dark();
         let levers = self.levers(wave, site, |step| {
-            step.remove.iter().chain(&step.add).filter(dark_soon).map(|m| m.slot).collect()
+            let moves = step.remove.iter().chain(&step.add);
+            moves.filter(|m| !m.from.is_dark()).map(|m| m.slot).collect()
         });
         self.pull(levers, Position::DARK, site, commands);
         Stage::Drain(wave)
@@ -360,7 +357,8 @@ impl Drive {
         for (device, step) in steps {
             let baseline = self.seen.get(&device).cloned();
             let unlit = self.unlit(&device, &step, wave, site);
-            self.start_mover(device, (step, unlit), baseline, site, commands);
+            let mover = self.mover(&device, step, unlit, baseline, site);
+            self.start(device, mover, commands);
         }
         Stage::Move(wave)
     }
@@ -372,26 +370,25 @@ impl Drive {
         wave: usize,
         site: &impl Site,
     ) -> BTreeSet<Slot> {
-        let stands = |far: &DeviceName, slot: Slot| {
-            if self.seen.get(far).is_some_and(|seen| seen.is_shut(slot)) {
-                return Some(Position::DARK);
-            }
-            let moved = self.waves[..=wave]
-                .iter()
-                .rev()
-                .find_map(|wave| wave.get(far).and_then(|step| step.end().get(&slot).copied()));
-            let seen = self.seen.get(far).map(|seen| &seen.positions);
-            moved.or_else(|| Some(at(seen.or_else(|| self.orders.standing.get(far))?, slot)))
-        };
-        let faces = |slot: Slot, to: Position| match site.far_end(device, slot, to) {
-            Some((far, far_slot, position)) => stands(far, *far_slot) == Some(*position),
-            None => true,
-        };
-        step.end()
-            .into_iter()
-            .filter(|&(slot, to)| !faces(slot, to))
-            .map(|(slot, _)| slot)
-            .collect()
+        let ends = step.end().into_iter();
+        let unlit = ends.filter(|&(slot, to)| {
+            site.far_end(device, slot, to).is_some_and(|(far, far_slot, position)| {
+                self.stands(far, *far_slot, wave) != Some(*position)
+            })
+        });
+        unlit.map(|(slot, _)| slot).collect()
+    }
+
+    fn stands(&self, device: &DeviceName, slot: Slot, wave: usize) -> Option<Position> {
+        let seen = self.seen.get(device);
+        if seen.is_some_and(|seen| seen.is_shut(slot)) {
+            return Some(Position::DARK);
+        }
+        let mut waves = self.waves[..=wave].iter().rev();
+        let moved =
+            waves.find_map(|wave| wave.get(device).and_then(|s| s.end().get(&slot).copied()));
+        let stood = seen.map(|seen| &seen.positions);
+        moved.or_else(|| Some(at(stood.or_else(|| self.orders.standing.get(device))?, slot)))
     }
 
     fn start_undrain(
@@ -419,16 +416,15 @@ impl Drive {
         if done || matches!(self.orders.start, Start::AllOrNothing(_)) {
             return self.end(commands);
         }
-        let there = |device: &DeviceName, slot: Slot, to: Position| {
-            !to.is_dark() && self.seen.get(device).is_some_and(|s| at(&s.positions, slot) == to)
-        };
-        let well =
-            self.orders.target.iter().filter(|(device, _)| !self.trouble.contains_key(*device));
-        let lit =
-            well.flat_map(|(device, slots)| slots.iter().map(move |(&s, &to)| (device, s, to)));
-        let lit = lit.filter(|(device, slot, to)| there(device, *slot, *to));
-        let mut levers: BTreeSet<(DeviceName, Slot)> =
-            lit.filter_map(|(device, slot, _)| site.lever(device, slot)).collect();
+        let mut levers = BTreeSet::new();
+        for (device, slots) in &self.orders.target {
+            let seen = self.seen.get(device).filter(|_| !self.trouble.contains_key(device));
+            let Some(seen) = seen else { continue };
+            let lit = slots
+                .iter()
+                .filter(|(slot, to)| !to.is_dark() && at(&seen.positions, **slot) == **to);
+            levers.extend(lit.filter_map(|(slot, _)| site.lever(device, *slot)));
+        }
         levers.retain(|lever| !self.orders.held.contains(lever));
         self.pull(levers, IN_USE, site, commands);
         Stage::Undrain(self.waves.len())
@@ -461,37 +457,41 @@ impl Drive {
             steps.entry(device).or_default().add.push(Move { slot, from, to });
         }
         for (device, step) in steps {
-            self.start_mover(device, (step, BTreeSet::new()), None, site, commands);
+            let mover = self.mover(&device, step, BTreeSet::new(), None, site);
+            self.start(device, mover, commands);
         }
     }
 
-    fn start_mover(
-        &mut self,
-        device: DeviceName,
-        (step, unlit): (Step, BTreeSet<Slot>),
+    fn mover(
+        &self,
+        device: &DeviceName,
+        step: Step,
+        unlit: BTreeSet<Slot>,
         baseline: Option<Observation>,
         site: &impl Site,
-        commands: &mut Vec<Command>,
-    ) {
+    ) -> Mover {
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
-        let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));
-        let far = far.filter(|_| self.orders.probes.is_none());
+        let fibres = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(device, slot, to)?)));
+        let far = fibres.filter(|_| self.orders.probes.is_none());
         let mut neighbours: BTreeMap<Slot, String> =
             far.map(|(slot, (far, _, position))| (slot, format!("{far}.{position}"))).collect();
         neighbours.extend(
-            self.orders.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
+            self.orders.neighbours.get(device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
-        let (sharing, limits) = (site.sharing(&device), site.limits(&device));
-        // Read drain controls first, because arming did not read them.
-        let was_read = baseline.is_some();
-        let mover = Mover::new(self.orders.txn, step, sharing, limits, baseline, neighbours);
-        let mut mover = mover.called(&device);
+        let (sharing, limits) = (site.sharing(device), site.limits(device));
+        let unnamed = Mover::new(self.orders.txn, step, sharing, limits, baseline, neighbours);
+        let mut mover = unnamed.called(device);
         mover.expect_no_light(match self.orders.probes.is_some() {
             true => ends.keys().copied().collect(),
             false => unlit,
         });
-        let next = if was_read { mover.start() } else { mover.wake() };
+        mover
+    }
+
+    fn start(&mut self, device: DeviceName, mut mover: Mover, commands: &mut Vec<Command>) {
+        // Read drain controls first, because arming did not read them.
+        let next = if mover.is_read() { mover.start() } else { mover.wake() };
         self.movers.insert(device.clone(), mover);
         self.take(device, next, commands);
     }

@@ -123,12 +123,10 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok((journal, Opened { records, torn_bytes, damage, proof }))
     }
 
-    #[must_use]
     pub fn length(&self) -> u64 {
         self.chain.seq
     }
 
-    #[must_use]
     pub fn keyed_from(&self) -> Option<u64> {
         self.chain.keyed_from
     }
@@ -137,7 +135,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         (self.poisoned, self.damaged) = (Some(reason), true);
     }
 
-    #[must_use]
     pub fn head(&self) -> &str {
         &self.chain.hash
     }
@@ -160,7 +157,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(())
     }
 
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.good
     }
@@ -215,11 +211,9 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         }
         let reason = "durable records cannot be read back".to_owned();
         let line = records.len() + 1;
-        let here = || Damage { line, byte, reason, is_newer: false };
-        Err(JournalError::Lost(damage.unwrap_or_else(here)))
+        Err(JournalError::Lost(damage.unwrap_or(Damage { line, byte, reason, is_newer: false })))
     }
 
-    #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.storage.short_of_space()
     }
@@ -233,7 +227,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poison_on_error(trouble)
     }
 
-    #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.poisoned.as_deref()
     }

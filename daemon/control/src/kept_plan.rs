@@ -48,12 +48,10 @@ impl KeptPlan {
         Self { sha256, plan: Arc::new(plan) }
     }
 
-    #[must_use]
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }

@@ -18,7 +18,7 @@ use crate::deferred::Deferred;
 use crate::drive::PartEnd;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
-use crate::state::{DeviceName, FibreEnd, Micros, Position, Positions, Slot, SwitchState, Txn, at};
+use crate::state::{DeviceName, FibreEnd, Micros, Positions, Slot, SwitchState, Txn, at};
 
 pub const HISTORY_MAX: usize = 1024;
 const SENT_MAX: usize = 4;
@@ -64,6 +64,13 @@ pub struct Past {
     pub broken_after: BTreeMap<String, Broken>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
+}
+
+impl Past {
+    fn entries(&self) -> usize {
+        let of_plan = self.plan_devices_before.as_ref().map_or(0, BTreeSet::len);
+        self.parts.len().max(self.stood_before.len()).max(of_plan)
+    }
 }
 
 /// The moves of an ended transaction, whose commands a device may still execute late.
@@ -218,7 +225,7 @@ impl Ledger {
         let (plan_before, applied_before) = (self.plan_sha256.clone(), self.applied_sha256.clone());
         let devices_before = self.plan_devices.clone();
         for (device, end) in parts {
-            self.part_ends(&intent, (result, turned.is_some()), device, end);
+            self.part_ends(&intent, result, turned.is_some(), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
         // An undo takes effect even if it left out devices.
@@ -274,7 +281,8 @@ impl Ledger {
     fn part_ends(
         &mut self,
         intent: &Intent,
-        (result, has_turned): (TxnResult, bool),
+        result: TxnResult,
+        has_turned: bool,
         device: &DeviceName,
         end: &PartEnd,
     ) {
@@ -331,8 +339,8 @@ impl Ledger {
 
     fn owns_goal(&mut self, intent: &Intent, device: &DeviceName) {
         if let Some(goal) = intent.goal.get(device) {
-            let lit = goal.iter().filter(|(_, p)| !p.is_dark());
-            let lit = lit.map(|(&s, &p)| (s, p)).collect();
+            let mut lit = goal.clone();
+            lit.retain(|_, to| !to.is_dark());
             self.owned.insert(device.clone(), lit);
         }
     }
@@ -346,14 +354,10 @@ impl Ledger {
 
     fn keep_past(&mut self, past: Past) {
         self.history.push_back(past);
-        let devices = |past: &Past| {
-            let of_plan = past.plan_devices_before.as_ref().map_or(0, BTreeSet::len);
-            past.parts.len().max(past.stood_before.len()).max(of_plan)
-        };
-        let mut entries: usize = self.history.iter().map(devices).sum();
+        let mut entries: usize = self.history.iter().map(Past::entries).sum();
         while self.history.len() > HISTORY_MAX || (entries > ENTRIES_MAX && self.history.len() > 1)
         {
-            entries -= self.history.pop_front().as_ref().map_or(0, devices);
+            entries -= self.history.pop_front().as_ref().map_or(0, Past::entries);
         }
         self.drop_plans();
     }
@@ -362,10 +366,12 @@ impl Ledger {
         let mut probed = self.probed.remove(device).unwrap_or_default();
         match intent.cause {
             Cause::Probe => {
-                let moved = || intent.after.get(device).into_iter().flatten();
-                let leads_out = |to: &Position| device.leads_out(*to);
-                probed.extend(moved().filter(|(_, to)| leads_out(to)).map(|(slot, _)| *slot));
-                probed.retain(|slot| moved().all(|(other, to)| other != slot || leads_out(to)));
+                for (slot, to) in intent.after.get(device).into_iter().flatten() {
+                    match device.leads_out(*to) {
+                        true => probed.insert(*slot),
+                        false => probed.remove(slot),
+                    };
+                }
             }
             _ => probed.clear(),
         }
@@ -388,7 +394,7 @@ impl Ledger {
     /// Bypasses and repairs extend the plan's devices, because they leave out unresponsive ones.
     /// Circuits on a device of the plan end the plan.
     fn take_plan(&mut self, intent: &Intent) {
-        let named = || intent.goal.keys().cloned();
+        let named = intent.goal.keys().cloned();
         match intent.cause {
             Cause::Rollback(first) | Cause::ConfirmTimeout(first) => {
                 self.plan_devices = self.plan_devices_before(first);
@@ -396,17 +402,17 @@ impl Ledger {
                 if self.plan_sha256.is_empty() {
                     self.plan_devices.clear();
                 } else if self.plan_devices.is_empty() {
-                    self.plan_devices.extend(named());
+                    self.plan_devices.extend(named);
                 }
             }
             Cause::Drift | Cause::Deferred(_) | Cause::Late(_) | Cause::Probe => {}
             Cause::Apply if !intent.plan_sha256.is_empty() => {
                 self.plan_sha256.clone_from(&intent.plan_sha256);
-                self.plan_devices = named().collect();
+                self.plan_devices = named.collect();
             }
             _ if !intent.plan_sha256.is_empty() => {
                 self.plan_sha256.clone_from(&intent.plan_sha256);
-                self.plan_devices.extend(named());
+                self.plan_devices.extend(named);
             }
             _ if intent.goal.keys().any(|device| self.plan_devices.contains(device)) => {
                 self.plan_sha256.clear();
@@ -468,10 +474,10 @@ impl Ledger {
 fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
     let mut found = BTreeMap::new();
     for past in history {
-        let was = |part: &String| past.broken_before.contains_key(part);
-        found.retain(|part, _| !was(part) || past.broken_after.contains_key(part));
+        let Past { broken_before: before, broken_after: after, .. } = past;
+        found.retain(|part, _| !before.contains_key(part) || after.contains_key(part));
         if past.cause == Cause::Bypass {
-            let news = past.broken_after.iter().filter(|(part, _)| !was(part));
+            let news = after.iter().filter(|(part, _)| !before.contains_key(*part));
             found.extend(news.map(|(part, broken)| (part.clone(), broken.clone())));
         }
     }

@@ -7,9 +7,11 @@
 //!
 //! # The path of a fault
 //!
-//! A node fails, and the two modules of its ring send no light. The test `path_of_a_fault` runs:
+//! A node fails, and the two modules of its ring send no light. In each file, `device` is the module
+//! at hand, `seen` what was read from it, `far` the other end of its fibre, and a `witness` a far end
+//! that should receive the light of a `suspect`. The test `path_of_a_fault` runs:
 //!
-//! 1. A module at the far end reports [`Signal::LightLost`](sightings::Signal) or is polled. Its
+//! 1. A module at a far end reports [`Signal::LightLost`](sightings::Signal) or is polled. Its
 //!    reading comes as [`Event::Reply`](messages::Event), with its position and without light.
 //! 2. [`Controller::handle`](controller::Controller::handle) gives the reading to the
 //!    [`Sightings`](sightings::Sightings). A report, or the first reading without light, makes them
@@ -19,8 +21,8 @@
 //!    controller stops waiting with [`Action::Abandon`](messages::Action); without a suspicion it
 //!    would wait longer. The driver reports `Event::Down`.
 //! 4. [`Control::tick`](policy::Control::tick) computes the failed parts from
-//!    [`Facts`](policy::Facts). Each far end of the node gives a
-//!    [`Testimony`](sightings::Testimony). All must miss its light, and two of them must share no
+//!    [`Facts`](policy::Facts). Each far end of the suspect is a witness and gives a
+//!    [`Testimony`](sightings::Testimony). All must miss its light, and two witnesses must share no
 //!    [failure domain](management). Both bundles of the node become
 //!    [`Part`](lightloom_fabric::fault::Part)s to avoid.
 //! 5. The [`Backoff`](bypass::Backoff) of earlier attempts and the [`Budget`](budget::Budget) of

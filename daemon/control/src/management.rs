@@ -81,7 +81,6 @@ impl Trouble {
         }
     }
 
-    #[must_use]
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))
     }

@@ -112,10 +112,11 @@ pub const RECONNECT: Micros = Micros::from_millis(5);
 impl Limits {
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
-        let bits = 10 * 1_000_000;
         let rate = u64::from(follows.bits_per_second.max(1));
-        let line = |bytes: u64| Micros((bits * bytes).div_ceil(rate));
-        let late = |promised: Micros, bytes| Micros(promised.0.saturating_mul(LATE)) + line(bytes);
+        let late = |promised: Micros, bytes: u64| {
+            let line = Micros((10 * 1_000_000 * bytes).div_ceil(rate));
+            Micros(promised.0.saturating_mul(LATE)) + line
+        };
         self.read_within = late(ANSWER, OPERATION_BYTES);
         self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES) + promise.dwell;
         self.probe_within = promise.answer.map_or(Micros(0), |answer| late(answer, READ_BYTES));
@@ -134,7 +135,6 @@ impl Limits {
 
     /// How long a change waits for an unresponsive device before it switches light. An undo sends
     /// only one request to a device that has been unresponsive for longer.
-    #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
     }
@@ -227,6 +227,10 @@ impl Mover {
 
     pub(crate) fn given_up_at(&self) -> Option<Micros> {
         self.reconcile_until
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.baseline.is_some()
     }
 
     pub fn start(&mut self) -> Next {
@@ -361,9 +365,9 @@ impl Mover {
     }
 
     fn missing(&self, seen: &Observation) -> Vec<Move> {
-        let of =
-            |(&slot, &to): (&Slot, &Position)| Move { slot, from: at(&seen.positions, slot), to };
-        self.goal.iter().map(of).filter(|m| m.from != m.to).collect()
+        let goal = self.goal.iter();
+        let moves = goal.map(|(&slot, &to)| Move { slot, from: at(&seen.positions, slot), to });
+        moves.filter(|m| m.from != m.to).collect()
     }
 
     fn lit(&self) -> impl Iterator<Item = (Slot, Position)> {
@@ -374,9 +378,9 @@ impl Mover {
         if let Some(why) = self.wrong_neighbour(&seen) {
             return finished(StepEnd::Unlit(why, seen));
         }
-        let failed =
-            |&&(slot, why): &&(Slot, Shut)| why == Shut::Failed && self.goal.contains_key(&slot);
-        if let Some((slot, why)) = seen.shut.iter().find(failed) {
+        let mut shut = seen.shut.iter();
+        let failed = shut.find(|(slot, why)| *why == Shut::Failed && self.goal.contains_key(slot));
+        if let Some((slot, why)) = failed {
             let why = format!("{}: {why}", self.device.slot(*slot));
             return finished(StepEnd::Failed(why, Some(seen)));
         }

@@ -151,19 +151,15 @@ impl Control {
         actions
     }
 
-    #[must_use]
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
-    #[must_use]
     pub fn sightings(&self) -> &Sightings {
         self.controller.sightings()
     }
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         self.controller.ledger()
     }
-    #[must_use]
     pub fn transactions(&self) -> &Transactions {
         self.controller.transactions()
     }
@@ -180,23 +176,18 @@ impl Control {
             asked_all: self.asked_all,
         }
     }
-    #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
         diagnoses::all(self.facts(), &self.diagnosed, now)
     }
-    #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
-    #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_deref()
     }
-    #[must_use]
     pub fn plan_in_force(&self) -> Option<Arc<Plan>> {
         self.plan.clone()
     }
-    #[must_use]
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
@@ -225,7 +216,6 @@ impl Control {
         }
     }
 
-    #[must_use]
     pub fn switches(&self) -> &Switches {
         &self.setup.switches
     }

@@ -39,7 +39,6 @@ pub enum Cause {
 
 impl Cause {
     /// Returns whether the change is an undo, which is never rolled back.
-    #[must_use]
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Deferred(_))
     }
@@ -136,7 +135,6 @@ pub struct Pending {
 impl Pending {
     /// Within one boot, the deadline uses only the monotonic clock, so jumps of the wall clock have
     /// no effect. After a reboot, the wall clock can shorten the wait but never extend it.
-    #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
     }
@@ -162,7 +160,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    #[must_use]
     pub fn until(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
     }
@@ -258,12 +255,10 @@ pub enum Record {
 impl Record {
     /// Returns whether later actions must wait until this record is durable. `Fire` does not wait,
     /// because after a crash the daemon examines all devices of the durable intent.
-    #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })
     }
 
-    #[must_use]
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::Fire { .. } | Self::Turn { .. } | Self::End { .. })
     }

@@ -59,8 +59,8 @@ impl Schedule {
 
     pub(crate) fn first_due(&self, sightings: &Sightings, ledger: &Ledger) -> Option<Micros> {
         let known = self.due.iter().find(|(_, device)| !sightings.is_changed(device));
-        let others = sightings.with_changed(&self.entangled);
-        let others = others.filter_map(|(device, seen)| sightings.due_at(device, seen, ledger));
+        let changed = sightings.with_changed(&self.entangled);
+        let others = changed.filter_map(|(device, seen)| sightings.due_at(device, seen, ledger));
         others.chain(known.map(|(at, _)| *at)).min()
     }
 

@@ -104,32 +104,26 @@ pub(crate) struct Flight {
 }
 
 impl Sighting {
-    #[must_use]
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    #[must_use]
     pub fn observed(&self) -> Option<&Observation> {
         self.observed.as_ref()
     }
 
-    #[must_use]
     pub fn answers(&self) -> bool {
         self.up && self.observed.is_some()
     }
 
-    #[must_use]
     pub fn read_at(&self) -> Micros {
         self.read_at
     }
 
-    #[must_use]
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    #[must_use]
     pub fn drift(&self) -> &[Drift] {
         &self.drift
     }
@@ -145,24 +139,21 @@ impl Sighting {
 
 impl Sightings {
     pub(crate) fn new(inventory: Inventory, now: &Now) -> Self {
-        let unseen = || Sighting { silent_since: now.mono, ..Sighting::default() };
+        let unseen = Sighting { silent_since: now.mono, ..Sighting::default() };
         let devices: BTreeMap<DeviceName, Sighting> =
-            inventory.devices.keys().map(|name| (name.clone(), unseen())).collect();
+            inventory.devices.keys().map(|device| (device.clone(), unseen.clone())).collect();
         let index = Index { changed: devices.keys().cloned().collect(), ..Index::default() };
         Self { inventory, devices, crowd: Crowd::default(), tickets: 0, index }
     }
 
-    #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    #[must_use]
     pub fn devices(&self) -> &BTreeMap<DeviceName, Sighting> {
         &self.devices
     }
 
-    #[must_use]
     pub fn is_up(&self, device: &DeviceName) -> bool {
         self.devices.get(device).is_some_and(|seen| seen.up)
     }
@@ -175,12 +166,10 @@ impl Sightings {
         self.devices.get(device).is_some_and(|seen| seen.up && seen.read_at >= since)
     }
 
-    #[must_use]
     pub fn answers(&self, device: &DeviceName) -> bool {
         self.devices.get(device).is_some_and(Sighting::answers)
     }
 
-    #[must_use]
     pub fn reading(&self, device: &DeviceName) -> Option<&Observation> {
         self.devices.get(device).filter(|seen| seen.up)?.observed.as_ref()
     }
@@ -241,8 +230,8 @@ impl Sightings {
         device: &DeviceName,
         ledger: &'a Ledger,
     ) -> impl Iterator<Item = &'a FibreEnd> + use<'a> {
-        let (device, owned) = (device.clone(), ledger.owned.get(device));
-        let owned = owned.into_iter().flatten();
+        let owned = ledger.owned.get(device).into_iter().flatten();
+        let device = device.clone();
         owned.filter_map(move |(&slot, &to)| self.inventory.far_end(&device, slot, to))
     }
 
@@ -390,11 +379,12 @@ impl Sightings {
         let nothing = Positions::new();
         let owned = ledger.owned.get(device).unwrap_or(&nothing);
         let mut drift = drift(owned, &self.reading(device)?.positions);
-        // The default path of a module is loopback, where it does not light any other module.
-        let rests = |drift: &Drift| {
-            ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed)
-        };
-        drift.retain(|drift| planned.get(&drift.slot) != Some(&drift.observed) && !rests(drift));
+        drift.retain(|drift| {
+            // The default path of a module is loopback, where it does not light any other module.
+            let rests =
+                ledger.version > 0 && drift.wanted.is_dark() && !device.leads_out(drift.observed);
+            planned.get(&drift.slot) != Some(&drift.observed) && !rests
+        });
         let seen = self.get_mut(device)?;
         (drift != seen.drift).then(|| {
             seen.drift.clone_from(&drift);
@@ -466,7 +456,6 @@ impl Sightings {
         ticket
     }
 
-    #[must_use]
     pub fn contended(&self, device: &DeviceName, now: &Now) -> Option<Contended> {
         self.devices.get(device)?.contention.contended(now)
     }
@@ -501,8 +490,8 @@ impl Sightings {
         for (device, slots) in fired {
             let Some(seen) = self.get_mut(device) else { continue };
             let stood = seen.observed.as_ref().map(|read| read.positions.clone());
-            let slots = slots.keys().copied().collect();
-            seen.contention.restored(now, slots, stood.unwrap_or_default());
+            let restored = slots.keys().copied().collect();
+            seen.contention.restored(now, restored, stood.unwrap_or_default());
         }
     }
 

@@ -55,30 +55,34 @@ impl fmt::Display for Position {
 pub struct DeviceName(Arc<str>);
 
 impl DeviceName {
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
+    /// `None` if the device is a switch.
+    pub fn bundle(&self) -> Option<BundleId> {
+        self.0.parse().ok()
+    }
+
     #[must_use]
     pub fn slot(&self, slot: Slot) -> String {
-        let what = match self.0.parse::<BundleId>() {
-            Ok(_) => "group",
-            Err(_) if self.0.parse::<OcsId>().is_ok() => "port",
-            Err(_) => "slot",
+        let what = match self.bundle() {
+            Some(_) => "group",
+            None if self.0.parse::<OcsId>().is_ok() => "port",
+            None => "slot",
         };
         format!("{what} {slot}")
     }
 
     #[must_use]
     pub fn leads_out(&self, position: Position) -> bool {
-        let back = position == Position::LOOPBACK && self.0.parse::<BundleId>().is_ok();
+        let back = position == Position::LOOPBACK && self.bundle().is_some();
         !position.is_dark() && !back
     }
 
     #[must_use]
     pub fn place(&self, position: Position) -> String {
-        let module = self.0.parse::<BundleId>().is_ok();
+        let module = self.bundle().is_some();
         match position {
             Position::DARK => "dark".into(),
             Position::LOOPBACK if module => "loopback".into(),

@@ -54,10 +54,10 @@ impl Stray {
 impl Strays {
     /// Expects the last commands in the journal, which a former leader sent.
     pub(crate) fn recall(&mut self, now: &Now, ledger: &Ledger, inventory: &Inventory) {
-        let open = ledger.open.as_ref().map(|open| &open.intent);
-        let open = open.map(|intent| (intent.txn, &intent.before, &intent.after, now.wall_ms));
-        let ended = ledger.sent_last.iter();
-        let ended = ended.map(|sent| (sent.txn, &sent.before, &sent.after, sent.wall_ms));
+        let intent = ledger.open.as_ref().map(|open| &open.intent);
+        let open = intent.map(|intent| (intent.txn, &intent.before, &intent.after, now.wall_ms));
+        let sent = ledger.sent_last.iter();
+        let ended = sent.map(|sent| (sent.txn, &sent.before, &sent.after, sent.wall_ms));
         for (txn, before, after, wall_ms) in ended.chain(open) {
             let age = Micros::from_millis(now.wall_ms.saturating_sub(wall_ms));
             for (device, after) in after {
@@ -174,11 +174,10 @@ impl Strays {
                 None => return None,
             }
         }
-        let is_taken = |(slot, to): (&Slot, &Position)| {
-            !goal.contains_key(slot) && goal.values().any(|wanted| wanted == to)
-        };
         let exclusive = sightings.inventory().devices.get(device)?.sharing == Sharing::Exclusive;
-        let by_another = exclusive && read.positions.iter().any(is_taken);
+        let mut others = read.positions.iter().filter(|(slot, _)| !goal.contains_key(slot));
+        let by_another =
+            exclusive && others.any(|(_, to)| goal.values().any(|wanted| wanted == to));
         last.filter(|_| !by_another).map(|txn| (txn, goal))
     }
 

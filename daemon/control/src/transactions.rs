@@ -121,12 +121,10 @@ impl Transactions {
         self.only_reads = false;
     }
 
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    #[must_use]
     pub fn is_busy(&self) -> bool {
         self.drive.is_some()
     }
@@ -184,10 +182,10 @@ impl Transactions {
         }
         let Some(known) = self.known(device, sightings) else { return };
         let Some(read) = known.observed else { return };
-        let planned = self.planned(device).iter().filter(|(slot, wanted)| {
-            at(&read.positions, **slot) == **wanted && at(known.owned, **slot) != **wanted
+        let mut planned = self.planned(device).clone();
+        planned.retain(|slot, wanted| {
+            at(&read.positions, *slot) == *wanted && at(known.owned, *slot) != *wanted
         });
-        let planned: Positions = planned.map(|(slot, wanted)| (*slot, *wanted)).collect();
         if planned.is_empty() {
             return;
         }
@@ -211,8 +209,10 @@ impl Transactions {
             })
             .map_err(|objections| change::in_words(&objections))?,
         };
-        let levers = apply.target.keys().filter(|device| inventory.is_lever(device));
-        let levers: Vec<String> = levers
+        let levers: Vec<String> = apply
+            .target
+            .keys()
+            .filter(|device| inventory.is_lever(device))
             .map(|d| format!("{d}: is a drain control; help: use drain and undrain"))
             .collect();
         if !levers.is_empty() {
@@ -220,10 +220,9 @@ impl Transactions {
         }
         let ordered = apply.phase.as_ref().map(|phase| phase.order(&changes));
         let (phase, stages) = ordered.unzip();
-        let stages = stages.unwrap_or_default();
         let waves = match apply.mode {
             Mode::Probe => vec![change::at_once(&changes, inventory)],
-            _ => change::waves_in_stages(&changes, &stages, inventory),
+            _ => change::waves_in_stages(&changes, &stages.unwrap_or_default(), inventory),
         };
         Ok(Preview { version: self.ledger.version, changes, waves, phase })
     }
@@ -234,18 +233,18 @@ impl Transactions {
         devices: &[DeviceName],
         sightings: &Sightings,
     ) -> Vec<(DeviceName, Drift)> {
-        let of = |device: &DeviceName| {
-            let known = self.known(device, sightings)?;
-            let read = &known.observed?.positions;
-            let planned = self.planned(device).iter();
-            let taken = planned.filter(|(slot, wanted)| at(known.owned, **slot) == **wanted);
-            let taken =
-                taken.map(|(&slot, &wanted)| Drift { slot, wanted, observed: at(read, slot) });
-            Some(taken.filter(|drift| drift.wanted != drift.observed).collect::<Vec<_>>())
-        };
-        let all = devices.iter().filter_map(|device| Some((device, of(device)?)));
-        all.flat_map(|(device, taken)| taken.into_iter().map(|drift| (device.clone(), drift)))
-            .collect()
+        let mut taken = Vec::new();
+        for device in devices {
+            let Some(known) = self.known(device, sightings) else { continue };
+            let Some(read) = known.observed else { continue };
+            for (&slot, &wanted) in self.planned(device) {
+                let observed = at(&read.positions, slot);
+                if at(known.owned, slot) == wanted && wanted != observed {
+                    taken.push((device.clone(), Drift { slot, wanted, observed }));
+                }
+            }
+        }
+        taken
     }
 
     pub(crate) fn put_back(&self, target: SwitchState) -> Apply {
@@ -304,10 +303,10 @@ impl Transactions {
         if makes_up(&intent.cause) {
             // Restore the traffic that the deferred change drained, even if the device does not
             // move.
-            let drains = |device: &DeviceName| {
-                inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
-            };
-            for (device, goal) in intent.goal.iter().filter(|(device, _)| drains(device)) {
+            for (device, goal) in &intent.goal {
+                if inventory.devices.get(device).is_none_or(|d| d.levers.is_empty()) {
+                    continue;
+                }
                 target.entry(device.clone()).or_default().extend(goal);
             }
         }
@@ -348,18 +347,18 @@ impl Transactions {
         if intent.cause != Cause::Bypass || turned {
             return BTreeMap::new();
         }
-        let known = |device: &DeviceName| {
+        let known = intent.after.keys().filter_map(|device| {
             let goes = cx.sightings.inventory().devices.get(device)?.goes;
             let seen = cx.sightings.devices().get(device).filter(|seen| seen.is_up() && goes)?;
             let read = seen.observed().filter(|read| read.tuning.is_empty())?;
-            let lately = seen.read_at() + READ_LATELY >= cx.now.mono;
-            let lately = lately && !cx.strays.is_late(device, cx.now);
+            let is_recent = seen.read_at() + READ_LATELY >= cx.now.mono;
+            let lately = is_recent && !cx.strays.is_late(device, cx.now);
             let attended = self.ledger.attention.contains_key(device);
             let mut expected = expected.get(device).into_iter().flatten();
             let stands = expected.all(|(slot, to)| at(&read.positions, *slot) == *to);
             (lately && stands && !attended).then(|| (device.clone(), read.clone()))
-        };
-        intent.after.keys().filter_map(known).collect()
+        });
+        known.collect()
     }
 
     pub(crate) fn reply(
@@ -499,15 +498,15 @@ fn standing_opposite(target: &SwitchState, sightings: &Sightings) -> SwitchState
     let ends = target.iter().flat_map(|(device, slots)| {
         slots.iter().filter_map(|(&slot, &to)| sightings.inventory().far_end(device, slot, to))
     });
-    let far: BTreeSet<&DeviceName> =
-        ends.map(|(far, ..)| far).filter(|far| !target.contains_key(*far)).collect();
-    let sends = |far: &DeviceName| {
-        let read = sightings.reading(far)?;
-        let mut positions = read.positions.clone();
-        positions.retain(|slot, _| !read.is_shut(*slot));
-        Some((far.clone(), positions))
-    };
-    far.into_iter().filter_map(sends).collect()
+    let mut standing = SwitchState::new();
+    for (far, ..) in ends.filter(|(far, ..)| !target.contains_key(far)) {
+        if let Some(read) = sightings.reading(far) {
+            let mut positions = read.positions.clone();
+            positions.retain(|slot, _| !read.is_shut(*slot));
+            standing.insert(far.clone(), positions);
+        }
+    }
+    standing
 }
 
 fn look_again(open: &Open, sightings: &Sightings, parts: &mut Parts) {

@@ -33,8 +33,7 @@ impl Rack {
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
         let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();
-        let has_paths = |slot: &RackSlot| self.device(*slot).1.kind() == "transceiver";
-        let asked = asked.into_iter().filter(has_paths);
+        let asked = asked.into_iter().filter(|slot| self.device(*slot).1.kind() == "transceiver");
         let now_joined: Vec<_> = asked.map(|slot| (slot, self.joined_with(now, slot))).collect();
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let changed: Vec<_> = now_joined

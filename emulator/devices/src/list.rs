@@ -310,16 +310,15 @@ fn refuse_strangers(groups: &[TransceiversFile], installed: &Fabric, check: &mut
 fn transceiver_spec(group: &TransceiversFile, number: u64) -> TransceiverSpec {
     let mut profile = Profile::OCSTRX_800G;
     profile.serial = padded(&format!("E{number:07}"));
-    let micros = |span: Text<Picoseconds>| span.0.get() / 1_000_000;
     if let Some(boot) = group.boot {
-        profile.timing.boot_us = u32::try_from(micros(boot)).unwrap_or(u32::MAX);
+        profile.timing.boot_us = u32::try_from(boot.0.get() / 1_000_000).unwrap_or(u32::MAX);
     }
     if group.protocol == Protocol::V1_1 {
         profile.capabilities =
             profile.capabilities.without(Capabilities::EVENTS.and(Capabilities::GO));
     }
     if let Some(dwell) = group.dwell {
-        profile.timing.dwell_us = u16::try_from(micros(dwell)).unwrap_or(u16::MAX);
+        profile.timing.dwell_us = u16::try_from(dwell.0.get() / 1_000_000).unwrap_or(u16::MAX);
     }
     let default = TransceiverSpec::default();
     TransceiverSpec {
@@ -336,15 +335,14 @@ fn add_switch(
     index: usize,
     check: &mut Check<'_>,
 ) {
-    let place = |key: &str| format!("/switches/{index}/{key}");
     for (key, ports) in [("ingress", file.ingress), ("egress", file.egress)] {
         if !(1..=4096).contains(&ports) {
             let message = format!("invalid number of {key} ports: {ports}");
-            check.error(codes::OUT_OF_RANGE, &place(key), message).help("use 1 to 4096");
+            check.error(codes::OUT_OF_RANGE, &place(index, key), message).help("use 1 to 4096");
         }
     }
     if let Some(gnmi) = &file.gnmi {
-        return add_gnmi(list, seed, (file, gnmi), index, check);
+        return add_gnmi(list, seed, file, gnmi, index, check);
     }
     let mut endpoints = Vec::new();
     for (key, port, at) in [("scpi", Entry::Scpi, &file.scpi), ("tl1", Entry::Tl1, &file.tl1)] {
@@ -353,7 +351,7 @@ fn add_switch(
             Some((text, Err(_))) => {
                 let message = format!("`{text}` is not an address with a port");
                 check
-                    .error(codes::BAD_SPELLING, &place(key), message)
+                    .error(codes::BAD_SPELLING, &place(index, key), message)
                     .help("use the form `127.0.0.1:5025`; port 0 selects a free port");
             }
             None => {}
@@ -369,19 +367,23 @@ fn add_switch(
         Some(slot) => list.endpoints.extend(endpoints.into_iter().map(|at| (slot, at))),
         None => {
             let message = format!("two devices are called `{}`", file.name);
-            check.error(codes::BAD_VALUE, &place("name"), message);
+            check.error(codes::BAD_VALUE, &place(index, "name"), message);
         }
     }
+}
+
+fn place(index: usize, key: &str) -> String {
+    format!("/switches/{index}/{key}")
 }
 
 fn add_gnmi(
     list: &mut DeviceList,
     seed: Seed,
-    (file, gnmi): (&SwitchFile, &GnmiFile),
+    file: &SwitchFile,
+    gnmi: &GnmiFile,
     index: usize,
     check: &mut Check<'_>,
 ) {
-    let place = |key: &str| format!("/switches/{index}/{key}");
     let others = [
         ("scpi", file.scpi.is_some()),
         ("scpi_serial", file.scpi_serial),
@@ -391,12 +393,12 @@ fn add_gnmi(
     ];
     for (key, _) in others.iter().filter(|(_, is_there)| *is_there) {
         let message = format!("`{key}` is not supported for gNMI switches such as `{}`", file.name);
-        check.error(codes::BAD_VALUE, &place(key), message).help("leave one of them out");
+        check.error(codes::BAD_VALUE, &place(index, key), message).help("leave one of them out");
     }
     let Ok(address) = gnmi.listen.parse() else {
         let message = format!("`{}` is not an address with a port", gnmi.listen);
         let help = "use the form `127.0.0.1:9339`; port 0 selects a free port";
-        check.error(codes::BAD_SPELLING, &place("gnmi/listen"), message).help(help);
+        check.error(codes::BAD_SPELLING, &place(index, "gnmi/listen"), message).help(help);
         return;
     };
     if check.has_errors() {
@@ -408,7 +410,7 @@ fn add_gnmi(
         Some(slot) => list.endpoints.push((slot, Endpoint::Tcp(Entry::Gnmi, address))),
         None => {
             let message = format!("two devices are called `{}`", file.name);
-            check.error(codes::BAD_VALUE, &place("name"), message);
+            check.error(codes::BAD_VALUE, &place(index, "name"), message);
         }
     }
 }

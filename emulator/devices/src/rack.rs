@@ -110,8 +110,9 @@ impl Rack {
     /// Returns the slots of a device, or of all devices in a node: `n17` means `n17/b0`, `n17/b1` and so on.
     #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
-        let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
-        let named = self.by_name.iter().filter(|(of, _)| *of == name || of_node(of));
+        let named = self.by_name.iter().filter(|(of, _)| {
+            of.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
         named.map(|(_, slot)| *slot).collect()
     }
 
@@ -199,7 +200,8 @@ impl Rack {
         &mut self,
         now: SimTime,
         slot: RackSlot,
-        (number, other): (u8, KhopPort),
+        number: u8,
+        other: KhopPort,
         out: &mut Vec<Output>,
     ) {
         if self.objection(slot, DeviceFault::Cross(number, other)).is_some() {
@@ -223,7 +225,7 @@ impl Rack {
         out: &mut Vec<Output>,
     ) {
         if let DeviceFault::Cross(number, other) = fault {
-            return self.cross(now, slot, (number, other), out);
+            return self.cross(now, slot, number, other, out);
         }
         self.devices[slot.0].1.apply(now, fault, out);
         self.devices[slot.0].1.as_device().on_time(now, out);
@@ -234,7 +236,8 @@ impl Rack {
         &mut self,
         now: SimTime,
         slot: RackSlot,
-        (line, port): (Line, Port),
+        line: Line,
+        port: Port,
         out: &mut Vec<Output>,
     ) {
         self.devices[slot.0].1.as_device().open(now, line, port, out);

@@ -211,7 +211,7 @@ impl Server {
         let id = self.add(channel, EventFlags::IN)?;
         let now = self.now();
         let mut out = Vec::new();
-        self.rack.open(now, slot, (Line(id), port), &mut out);
+        self.rack.open(now, slot, Line(id), port, &mut out);
         self.send(out);
         Ok(at)
     }
@@ -350,7 +350,7 @@ impl Server {
                 self.client_count += 1;
                 let now = self.now();
                 let mut out = Vec::new();
-                self.rack.open(now, slot, (Line(id), port), &mut out);
+                self.rack.open(now, slot, Line(id), port, &mut out);
                 self.send(out);
             }
             Some(Channel::Control(socket)) => {

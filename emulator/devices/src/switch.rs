@@ -181,8 +181,11 @@ impl OpticalSwitch {
     }
 
     fn start_next(&mut self, now: SimTime, out: &mut Vec<Output>) -> bool {
-        let waits = |job: &Job| self.deferred.iter().any(|(_, deferred)| deferred.line == job.line);
-        let Some(index) = self.queue.iter().position(|job| !waits(job)) else { return false };
+        let next = self
+            .queue
+            .iter()
+            .position(|job| self.deferred.iter().all(|(_, deferred)| deferred.line != job.line));
+        let Some(index) = next else { return false };
         let Some(mut job) = self.queue.remove(index) else { return false };
         let Some(client) = self.clients.get(&job.line) else { return true };
         if changes_circuits(&job.text)
@@ -275,8 +278,8 @@ impl OpticalSwitch {
             .collect();
         if !listening.is_empty() {
             let message = self.tl1.autonomous(now, grade, text);
-            let bytes = |line| Output::Bytes(line, message.clone().into_bytes());
-            out.extend(listening.into_iter().map(bytes));
+            let listening = listening.into_iter();
+            out.extend(listening.map(|line| Output::Bytes(line, message.clone().into_bytes())));
         }
     }
 

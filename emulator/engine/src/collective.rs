@@ -114,8 +114,7 @@ impl Placement {
         let batch = stage.add_batch();
         let mut flows = Vec::with_capacity(schedule.sendings.len());
         for sending in &schedule.sendings {
-            let is_there = |awaits: &&Await| awaits.sending < flows.len();
-            let earlier = sending.awaits.iter().filter(is_there);
+            let earlier = sending.awaits.iter().filter(|awaits| awaits.sending < flows.len());
             let gates = earlier.map(|awaits| gate(&flows, awaits)).collect();
             let flow = stage.add_flow(self.flow(sending, gates, batch))?;
             flows.push(flow);
@@ -180,21 +179,21 @@ fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> P
 
 fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<MessageTime> {
     let (network, settings) = (stage.network(), stage.settings());
-    let time = |(flow, sending): (&FlowId, &Sending)| {
+    let times = flows.iter().zip(sendings).map(|(flow, sending)| {
         let (ways, transport) = (stage.ways(*flow), &settings.transport);
         // Packets sprayed over several paths share only the first link.
         let one_path = stage.takes_one_path(*flow);
-        let in_common = |way: &&[LinkId]| if one_path { way.len() } else { 1 };
-        let wires = ways
-            .iter()
-            .map(|way| wire_time(network, transport, &way[..in_common(way)], sending.message));
+        let wires = ways.iter().map(|way| {
+            let in_common = if one_path { way.len() } else { 1 };
+            wire_time(network, transport, &way[..in_common], sending.message)
+        });
         MessageTime {
             arrives: alone(stage, *flow, sending.message),
             occupies: wires.min().unwrap_or_default(),
             ways: ways.len() as u32,
         }
-    };
-    flows.iter().zip(sendings).map(time).collect()
+    });
+    times.collect()
 }
 
 fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::waves::{Way, legs};
 use super::{Moves, at};
-use crate::state::{Slot, SwitchState};
+use crate::state::SwitchState;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase {
@@ -53,8 +53,8 @@ impl fmt::Display for PhaseChange {
 impl Phase {
     #[must_use]
     pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<SwitchState>) {
-        let ways = || self.ways.iter().map(|(_, way)| way);
-        let (order, stages) = match legs(changes, ways()) {
+        let ways = self.ways.iter().map(|(_, way)| way);
+        let (order, stages) = match legs(changes, ways) {
             _ if changes.is_empty() => (PhaseOrder::NothingMoves, Vec::new()),
             None => (PhaseOrder::NoStages, Vec::new()),
             Some((way, stages)) => {
@@ -74,11 +74,10 @@ pub fn stages_back(before: &SwitchState, stages: &[SwitchState]) -> Vec<SwitchSt
         let mut undone = stage.clone();
         for (device, slots) in &mut undone {
             let stand = stand.entry(device.clone()).or_default();
-            let turn = |(&slot, position): (&Slot, &mut _)| {
+            for (&slot, position) in slots {
                 let stood = at(stand, slot);
                 stand.insert(slot, std::mem::replace(position, stood));
-            };
-            slots.iter_mut().for_each(turn);
+            }
         }
         back.push(undone);
     }
@@ -89,7 +88,7 @@ pub fn stages_back(before: &SwitchState, stages: &[SwitchState]) -> Vec<SwitchSt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Position;
+    use crate::state::{Position, Slot};
 
     #[test]
     fn rollback_reverses_the_stages() {

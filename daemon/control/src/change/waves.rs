@@ -40,10 +40,14 @@ pub(super) fn legs<'a>(
     ways: impl Iterator<Item = &'a Way>,
 ) -> Option<(usize, Vec<SwitchState>)> {
     let (at, way) = ways.enumerate().find(|(_, way)| fits(changes, way))?;
-    let ends = |(device, moves): (&DeviceName, &Vec<Move>)| {
-        (device.clone(), moves.iter().map(|m| (m.slot, m.to)).collect())
-    };
-    Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
+    Some((at, way.iter().map(ends).collect()))
+}
+
+fn ends(stage: &Moves) -> SwitchState {
+    let ends = stage
+        .iter()
+        .map(|(device, moves)| (device.clone(), moves.iter().map(|m| (m.slot, m.to)).collect()));
+    ends.collect()
 }
 
 #[must_use]
@@ -90,10 +94,10 @@ pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
 
 #[must_use]
 pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
-    let step = |(device, moves): (&DeviceName, &Vec<Move>)| {
-        (device.clone(), Step::of(domains.sharing(device), moves))
-    };
-    changes.iter().map(step).collect()
+    let steps = changes.iter();
+    steps
+        .map(|(device, moves)| (device.clone(), Step::of(domains.sharing(device), moves)))
+        .collect()
 }
 
 #[must_use]
@@ -110,10 +114,10 @@ fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
 }
 
 fn keyed(changes: &Moves) -> BTreeMap<Key, Move> {
-    let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
-        moves.iter().map(|&m| ((device.clone(), m.slot), m)).collect::<Vec<_>>()
-    };
-    changes.iter().flat_map(of).collect()
+    let keyed = changes
+        .iter()
+        .flat_map(|(device, moves)| moves.iter().map(move |&m| ((device.clone(), m.slot), m)));
+    keyed.collect()
 }
 
 type Key = (DeviceName, Slot);
@@ -158,7 +162,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         } else {
             self.take(&chosen, &mut moves);
         }
-        self.steps(moves)
+        at_once(&moves, self.domains)
     }
 
     fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
@@ -219,14 +223,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         }
     }
 
-    fn steps(&self, moves: Moves) -> Wave {
-        let step = |(device, moves): (DeviceName, Vec<Move>)| {
-            let step = Step::of(self.domains.sharing(&device), &moves);
-            (device, step)
-        };
-        moves.into_iter().map(step).collect()
-    }
-
     fn let_go(&mut self, (device, slot): &Key, position: Position) {
         let position = (device.clone(), position);
         if self.holder.get(&position) == Some(slot) {
@@ -236,11 +232,10 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
 
     fn open(&mut self, moves: &mut Moves) {
         // Finish the open circuit first, so that only one circuit's slots are parked at a time.
-        let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
-        let begun = self.parked.iter().find(duplex).cloned();
-        let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());
-        let key = begun.or_else(|| lit().map(|(key, _)| key.clone()));
-        let key = key.expect("some pending move has a lit position if no move fits in the wave");
+        let begun = self.parked.iter().find(|key| self.domains.duplex(&key.0).is_some());
+        let mut lit = self.pending.iter().filter(|(_, m)| !m.from.is_dark()).map(|(key, _)| key);
+        let next = begun.or_else(|| lit.next()).cloned();
+        let key = next.expect("some pending move has a lit position if no move fits in the wave");
         match self.domains.duplex(&key.0) {
             Some(_) => self.open_circuit(&key, moves),
             None => self.park(&key, moves),
@@ -249,12 +244,12 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
 
     fn open_circuit(&mut self, key: &Key, moves: &mut Moves) {
         let tied = self.closure(key, &BTreeSet::new());
-        let ends_lit = |key: &&Key| !self.pending[*key].to.is_dark();
-        let first = Some(key).filter(ends_lit).or_else(|| tied.iter().find(ends_lit)).cloned();
+        let mut ends = [key].into_iter().chain(&tied);
+        let first = ends.find(|key| !self.pending[*key].to.is_dark()).cloned();
         let Some(first) = first else { return self.take(&tied, moves) };
         let back = self.other_direction(&first.0, self.pending[&first].to);
-        let made = [Some(first), back].into_iter().flatten().filter(|key| tied.contains(key));
-        let made: BTreeSet<Key> = made.collect();
+        let directions = [Some(first), back].into_iter().flatten();
+        let made: BTreeSet<Key> = directions.filter(|key| tied.contains(key)).collect();
         let peers: BTreeSet<Key> = made.iter().flat_map(|key| self.tied(key)).collect();
         for peer in peers.difference(&made) {
             self.park(peer, moves);

@@ -41,7 +41,6 @@ pub enum CablingFinding {
 }
 
 impl CablingFinding {
-    #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::AsPlanned { .. })
     }
@@ -63,11 +62,11 @@ pub fn findings(
     let not_free = LightSource::Untried {
         why: "it carries a circuit, or no device is configured for it".into(),
     };
-    let of = |fibre: &FibreEnds| {
+    let findings = planned.iter().map(|fibre| {
         let [a, b] = [&fibre.a, &fibre.b].map(|end| found.get(end).unwrap_or(&not_free));
         (fibre.clone(), finding(fibre, [a, b], least_mdbm(fibre)))
-    };
-    planned.iter().map(of).collect()
+    });
+    findings.collect()
 }
 
 fn finding(
@@ -75,15 +74,6 @@ fn finding(
     [a, b]: [&LightSource; 2],
     least_mdbm: Option<i32>,
 ) -> CablingFinding {
-    let arrives = |at: &LightSource, from: &str| match at {
-        LightSource::End { end, power_mdbm } if end == from => Some(*power_mdbm),
-        _ => None,
-    };
-    let is_wrong = |at: &LightSource, from: &str| match at {
-        LightSource::End { end, .. } => end != from,
-        LightSource::Stranger { .. } => true,
-        LightSource::Nothing | LightSource::Untried { .. } => false,
-    };
     if is_wrong(a, &fibre.b) || is_wrong(b, &fibre.a) {
         return CablingFinding::Elsewhere { at_a: a.clone(), at_b: b.clone() };
     }
@@ -105,6 +95,27 @@ fn finding(
     }
 }
 
+fn arrives(at: &LightSource, from: &str) -> Option<i32> {
+    match at {
+        LightSource::End { end, power_mdbm } if end == from => Some(*power_mdbm),
+        _ => None,
+    }
+}
+
+fn is_wrong(at: &LightSource, from: &str) -> bool {
+    match at {
+        LightSource::End { end, .. } => end != from,
+        LightSource::Stranger { .. } => true,
+        LightSource::Nothing | LightSource::Untried { .. } => false,
+    }
+}
+
+fn sorted(one: &str, other: &str) -> [String; 2] {
+    let mut pair = [one.to_owned(), other.to_owned()];
+    pair.sort();
+    pair
+}
+
 #[must_use]
 pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Vec<Swap> {
     let mut partner = BTreeMap::new();
@@ -124,12 +135,7 @@ pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Ve
         if joined(y) != Some(fibre.b.as_str()) {
             continue;
         }
-        let pair = |one: &str, other: &str| {
-            let mut pair = [one.to_owned(), other.to_owned()];
-            pair.sort();
-            pair
-        };
-        let swap = Swap { plugs: pair(&fibre.b, x), or: pair(&fibre.a, y) };
+        let swap = Swap { plugs: sorted(&fibre.b, x), or: sorted(&fibre.a, y) };
         if swaps.iter().all(|known| known.plugs != swap.plugs && known.or != swap.plugs) {
             swaps.push(swap);
         }

@@ -35,8 +35,8 @@ pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState 
 pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<(), Vec<String>> {
     let circuits = phases.iter().flat_map(|phase| &phase.circuits);
     let needed: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
-    let missing = needed.iter().filter(|ocs| !switches.contains_key(ocs));
-    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    let unknown = needed.iter().filter(|ocs| !switches.contains_key(ocs));
+    let missing: Vec<String> = unknown.map(ToString::to_string).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -72,12 +72,10 @@ pub fn in_force<'a>(
     owned: &SwitchState,
 ) -> Option<&'a PhasePlan> {
     let dark = Positions::new();
-    let is_lit = |phase: &&PhasePlan| {
-        on_switches(switches, &phase.circuits)
-            .iter()
-            .all(|(device, want)| owned.get(device).unwrap_or(&dark) == want)
-    };
-    phases.iter().filter(|phase| !phase.circuits.is_empty()).find(is_lit)
+    phases.iter().filter(|phase| !phase.circuits.is_empty()).find(|phase| {
+        let wanted = on_switches(switches, &phase.circuits);
+        wanted.iter().all(|(device, want)| owned.get(device).unwrap_or(&dark) == want)
+    })
 }
 
 #[must_use]
@@ -91,12 +89,11 @@ pub(crate) fn wanted_phase(
     transitions: &[TransitionPlan],
     to: &PhasePlan,
 ) -> Phase {
-    let named = |name: &str| phases.iter().find(|phase| phase.name == name);
-    let circuits = |phase: &PhasePlan| phase.circuits.iter().copied().collect::<BTreeSet<_>>();
-    let wanted = circuits(to);
+    let wanted: BTreeSet<_> = to.circuits.iter().collect();
     let into = transitions.iter().filter_map(|transition| {
-        let (from, end) = (named(&transition.from)?, named(&transition.to)?);
-        (circuits(end) == wanted).then(|| {
+        let from = phases.iter().find(|phase| phase.name == transition.from)?;
+        let end = phases.iter().find(|phase| phase.name == transition.to)?;
+        (end.circuits.iter().collect::<BTreeSet<_>>() == wanted).then(|| {
             let stand = positions(switches, &from.circuits);
             let stages = transition.stages.iter().map(|stage| ends(switches, stage));
             (from.name.clone(), way(stand, stages))

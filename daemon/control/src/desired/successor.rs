@@ -37,14 +37,14 @@ impl<'a> PlanSuccessor<'a> {
         let phases = self.before.phases.iter().chain(&self.next.phases);
         let known: BTreeSet<CrossConnect> =
             phases.flat_map(|phase| phase.circuits.iter().copied()).collect();
-        let stands = |circuit: &CrossConnect| {
-            let (device, ports) = self.switches.get(&circuit.ocs)?;
-            let read = read(device)?;
+        let stands = known.into_iter().filter(|circuit| {
+            let Some((device, ports)) = self.switches.get(&circuit.ocs) else { return false };
             let mut ways = ports.ways(circuit).into_iter();
-            Some(ways.all(|way| at(read, Slot(way.input)) == Position(way.output)))
-        };
-        let lit: Vec<CrossConnect> =
-            known.into_iter().filter(|one| stands(one) == Some(true)).collect();
+            read(device).is_some_and(|read| {
+                ways.all(|way| at(read, Slot(way.input)) == Position(way.output))
+            })
+        });
+        let lit: Vec<CrossConnect> = stands.collect();
         if lit.is_empty() {
             return None;
         }
@@ -53,8 +53,8 @@ impl<'a> PlanSuccessor<'a> {
         for (switch, _) in self.switches.values() {
             modules.remove(switch);
         }
-        let at = |device: &DeviceName| Some((device.clone(), read(device)?.clone()));
-        stand.extend(modules.keys().filter_map(at));
+        let devices = modules.keys();
+        stand.extend(devices.filter_map(|device| Some((device.clone(), read(device)?.clone()))));
         let of_circuits = self.stages(to, &lit)?.into_iter().map(|stage| {
             let mut ends = circuits::ends(self.switches, &stage);
             ends.retain(|device, _| target.contains_key(device));
@@ -76,9 +76,9 @@ impl<'a> PlanSuccessor<'a> {
         let (fabric, before, next) =
             (self.fabric, with(self.before, lit), with(self.next, &to.circuits));
         let faults = FaultSet::of(fabric, next.faults.iter().copied()).ok()?;
-        let planned = joint::stages(fabric, &faults, &before, &next).ok()?;
-        check::check_stages(fabric, &faults, &before, &next, &planned).ok()?;
-        let planned: Vec<Stage> = planned.into_iter().map(|stage| stage.circuits).collect();
+        let stages = joint::stages(fabric, &faults, &before, &next).ok()?;
+        check::check_stages(fabric, &faults, &before, &next, &stages).ok()?;
+        let planned: Vec<Stage> = stages.into_iter().map(|stage| stage.circuits).collect();
         let removed: BTreeSet<&CrossConnect> = planned.iter().flat_map(|one| &one.remove).collect();
         let mut dead: BTreeMap<OcsId, Stage> = BTreeMap::new();
         for circuit in lit.iter().filter(|one| !wanted.contains(one) && !removed.contains(one)) {

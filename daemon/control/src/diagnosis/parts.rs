@@ -37,15 +37,14 @@ impl Explanation {
     }
 
     pub(super) fn implies(&self, symptom: &Symptom) -> bool {
-        let dark = |at: &DeviceName, from: &DeviceName| {
-            let dark = Symptom::Dark(at.clone(), from.clone());
-            self.always.contains(&dark) || self.perhaps.contains(&dark)
+        let (Symptom::Weak(device, far)
+        | Symptom::Tilted(device, far)
+        | Symptom::LaneWeak(device, far, _)) = symptom
+        else {
+            return false;
         };
-        match symptom {
-            Symptom::Weak(at, from) | Symptom::Tilted(at, from) => dark(at, from),
-            Symptom::LaneWeak(at, from, _) => dark(at, from),
-            _ => false,
-        }
+        let dark = Symptom::Dark(device.clone(), far.clone());
+        self.always.contains(&dark) || self.perhaps.contains(&dark)
     }
 
     pub(super) fn score(
@@ -56,14 +55,13 @@ impl Explanation {
         if !self.always.iter().any(|symptom| left.contains(symptom)) {
             return None;
         }
-        let of = |symptom: &Symptom| match symptom {
+        let always = self.always.iter().map(|symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
-        };
-        let always: i32 = self.always.iter().map(of).sum();
+        });
         let perhaps = self.perhaps.iter().filter(|symptom| left.contains(*symptom)).count();
-        Some(self.prior + always + ALSO * i32::try_from(perhaps).unwrap_or(0))
+        Some(self.prior + always.sum::<i32>() + ALSO * i32::try_from(perhaps).unwrap_or(0))
     }
 }
 
@@ -74,10 +72,10 @@ struct Way<'a> {
 
 impl Way<'_> {
     fn sender(&self) -> &DeviceName {
-        &self.link.ends[self.from].module
+        &self.link.ends[self.from].device
     }
     fn receiver(&self) -> &DeviceName {
-        &self.link.ends[1 - self.from].module
+        &self.link.ends[1 - self.from].device
     }
     fn is_read(&self) -> bool {
         let end = &self.link.ends[1 - self.from];
@@ -112,32 +110,32 @@ pub(super) fn explanations(links: &[Link], loose: &[Loose]) -> Vec<Explanation> 
     let mut sends: BTreeMap<&DeviceName, Vec<Symptom>> = BTreeMap::new();
     for link in links {
         for (from, end) in link.ends.iter().enumerate() {
-            nodes.entry(&end.node).or_default().insert(&end.module);
+            nodes.entry(&end.node).or_default().insert(&end.device);
             let way = Way { link, from };
             sends
-                .entry(&end.module)
+                .entry(&end.device)
                 .or_default()
                 .extend(way.dark().into_iter().chain(way.missed()));
         }
         of_link(link, &mut all);
     }
-    for module in loose {
-        nodes.entry(&module.node).or_default().insert(&module.module);
-        sends.entry(&module.module).or_default();
+    for Loose { node, device, .. } in loose {
+        nodes.entry(node).or_default().insert(device);
+        sends.entry(device).or_default();
     }
-    for (node, modules) in nodes.into_iter().filter(|(_, modules)| modules.len() > 1) {
-        let silent = modules.iter().map(|module| Symptom::Silent((*module).clone()));
-        let dark = modules.iter().flat_map(|module| sends[*module].clone());
+    for (node, devices) in nodes.into_iter().filter(|(_, devices)| devices.len() > 1) {
+        let silent = devices.iter().map(|device| Symptom::Silent((*device).clone()));
+        let dark = devices.iter().flat_map(|device| sends[*device].clone());
         let node = Explanation::new(Culprit::Node(node.to_owned()), 1);
         all.push(node.always(silent).always(dark));
     }
-    for (module, dark) in sends {
-        let part = || Explanation::new(Culprit::Transceiver(module.clone()), 0);
-        all.push(part().always([Symptom::Silent(module.clone())]).always(dark.clone()));
-        all.push(part().always([Symptom::SendsNothing(module.clone())]).always(dark.clone()));
-        all.push(part().always([Symptom::Deaf(module.clone())]));
-        let strayed = part().always([Symptom::Strayed(module.clone())]).always(dark);
-        all.push(strayed.perhaps([Symptom::Deaf(module.clone())]));
+    for (device, dark) in sends {
+        let part = Explanation::new(Culprit::Transceiver(device.clone()), 0);
+        let [silent, sends_nothing, strayed] =
+            [Symptom::Silent, Symptom::SendsNothing, Symptom::Strayed]
+                .map(|symptom| part.clone().always([symptom(device.clone())]).always(dark.clone()));
+        let deaf = [Symptom::Deaf(device.clone())];
+        all.extend([silent, sends_nothing, part.always(deaf.clone()), strayed.perhaps(deaf)]);
     }
     all
 }
@@ -159,12 +157,9 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
             for index in [0, 1] {
                 let fibre = Culprit::Fibre(ways[index].sender().clone(), over.switch.clone());
                 let (out, back) = (&ways[index], &ways[1 - index]);
-                let cut = Explanation::new(fibre.clone(), 0);
-                let cut = cut.always(out.missed()).always(out.dark()).always(back.dark());
-                all.push(cut);
-                let bent = Explanation::new(fibre, 0);
-                let bent = bent.always(out.missed()).always(out.tilted()).always(back.tilted());
-                all.push(bent);
+                let loses = Explanation::new(fibre, 0).always(out.missed());
+                all.push(loses.clone().always(out.dark()).always(back.dark()));
+                all.push(loses.always(out.tilted()).always(back.tilted()));
                 let port = Culprit::SwitchPort(over.switch.clone(), over.ports[index].slot);
                 let strayed = Symptom::PortStrayed(over.switch.clone(), over.ports[index].slot);
                 let strayed = Explanation::new(port.clone(), 2).always([strayed]);
@@ -198,8 +193,8 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
     for lane in 0..lanes.max(way.link.ends[1 - way.from].usual.received.len()) {
         let weak = way.is_read().then(|| Symptom::LaneWeak(receiver.clone(), sender.clone(), lane));
         let noisy = Symptom::LaneErrors(receiver.clone(), lane);
-        let of = |module: &DeviceName, prior| {
-            Explanation::new(Culprit::Lane(module.clone(), lane), prior)
+        let of = |device: &DeviceName, prior| {
+            Explanation::new(Culprit::Lane(device.clone(), lane), prior)
         };
         let says = Symptom::LaneSendsNothing(sender.clone(), lane);
         all.push(of(sender, 0).always([says]).always(weak.clone()));
@@ -214,11 +209,11 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
 /// A dirty connector attenuates both directions and reflects light into the module's receiver.
 fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let (out, back) = (&ways[index], &ways[1 - index]);
-    let module = out.sender();
-    let connector = |prior| Explanation::new(Culprit::Connector(module.clone()), prior);
+    let device = out.sender();
+    let connector = |prior| Explanation::new(Culprit::Connector(device.clone()), prior);
     let reflects = || {
         let now = &out.link.ends[index].now;
-        (now.answers && !now.errors.is_empty()).then(|| Symptom::Errors(module.clone()))
+        (now.answers && !now.errors.is_empty()).then(|| Symptom::Errors(device.clone()))
     };
     let dirty = connector(0).always(out.missed()).always(out.weak()).always(back.weak());
     all.push(dirty.always(reflects()));

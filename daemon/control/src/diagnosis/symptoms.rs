@@ -31,86 +31,79 @@ pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
 
 fn of_direction(link: &Link, at: usize, from: usize, symptoms: &mut BTreeSet<Symptom>) {
     let (end, far) = (&link.ends[at], &link.ends[from]);
-    let (module, sender) = (&end.module, &far.module);
+    let (device, sender) = (&end.device, &far.device);
     if !end.now.answers {
-        symptoms.insert(Symptom::Silent(module.clone()));
+        symptoms.insert(Symptom::Silent(device.clone()));
         return;
     }
     if !end.now.stands {
-        symptoms.insert(Symptom::Strayed(module.clone()));
+        symptoms.insert(Symptom::Strayed(device.clone()));
     }
     of_sender(&end.now, &mut |lane| {
         symptoms.insert(match lane {
-            None => Symptom::SendsNothing(module.clone()),
-            Some(lane) => Symptom::LaneSendsNothing(module.clone(), lane),
+            None => Symptom::SendsNothing(device.clone()),
+            Some(lane) => Symptom::LaneSendsNothing(device.clone(), lane),
         });
     });
     let Some((tap, usual)) = end.now.tap.zip(end.usual.tap) else { return };
     if tap < DARK {
-        symptoms.insert(Symptom::Dark(module.clone(), sender.clone()));
+        symptoms.insert(Symptom::Dark(device.clone(), sender.clone()));
         return;
     }
     let losses = differences(&end.usual.received, &end.now.received);
     let deaf = !losses.is_empty() && end.now.received.iter().all(|lane| *lane < DARK);
     if deaf {
-        symptoms.insert(Symptom::Deaf(module.clone()));
+        symptoms.insert(Symptom::Deaf(device.clone()));
         return;
     }
     let lane = lonely(&losses, LANE_LESS);
     if let Some(lane) = lane {
-        symptoms.insert(Symptom::LaneWeak(module.clone(), sender.clone(), lane));
+        symptoms.insert(Symptom::LaneWeak(device.clone(), sender.clone(), lane));
     } else if usual - tap > LESS {
         symptoms.insert(match tilt(&losses) > TILT {
-            true => Symptom::Tilted(module.clone(), sender.clone()),
-            false => Symptom::Weak(module.clone(), sender.clone()),
+            true => Symptom::Tilted(device.clone(), sender.clone()),
+            false => Symptom::Weak(device.clone(), sender.clone()),
         });
     }
-    let errors = differences(&end.now.errors, &end.usual.errors);
-    let light = |lane: usize| losses.get(lane).map_or(0, |loss| (*loss).max(0));
-    let errors: Vec<i32> = errors
-        .iter()
-        .enumerate()
-        .map(|(lane, more)| more - light(lane) * ERRORS_OF_LIGHT / 1_000)
-        .collect();
+    let more_errors = differences(&end.now.errors, &end.usual.errors);
+    let unexplained = more_errors.iter().enumerate().map(|(lane, more)| {
+        let light = losses.get(lane).map_or(0, |loss| (*loss).max(0));
+        more - light * ERRORS_OF_LIGHT / 1_000
+    });
+    let errors: Vec<i32> = unexplained.collect();
     if !errors.is_empty() && median(&errors) > MORE_ERRORS {
-        symptoms.insert(Symptom::Errors(module.clone()));
+        symptoms.insert(Symptom::Errors(device.clone()));
     } else if lane.is_none()
         && let Some(lane) = lonely(&errors, MORE_ERRORS)
     {
-        symptoms.insert(Symptom::LaneErrors(module.clone(), lane));
+        symptoms.insert(Symptom::LaneErrors(device.clone(), lane));
     }
 }
 
 fn of_sender(now: &PortReading, on: &mut impl FnMut(Option<usize>)) {
-    let dark = |power: &i32| *power < DARK;
-    if now.sent.is_empty() {
-        return;
-    }
-    if now.sent.iter().all(dark) {
+    let dark: Vec<usize> =
+        now.sent.iter().enumerate().filter(|(_, power)| **power < DARK).map(|(n, _)| n).collect();
+    if dark.len() == now.sent.len() && !dark.is_empty() {
         return on(None);
     }
-    for (lane, _) in now.sent.iter().enumerate().filter(|(_, power)| dark(power)) {
+    for lane in dark {
         on(Some(lane));
     }
 }
 
 fn of_switch(over: &OverSwitch, symptoms: &mut BTreeSet<Symptom>) {
     for (index, port) in over.ports.iter().enumerate() {
-        let name = || (over.switch.clone(), port.slot);
         if !port.stands {
-            let (switch, slot) = name();
-            symptoms.insert(Symptom::PortStrayed(switch, slot));
+            symptoms.insert(Symptom::PortStrayed(over.switch.clone(), port.slot));
         }
-        let less = |(now, usual): (i32, i32)| usual - now;
-        let missing = port.arrives.map_or(0, less);
+        let other = &over.ports[1 - index];
+        let [missing, before, left] = [port.arrives, other.arrives, port.leaves]
+            .map(|light| light.map_or(0, |(now, usual)| usual - now));
         if missing > LESS {
-            let (switch, slot) = name();
-            symptoms.insert(Symptom::PortMisses(switch, slot));
+            symptoms.insert(Symptom::PortMisses(over.switch.clone(), port.slot));
         }
-        let before = over.ports[1 - index].arrives.map_or(0, less);
-        if port.leaves.map_or(0, less) - before > LESS {
-            let (switch, slot) = name();
-            symptoms.insert(Symptom::PortLoses(switch, slot));
+        if left - before > LESS {
+            symptoms.insert(Symptom::PortLoses(over.switch.clone(), port.slot));
         }
     }
 }
@@ -139,9 +132,10 @@ fn lonely(values: &[i32], above: i32) -> Option<usize> {
 
 fn tilt(losses: &[i32]) -> i32 {
     let (first, last) = losses.split_at(losses.len() / 2);
-    let mean = |lanes: &[i32]| {
-        let count = i32::try_from(lanes.len()).unwrap_or(i32::MAX).max(1);
-        lanes.iter().sum::<i32>() / count
-    };
     mean(last) - mean(first)
+}
+
+fn mean(values: &[i32]) -> i32 {
+    let count = i32::try_from(values.len()).unwrap_or(i32::MAX).max(1);
+    values.iter().sum::<i32>() / count
 }

@@ -14,13 +14,11 @@ impl Key {
         Self(bytes)
     }
 
-    #[must_use]
     pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
 
     /// The SHA-256 identifies the key without revealing it.
-    #[must_use]
     pub fn sha256(&self) -> String {
         hex(&Sha256::digest(self.0))
     }

@@ -15,7 +15,6 @@ pub const PLAN_ENTRIES_MAX: usize = 131_072;
 const DROP_EVERY: u32 = 64;
 
 impl Ledger {
-    #[must_use]
     pub fn plan_named(&self, sha256: &str) -> Option<&Arc<Plan>> {
         self.plans.get(sha256).map(|kept| kept.plan())
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::{Plan, Transceiver};
+use lightloom_fabric::plan::Plan;
 use lightloom_planner::joint::Bounds;
 use lightloom_units::id::{BundleId, NodeId};
 
@@ -15,28 +15,33 @@ use crate::desired::successor::PlanSuccessor;
 use crate::desired::{self, circuits};
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply};
-use crate::record::{Broken, Cause};
+use crate::record::{Asked, Broken, Cause};
 use crate::sightings::{Crossed, end_name};
-use crate::state::{DeviceName, FibreEnd, Micros, Now, Position, Positions, Slot, SwitchState, at};
+use crate::state::{DeviceName, Micros, Now, Position, Positions, Slot, SwitchState, at};
 
 pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
 pub(super) const CROSSED: &str = "crossed cables?";
 
-pub(super) struct Around {
-    pub(super) part: Part,
-    pub(super) why: String,
-    pub(super) suspected: bool,
+struct Avoided {
+    part: Part,
+    why: String,
+    suspected: bool,
 }
 
-impl Around {
-    pub(super) fn named(part: Part, why: String) -> Self {
-        Self { part, why, suspected: false }
+/// A plan around failed parts, and the positions that must change.
+struct Candidate {
+    next: bypass::Around,
+    target: SwitchState,
+}
+
+impl Candidate {
+    fn gpus_used(&self) -> u64 {
+        self.next.plan.metrics.gpus_used
     }
 }
 
 impl<'a> Facts<'a> {
-    #[must_use]
     pub fn installed(&self) -> Option<&'a Fabric> {
         self.setup.installed.as_ref()
     }
@@ -59,43 +64,40 @@ impl<'a> Facts<'a> {
         repaired: &[Part],
         found: bool,
     ) -> (Vec<(Part, String)>, Vec<Part>) {
-        let named = |part: &Part| {
-            let installed = self.replannable()?;
-            FaultSet::of(installed, [*part]).ok()?.parts(installed).first().copied()
-        };
-        let named = |part: &Part| named(part).unwrap_or(*part);
         let broken = broken.iter().map(|(part, why)| {
             let said = found && self.is_found_crossed(*part);
             let crossed = self.crossed_at(*part).filter(|_| !said);
-            let crossed = crossed.map(|crossed| format!("; {crossed}")).unwrap_or_default();
-            (named(part), format!("{why}{crossed}"))
+            let note = crossed.map(|crossed| format!("; {crossed}")).unwrap_or_default();
+            (self.name_in_plans(*part), format!("{why}{note}"))
         });
-        (broken.collect(), repaired.iter().map(named).collect())
+        (broken.collect(), repaired.iter().map(|part| self.name_in_plans(*part)).collect())
+    }
+
+    fn name_in_plans(&self, part: Part) -> Part {
+        let Some(installed) = self.replannable() else { return part };
+        let faults = FaultSet::of(installed, [part]);
+        faults.ok().and_then(|faults| faults.parts(installed).first().copied()).unwrap_or(part)
     }
 
     fn is_found_crossed(&self, part: Part) -> bool {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
-        let near = (device.clone(), Slot(0), Position(u32::from(port.path)));
+        let witness = (device.clone(), Slot(0), Position(u32::from(port.path)));
         let dark = self.sightings.dark_fibres(self.ledger);
-        dark.iter().any(|dark| dark.near == near && dark.far_lit_by.is_some())
+        dark.iter().any(|dark| dark.witness == witness && dark.far_lit_by.is_some())
     }
 
     fn crossed_at(&self, part: Part) -> Option<String> {
         let Part::Fibre(port) = part else { return None };
-        let near = (
-            self.setup.modules.get(&port.bundle)?.clone(),
-            Slot(0),
-            Position(u32::from(port.path)),
-        );
-        let far = self.sightings.inventory().fibres.get(&near);
-        let crossed = |end: &FibreEnd| {
+        let device = self.setup.modules.get(&port.bundle)?;
+        let end = (device.clone(), Slot(0), Position(u32::from(port.path)));
+        let far = self.sightings.inventory().fibres.get(&end);
+        [Some(&end), far].into_iter().flatten().find_map(|end| {
             let mut ends = self.sightings.crossed(&end.0, self.ledger).into_iter();
             let Crossed { end, lit_by, should_be } = ends.find(|crossed| crossed.end == *end)?;
             let (end, should_be) = (end_name(&end), end_name(&should_be));
             Some(format!("{end} was lit by {lit_by} instead of {should_be}: {CROSSED}"))
-        };
-        crossed(&near).or_else(|| crossed(far?))
+        })
     }
 
     fn no_rings(&self) -> String {
@@ -111,13 +113,13 @@ impl<'a> Facts<'a> {
     pub(super) fn bypass(
         &self,
         now: &Now,
-        (request, found): (&str, bool),
-        (broken, repaired): (&[(Part, String)], &[Part]),
+        asked: Option<&Asked>,
+        broken: &[(Part, String)],
+        repaired: &[Part],
     ) -> Result<Apply, Answer> {
-        let refused = |why: String| Answer::Refused { reasons: vec![why] };
         self.replannable().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self.plan.ok_or_else(|| refused("no plan is in force: apply one".into()))?;
-        let again = self.ledger.requests.contains_key(request);
+        let again = asked.is_some_and(|asked| self.ledger.requests.contains_key(&asked.request));
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
             // The part is not a known fault, so the operator probably meant another part.
             return Err(match broken.is_empty() {
@@ -133,19 +135,22 @@ impl<'a> Facts<'a> {
                 "{part}: unreachable, so it cannot be put back into service yet: {when}"
             )));
         }
-        let broken = match broken.is_empty() {
+        let avoided = match broken.is_empty() {
             true => Vec::new(),
             false => self.all_to_avoid(broken, repaired, now),
         };
-        let parts: Vec<Part> = broken.iter().map(|around| around.part).collect();
-        let cuts_at = found.then(|| parts.iter().flat_map(|part| self.nodes_of(*part)).collect());
-        let planned = self.plan_within(now, plan, (&parts, repaired), cuts_at);
-        let (next, target) = planned.map_err(|reasons| Answer::Refused { reasons })?;
+        let parts: Vec<Part> = avoided.iter().map(|avoided| avoided.part).collect();
+        // An automatic bypass cuts only light that ends at the failed parts.
+        let is_automatic = asked.is_some_and(|asked| asked.actor.is_policy());
+        let cuts_at =
+            is_automatic.then(|| parts.iter().flat_map(|part| self.nodes_of(*part)).collect());
+        let planned = self.plan_within(now, plan, &parts, repaired, cuts_at);
+        let Candidate { next, target } = planned.map_err(|reasons| Answer::Refused { reasons })?;
         let bypass::Around { plan: next, moved } = next;
-        let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
+        let cause = if parts.is_empty() { Cause::Repair } else { Cause::Bypass };
         let known = self.broken_with(&next, now, |part| {
-            let around = broken.iter().find(|around| around.part == *part);
-            let Some(Around { why, suspected, .. }) = around else { return Broken::default() };
+            let avoided = avoided.iter().find(|avoided| avoided.part == *part);
+            let Some(Avoided { why, suspected, .. }) = avoided else { return Broken::default() };
             let price = bypass::said(&moved).unwrap_or_default();
             Broken { why: why.clone(), suspected: *suspected, price, ..Broken::default() }
         });
@@ -181,91 +186,92 @@ impl<'a> Facts<'a> {
         &self,
         now: &Now,
         plan: &Plan,
-        (broken, repaired): (&[Part], &[Part]),
+        parts: &[Part],
+        repaired: &[Part],
         cuts_at: Option<BTreeSet<NodeId>>,
-    ) -> Result<(bypass::Around, SwitchState), Vec<String>> {
+    ) -> Result<Candidate, Vec<String>> {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
-        let owned = &self.ledger.owned;
-        let wanted = |next: bypass::Around| {
-            let moves = |device: &DeviceName, to| !self.stays(device, &[(Slot(0), to)].into());
-            let mut target = desired::paths_where(&next.plan, &self.setup.modules, moves)?;
-            self.add_circuits(&mut target, &next.plan, plan, owned);
-            target.retain(|device, want| !self.stays(device, want));
-            // An unresponsive optical switch keeps passing light, so rings do not wait for it.
-            let is_switch = |device: &DeviceName| {
-                self.setup.switches.values().any(|(switch, _)| switch == device)
-            };
-            target.retain(|device, _| !is_switch(device) || self.sightings.is_up(device));
-            Ok((next, target))
-        };
         let open = if cuts_at.is_none() { self.open_at(plan) } else { BTreeSet::new() };
         let mut bounds = Bounds { cuts_at, open, ..Bounds::default() };
-        let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
-        let first = match first {
-            Ok(first) if bounds.cuts_at.is_some() && self.sees_all_but(plan, broken) => {
-                let (used, may_move) = (first.plan.metrics.gpus_used, &self.setup.may_move);
-                let wider = bypass::or_moving_what_stands_still(
-                    installed,
-                    plan,
-                    (broken, &self.open_at(plan)),
-                    first,
-                    may_move.groups,
-                )?;
-                if let Some(why) = may_move.asks(broken, &wider.moved) {
-                    return Err(vec![why]);
-                }
-                if wider.plan.metrics.gpus_used > used && self.asked_all.is_none() {
-                    return Err(vec![ASKS_ALL.to_owned()]);
-                }
-                Ok(wider)
-            }
-            first => first,
-        };
-        let first = first.and_then(wanted)?;
-        if first.1.keys().all(|device| self.sightings.is_up(device)) {
+        let mut narrow = bypass::next_plan_within(installed, plan, parts, repaired, &bounds)?;
+        if bounds.cuts_at.is_some() && self.sees_all_but(plan, parts) {
+            narrow = self.or_wider(installed, plan, parts, narrow)?;
+        }
+        let first = self.candidate(narrow, plan)?;
+        if first.target.keys().all(|device| self.sightings.is_up(device)) {
             return Ok(first);
         }
-        let is_out = |(_, device): &(&BundleId, &DeviceName)| !self.sightings.is_up(device);
-        let out = self.setup.modules.iter().filter(is_out);
-        bounds.out_of_reach = out.map(|(bundle, _)| bundle.node).collect();
-        let other = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
-        let waits = |device: &DeviceName| {
+        let down = self.setup.modules.iter().filter(|(_, device)| !self.sightings.is_up(device));
+        bounds.out_of_reach = down.map(|(bundle, _)| bundle.node).collect();
+        let other = bypass::next_plan_within(installed, plan, parts, repaired, &bounds);
+        let Ok(other) = other.and_then(|next| self.candidate(next, plan)) else { return Ok(first) };
+        let waits = first.target.keys().any(|device| {
             let since = self.unreachable(device);
             !self.sightings.is_up(device)
                 && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
-        };
-        let waited = !first.1.keys().any(waits);
-        let as_good = |other: &(bypass::Around, SwitchState)| {
-            let used = |next: &(bypass::Around, SwitchState)| next.0.plan.metrics.gpus_used;
-            (waited || used(other) >= used(&first))
-                && other.1.keys().all(|device| self.sightings.is_up(device))
-        };
-        let other = other.and_then(wanted).ok().filter(as_good);
-        Ok(other.unwrap_or(first))
+        });
+        let is_as_good = !waits || other.gpus_used() >= first.gpus_used();
+        let is_up = other.target.keys().all(|device| self.sightings.is_up(device));
+        Ok(if is_as_good && is_up { other } else { first })
+    }
+
+    fn or_wider(
+        &self,
+        installed: &Fabric,
+        plan: &Plan,
+        parts: &[Part],
+        narrow: bypass::Around,
+    ) -> Result<bypass::Around, Vec<String>> {
+        let (used, may_move) = (narrow.plan.metrics.gpus_used, &self.setup.may_move);
+        let (open, groups) = (self.open_at(plan), may_move.groups);
+        let wider =
+            bypass::or_moving_what_stands_still(installed, plan, parts, open, narrow, groups)?;
+        if let Some(why) = may_move.asks(parts, &wider.moved) {
+            return Err(vec![why]);
+        }
+        if wider.plan.metrics.gpus_used > used && self.asked_all.is_none() {
+            return Err(vec![ASKS_ALL.to_owned()]);
+        }
+        Ok(wider)
+    }
+
+    fn candidate(&self, next: bypass::Around, plan: &Plan) -> Result<Candidate, Vec<String>> {
+        let modules = &self.setup.modules;
+        let mut target = desired::paths_where(&next.plan, modules, |device: &DeviceName, to| {
+            !self.stays(device, &[(Slot(0), to)].into())
+        })?;
+        self.add_circuits(&mut target, &next.plan, plan, &self.ledger.owned);
+        target.retain(|device, want| {
+            // An unresponsive optical switch keeps passing light, so rings do not wait for it.
+            let mut switches = self.setup.switches.values();
+            let is_switch = switches.any(|(switch, _)| switch == device);
+            !self.stays(device, want) && (!is_switch || self.sightings.is_up(device))
+        });
+        Ok(Candidate { next, target })
     }
 
     fn open_at(&self, plan: &Plan) -> BTreeSet<NodeId> {
-        let is_open = |transceiver: &&Transceiver| {
+        let open = plan.transceivers.iter().filter(|transceiver| {
             let device = self.setup.modules.get(&transceiver.bundle);
             let read = device.and_then(|device| self.sightings.devices().get(device)?.observed());
             let to = desired::position(transceiver.path);
             read.is_some_and(|read| at(&read.positions, Slot(0)) != to)
                 || device.is_some_and(|device| self.sightings.misses_light(device))
-        };
-        plan.transceivers.iter().filter(is_open).map(|open| open.bundle.node).collect()
+        });
+        open.map(|open| open.bundle.node).collect()
     }
 
-    pub(super) fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
-        let is_broken = |bundle: &BundleId| {
-            plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
+    pub(super) fn sees_all_but(&self, plan: &Plan, parts: &[Part]) -> bool {
+        let is_broken = |bundle: BundleId| {
+            plan.faults.iter().chain(parts).any(|part| part.node() == Some(bundle.node))
         };
         let Some(asked) = self.asked_all else {
-            let mut down = self.sightings.down().map(|(device, _)| device.as_str());
-            return down.all(|name| name.parse().map_or(true, |bundle| is_broken(&bundle)));
+            let mut down = self.sightings.down();
+            return down.all(|(device, _)| device.bundle().is_none_or(is_broken));
         };
         let mut modules = self.setup.modules.iter();
         modules.all(|(bundle, device)| {
-            self.sightings.is_read_since(device, asked) || is_broken(bundle)
+            self.sightings.is_read_since(device, asked) || is_broken(*bundle)
         })
     }
 
@@ -376,23 +382,22 @@ impl<'a> Facts<'a> {
         news: impl Fn(&Part) -> Broken,
     ) -> BTreeMap<String, Broken> {
         let (known, wall_ms) = (self.broken(), now.wall_ms);
-        let of = |part: &Part| {
+        let broken = plan.faults.iter().map(|part| {
             let name = part.to_string();
             let broken = known.get(&name).cloned();
-            let broken = broken.unwrap_or_else(|| Broken { wall_ms, ..news(part) });
-            (name, broken)
-        };
-        plan.faults.iter().map(of).collect()
+            (name, broken.unwrap_or_else(|| Broken { wall_ms, ..news(part) }))
+        });
+        broken.collect()
     }
 
     fn no_news(&self, broken: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
         let known = self.broken();
         let mut reasons = Vec::new();
         for (part, _) in broken {
-            let since = known.get(&part.to_string()).filter(|_| self.goes_around(*part))?;
-            let since =
-                if since.why.is_empty() { String::new() } else { format!(": {}", since.why) };
-            reasons.push(format!("{part} is already a known fault{since}"));
+            let Broken { why, .. } =
+                known.get(&part.to_string()).filter(|_| self.goes_around(*part))?;
+            let sep = if why.is_empty() { "" } else { ": " };
+            reasons.push(format!("{part} is already a known fault{sep}{why}"));
         }
         for part in repaired {
             if known.keys().any(|known| is_of(known, part)) {
@@ -408,7 +413,6 @@ impl<'a> Facts<'a> {
         Some(reasons)
     }
 
-    #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
         self.plan.is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
@@ -442,46 +446,47 @@ impl<'a> Facts<'a> {
         reasons
     }
 
-    pub(super) fn all_to_avoid(
+    fn all_to_avoid(
         &self,
         broken: &[(Part, String)],
         repaired: &[Part],
         now: &Now,
-    ) -> Vec<Around> {
-        let named = |(part, why): &(Part, String)| Around::named(*part, why.clone());
-        let mut around: Vec<Around> = broken.iter().map(named).collect();
-        let Some(installed) = self.replannable() else { return around };
+    ) -> Vec<Avoided> {
+        let named = broken.iter().cloned();
+        let mut avoided: Vec<Avoided> =
+            named.map(|(part, why)| Avoided { part, why, suspected: false }).collect();
+        let Some(installed) = self.replannable() else { return avoided };
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
         let reported = broken.iter().map(|(part, _)| *part);
-        let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return around };
-        let path = |sha256: &str, bundle: BundleId| {
+        let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return avoided };
+        let history = self.ledger.history.iter().rev();
+        let suspects = bypass::suspects(history, |sha256: &str, bundle: BundleId| {
             let plan = self.ledger.plan_named(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
-        };
-        let history = self.ledger.history.iter().rev();
-        let suspects = bypass::suspects(history, path).into_iter();
-        let mut more: BTreeMap<Part, Around> =
-            suspects.map(|(part, why)| (part, Around { part, why, suspected: true })).collect();
+        });
+        let mut more: BTreeMap<Part, (String, bool)> =
+            suspects.into_iter().map(|(part, why)| (part, (why, true))).collect();
         for (part, _) in broken {
             let Part::Bundle(bundle) = part else { continue };
-            let beside =
-                |(_, device): &(_, &DeviceName)| self.sightings.is_silent_beside(device, now);
-            for (sibling, _) in self.of_node(*bundle).filter(beside) {
-                let why = format!("suspect: unresponsive, like {bundle} of the same node");
-                let part = Part::Bundle(sibling);
-                more.insert(part, Around { part, why, suspected: true });
+            for (other, device) in self.of_node(*bundle) {
+                if self.sightings.is_unwitnessed(device, now) {
+                    let why = format!("suspect: unresponsive, like {bundle} of the same node");
+                    more.insert(Part::Bundle(other), (why, true));
+                }
             }
         }
         for (name, before) in &self.ledger.reported {
             if let Ok(part) = name.parse() {
-                more.insert(part, Around::named(part, before.why.clone()));
+                more.insert(part, (before.why.clone(), false));
             }
         }
-        around.extend(more.into_values().filter(|Around { part, .. }| {
+        more.retain(|part, _| {
             bypass::is_news(installed, &known, *part) && !repaired.contains(part)
-        }));
-        around
+        });
+        let more = more.into_iter();
+        avoided.extend(more.map(|(part, (why, suspected))| Avoided { part, why, suspected }));
+        avoided
     }
 
     pub fn both_halves(
@@ -514,8 +519,10 @@ impl<'a> Facts<'a> {
             return None;
         }
         let to = circuits::in_force(switches, &next.phases, &after)?;
-        let read = |name: &DeviceName| self.sightings.reading(name).map(|read| &read.positions);
-        let way = PlanSuccessor { fabric, switches, before, next }.way(to, target, read)?;
+        let successor = PlanSuccessor { fabric, switches, before, next };
+        let way = successor.way(to, target, |device: &DeviceName| {
+            self.sightings.reading(device).map(|read| &read.positions)
+        })?;
         Some(Box::new(Phase { name: to.name.clone(), ways: vec![way] }))
     }
 
@@ -533,6 +540,10 @@ impl<'a> Facts<'a> {
             target.extend(circuits::on_switches(switches, &next.circuits));
         }
     }
+}
+
+fn refused(why: String) -> Answer {
+    Answer::Refused { reasons: vec![why] }
 }
 
 /// A repaired node includes its bundles, even bundles that failed separately.

@@ -6,7 +6,7 @@ use lightloom_fabric::fault::Part;
 
 use super::Facts;
 use crate::bypass::is_inside;
-use crate::diagnosis::{Culprit, Named, Symptom, diagnose_beside};
+use crate::diagnosis::{Culprit, Named, Symptom, diagnose};
 use crate::sightings::Links;
 use crate::state::{DeviceName, Now};
 
@@ -20,29 +20,29 @@ pub struct Diagnosis {
 pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagnosis> {
     let (mut links, mut loose) = links(facts, now).all();
     // Ignore devices that are unresponsive together or that this host cannot query.
-    let lost = facts.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
-    let lost: BTreeSet<&DeviceName> = lost.iter().chain(facts.unasked()).collect();
-    loose.retain(|module| !lost.contains(&module.module));
+    let silent = facts.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
+    let lost: BTreeSet<&DeviceName> = silent.iter().chain(facts.unasked()).collect();
+    loose.retain(|loose| !lost.contains(&loose.device));
     for end in links.iter_mut().flat_map(|link| &mut link.ends) {
-        end.now.answers |= lost.contains(&end.module);
+        end.now.answers |= lost.contains(&end.device);
     }
-    let live = diagnose_beside(&links, &loose);
+    let live = diagnose(&links, &loose);
     let mut all: Vec<Diagnosis> =
         live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
     let broken = facts.reported_or_found();
     // A device that responds again is no longer evidence of a fault.
-    let answers = |symptom: &Symptom| match symptom {
-        Symptom::Silent(module) => facts.sightings.answers(module),
-        _ => false,
-    };
-    let kept = kept.iter().filter(|kept| {
-        let culprit = &kept.named.culprit;
+    let still = kept.iter().filter(|kept| {
+        let Named { culprit, evidence, .. } = &kept.named;
+        let mut silent = evidence.iter().filter_map(|symptom| match symptom {
+            Symptom::Silent(device) => Some(device),
+            _ => None,
+        });
         broken.keys().any(|part| concerns(culprit, part))
             && all.iter().all(|live| live.named.culprit != *culprit)
-            && !kept.named.evidence.iter().any(answers)
+            && !silent.any(|device| facts.sightings.answers(device))
     });
-    let kept: Vec<Diagnosis> = kept.cloned().collect();
-    all.extend(kept);
+    let still: Vec<Diagnosis> = still.cloned().collect();
+    all.extend(still);
     all
 }
 
@@ -58,15 +58,14 @@ pub(super) fn kept(
         broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
     let (links, loose) = links(facts, now).near(&nodes);
     let mut kept = before.to_vec();
-    for named in diagnose_beside(&links, &loose) {
+    for named in diagnose(&links, &loose) {
         if broken.iter().any(|part| concerns(&named.culprit, part)) {
             kept.retain(|kept| kept.named.culprit != named.culprit);
             kept.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
         }
     }
     let known = facts.reported_or_found();
-    let known: Vec<&String> = known.keys().chain(&broken).collect();
-    kept.retain(|kept| known.iter().any(|part| concerns(&kept.named.culprit, part)));
+    kept.retain(|kept| known.keys().chain(&broken).any(|part| concerns(&kept.named.culprit, part)));
     kept
 }
 
@@ -75,13 +74,13 @@ fn links<'a>(facts: Facts<'a>, now: &'a Now) -> Links<'a> {
 }
 
 fn concerns(culprit: &Culprit, part: &str) -> bool {
-    let near = |name: &str| is_inside(part, name) || is_inside(name, part);
+    let is_of = |name: &str| is_inside(part, name) || is_inside(name, part);
     match culprit {
-        Culprit::Node(node) => near(node),
-        Culprit::Transceiver(module) | Culprit::Lane(module, _) | Culprit::Connector(module) => {
-            near(module.as_str())
+        Culprit::Node(node) => is_of(node),
+        Culprit::Transceiver(device) | Culprit::Lane(device, _) | Culprit::Connector(device) => {
+            is_of(device.as_str())
         }
-        Culprit::Fibre(one, other) => near(one.as_str()) || near(other.as_str()),
-        Culprit::SwitchPort(switch, _) => near(switch.as_str()),
+        Culprit::Fibre(one, other) => is_of(one.as_str()) || is_of(other.as_str()),
+        Culprit::SwitchPort(switch, _) => is_of(switch.as_str()),
     }
 }

@@ -23,7 +23,7 @@ use super::bypasses::CROSSED;
 use crate::bypass;
 use crate::drive::Site;
 use crate::management::{Domain, Trouble};
-use crate::sightings::{DarkFibre, Sight, Sighting, Testimony};
+use crate::sightings::{DarkFibre, Sight, Testimony};
 use crate::state::{DeviceName, Micros, Now};
 
 /// If at least one in this many devices is unresponsive, individual lines are not the cause.
@@ -39,105 +39,110 @@ pub struct ManagementLost {
 }
 
 struct Suspect<'a> {
-    modules: Vec<(BundleId, &'a DeviceName)>,
-    circuits: Vec<Testimony>,
+    devices: Vec<(BundleId, &'a DeviceName)>,
+    testimonies: Vec<Testimony>,
     switches: Vec<&'a DeviceName>,
 }
 
 impl Suspect<'_> {
-    fn missed_by(&self) -> impl Iterator<Item = &DeviceName> {
-        let dark = |circuit: &&Testimony| matches!(circuit.sight, Sight::Dark(_));
-        let far = self.circuits.iter().filter(dark).map(|circuit| &circuit.witness.0);
-        far.chain(self.switches.iter().copied())
+    /// Returns the devices that miss its light or its link.
+    fn witnesses(&self) -> impl Iterator<Item = &DeviceName> {
+        let dark = self.testimonies.iter().filter(|given| matches!(given.sight, Sight::Dark(_)));
+        dark.map(|given| &given.witness.0).chain(self.switches.iter().copied())
     }
 
-    fn unseen(&self) -> impl Iterator<Item = &DeviceName> {
-        let unseen = |circuit: &&Testimony| circuit.sight == Sight::Nothing;
-        self.circuits.iter().filter(unseen).map(|circuit| &circuit.witness.0)
+    /// Returns the far ends that cannot testify.
+    fn mute(&self) -> impl Iterator<Item = &DeviceName> {
+        let mute = self.testimonies.iter().filter(|given| given.sight == Sight::Nothing);
+        mute.map(|given| &given.witness.0)
     }
 
     fn is_lit(&self) -> bool {
-        self.circuits.iter().any(|circuit| circuit.sight == Sight::Lit)
+        self.testimonies.iter().any(|given| given.sight == Sight::Lit)
+    }
+
+    fn faces(&self, other: &Suspect<'_>) -> bool {
+        self.mute().any(|far| other.devices.iter().any(|(_, device)| *device == far))
+    }
+
+    fn why(&self) -> String {
+        let mut seen = Vec::new();
+        for Testimony { witness, sight } in &self.testimonies {
+            if let Sight::Dark(mdbm) = sight {
+                let dbm = f64::from(*mdbm) / 1000.0;
+                seen.push(format!("{} receives {dbm:.1} dBm from it", witness.0));
+            }
+        }
+        seen.extend(self.switches.iter().map(|switch| format!("{switch} has no link to it")));
+        format!("unresponsive, and {}", seen.join(", "))
     }
 }
 
 impl<'a> Facts<'a> {
     pub(super) fn deaths(&self, now: &Now, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
-        let far = dark.iter().filter(|fibre| fibre.far_is_down).map(|fibre| &fibre.far.0);
-        let far = far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node);
+        let far =
+            dark.iter().filter(|dark| dark.far_is_down).filter_map(|dark| dark.far.0.bundle());
         let unlinked = self.unlinked().filter(|node| self.is_surely_silent(now, *node));
-        let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
+        let nodes: BTreeSet<NodeId> = far.map(|bundle| bundle.node).chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
+        suspects.retain(|suspect| suspect.witnesses().next().is_some() && !suspect.is_lit());
         loop {
-            let members: BTreeSet<DeviceName> =
-                suspects.iter().flat_map(|s| &s.modules).map(|(_, d)| (*d).clone()).collect();
+            let devices: BTreeSet<DeviceName> =
+                suspects.iter().flat_map(|s| &s.devices).map(|(_, d)| (*d).clone()).collect();
             let before = suspects.len();
-            suspects.retain(|suspect| suspect.unseen().all(|far| members.contains(far)));
+            suspects.retain(|suspect| suspect.mute().all(|far| devices.contains(far)));
             if suspects.len() == before {
                 break;
             }
         }
-        let dead = joined(suspects).into_iter().filter(|group| self.is_dead(group));
-        let why = |suspect: &Suspect<'_>| {
-            let of = |circuit: &Testimony| match circuit.sight {
-                Sight::Dark(mdbm) => {
-                    let (near, dbm) = (&circuit.witness.0, f64::from(mdbm) / 1000.0);
-                    Some(format!("{near} receives {dbm:.1} dBm from it"))
-                }
-                _ => None,
-            };
-            let no_link = |switch: &&DeviceName| format!("{switch} has no link to it");
-            let links = suspect.switches.iter().map(no_link);
-            let seen: Vec<String> = suspect.circuits.iter().filter_map(of).chain(links).collect();
-            format!("unresponsive, and {}", seen.join(", "))
-        };
-        let of = |suspect: Suspect<'_>| {
-            let why = why(&suspect);
-            // A module in loopback is judged separately from one with a circuit.
-            let lit = |(_, device): &(BundleId, &DeviceName)| {
-                suspect.circuits.is_empty()
+        let dead = joined(suspects).into_iter().filter(|suspects| self.is_dead(suspects));
+        let mut found = BTreeMap::new();
+        for suspect in dead.flatten() {
+            let why = suspect.why();
+            for (bundle, device) in &suspect.devices {
+                // A module in loopback is judged separately from one with a circuit.
+                if suspect.testimonies.is_empty()
                     || !self.sightings.testimonies(device, self.ledger).is_empty()
-            };
-            let modules: Vec<BundleId> =
-                suspect.modules.iter().filter(|m| lit(m)).map(|(bundle, _)| *bundle).collect();
-            modules.into_iter().map(move |bundle| (bundle, why.clone()))
-        };
-        dead.flatten().flat_map(of).collect()
+                {
+                    found.insert(*bundle, why.clone());
+                }
+            }
+        }
+        found
     }
 
     fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
         let (up, silent): (Vec<_>, Vec<_>) =
-            self.modules_of(node).partition(|(_, name)| self.sightings.is_up(name));
+            self.modules_of(node).partition(|(_, device)| self.sightings.is_up(device));
         match up.is_empty() {
             true => vec![self.suspect(silent, self.no_link(node).collect())],
-            false => silent.into_iter().map(|module| self.suspect(vec![module], vec![])).collect(),
+            false => silent.into_iter().map(|device| self.suspect(vec![device], vec![])).collect(),
         }
     }
 
     fn suspect(
         &self,
-        modules: Vec<(BundleId, &'a DeviceName)>,
+        devices: Vec<(BundleId, &'a DeviceName)>,
         switches: Vec<&'a DeviceName>,
     ) -> Suspect<'a> {
-        let circuits =
-            modules.iter().flat_map(|(_, name)| self.sightings.testimonies(name, self.ledger));
-        Suspect { circuits: circuits.collect(), modules, switches }
+        let testimonies =
+            devices.iter().flat_map(|(_, device)| self.sightings.testimonies(device, self.ledger));
+        Suspect { testimonies: testimonies.collect(), devices, switches }
     }
 
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
         let hosts = &self.sightings.inventory().hosts;
         let down = self.sightings.down().filter(|_| !hosts.is_empty());
-        let modules = down.filter_map(|(name, _)| name.as_str().parse::<BundleId>().ok());
-        let nodes: BTreeSet<NodeId> = modules.map(|module| module.node).collect();
+        let bundles = down.filter_map(|(device, _)| device.bundle());
+        let nodes: BTreeSet<NodeId> = bundles.map(|bundle| bundle.node).collect();
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
     /// Uses readings since all modules of the node became unresponsive; empty if a module responds.
     pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
         let silent: Option<Vec<Micros>> =
-            self.modules_of(node).map(|(_, name)| self.sightings.down_since(name)).collect();
+            self.modules_of(node).map(|(_, device)| self.sightings.down_since(device)).collect();
         let since = silent.and_then(|silent| silent.into_iter().max());
         let switches = self.sightings.inventory().hosts.get(&node).into_iter().flatten();
         switches.filter(move |switch| {
@@ -148,47 +153,50 @@ impl<'a> Facts<'a> {
 
     pub(super) fn modules_of(&self, node: NodeId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
         let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
-        self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name))
+        self.setup.modules.range(first..=last).map(|(bundle, device)| (*bundle, device))
     }
 
     fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
-        self.modules_of(node).all(|(_, name)| self.sightings.is_silent(now, name))
+        self.modules_of(node).all(|(_, device)| self.sightings.is_silent(now, device))
     }
 
     pub(super) fn waits_for_hello(&self, now: &Now) -> bool {
         self.unlinked().any(|node| !self.is_surely_silent(now, node))
     }
 
-    fn is_dead(&self, group: &[Suspect<'_>]) -> bool {
+    fn is_dead(&self, suspects: &[Suspect<'_>]) -> bool {
         let management = &self.sightings.inventory().management;
-        let modules = || group.iter().flat_map(|suspect| &suspect.modules);
-        let apart =
-            |witness: &&DeviceName| !modules().any(|(_, module)| management.share(witness, module));
-        let witnesses: Vec<&DeviceName> =
-            group.iter().flat_map(Suspect::missed_by).filter(apart).collect();
+        let devices: BTreeSet<&DeviceName> = suspects
+            .iter()
+            .flat_map(|suspect| &suspect.devices)
+            .map(|(_, device)| *device)
+            .collect();
+        let mut witnesses: Vec<&DeviceName> =
+            suspects.iter().flat_map(Suspect::witnesses).collect();
+        witnesses.retain(|witness| !devices.iter().any(|device| management.share(witness, device)));
         let two = witnesses.iter().enumerate().any(|(index, one)| {
             witnesses[..index].iter().any(|other| !management.share(one, other))
         });
-        let own = modules().map(|(_, name)| *name).collect();
-        let circuits: usize = group.iter().map(|suspect| suspect.circuits.len()).sum();
-        two || (circuits <= 1 && !witnesses.is_empty() && !self.is_in_common(&own))
+        let circuits: usize = suspects.iter().map(|suspect| suspect.testimonies.len()).sum();
+        two || (circuits <= 1 && !witnesses.is_empty() && !self.is_in_common(&devices))
     }
 
     #[must_use]
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
-        let silent = self.blind().into_iter().filter(|name| self.sightings.is_silent(now, name));
-        let silent: BTreeSet<&DeviceName> = silent.collect();
-        let shared = self.sightings.inventory().management.shared().into_iter();
-        let behind =
-            shared.filter(|(_, devices)| devices.iter().all(|name| silent.contains(*name)));
-        let behind: Vec<Domain> = behind.map(|(domain, _)| domain.clone()).collect();
+        let unexplained = self.unexplained().into_iter();
+        let silent: BTreeSet<&DeviceName> =
+            unexplained.filter(|device| self.sightings.is_silent(now, device)).collect();
+        let mut shared = self.sightings.inventory().management.shared();
+        shared.retain(|_, devices| devices.iter().all(|device| silent.contains(*device)));
+        let behind: Vec<Domain> = shared.into_keys().cloned().collect();
         if behind.is_empty() && !self.is_share(silent.len()) {
             return None;
         }
-        let since = silent.iter().filter_map(|name| self.unreachable(name)).min();
+        let since = silent.iter().filter_map(|device| self.unreachable(device)).min();
+        let lit = silent.iter().filter(|device| self.sightings.sends_light(device, self.ledger));
         Some(ManagementLost {
-            lit: silent.iter().filter(|name| self.sightings.sends_light(name, self.ledger)).count(),
-            unasked: self.unasked().filter(|name| silent.contains(name)).count(),
+            lit: lit.count(),
+            unasked: self.unasked().filter(|device| silent.contains(device)).count(),
             devices: silent.into_iter().cloned().collect(),
             behind,
             since: since.unwrap_or(now.mono),
@@ -206,60 +214,64 @@ impl<'a> Facts<'a> {
             .flat_map(|group| &group.nodes)
             .copied()
             .collect();
-        let of = |node: NodeId| {
-            let mut modules = self.modules_of(node).map(|(_, name)| name).peekable();
-            modules.peek()?;
+        let mut unwitnessed = BTreeMap::new();
+        for node in nodes {
+            let devices: Vec<&DeviceName> =
+                self.modules_of(node).map(|(_, device)| device).collect();
             let is_plugged = self.sightings.inventory().hosts.contains_key(&node);
-            let (mut is_seen, mut is_silent) = (is_plugged, true);
-            for name in modules {
-                is_seen |= !self.sightings.testimonies(name, self.ledger).is_empty();
-                let since = self.unreachable(name);
-                is_silent &= since.is_some_and(|since| since + self.setup.heartbeat <= now.mono);
+            let mut testimonies =
+                devices.iter().flat_map(|device| self.sightings.testimonies(device, self.ledger));
+            if devices.is_empty() || is_plugged || testimonies.next().is_some() {
+                continue;
             }
-            (!is_seen).then_some((node, is_silent))
-        };
-        nodes.into_iter().filter_map(of).collect()
+            let is_silent = devices.iter().all(|device| {
+                let since = self.unreachable(device);
+                since.is_some_and(|since| since + self.setup.heartbeat <= now.mono)
+            });
+            unwitnessed.insert(node, is_silent);
+        }
+        unwitnessed
     }
 
-    pub(super) fn is_in_common(&self, own: &BTreeSet<&DeviceName>) -> bool {
+    fn is_in_common(&self, devices: &BTreeSet<&DeviceName>) -> bool {
         let management = &self.sightings.inventory().management;
-        let silent = self.blind().into_iter().filter(|name| !own.contains(name));
-        let silent: Vec<&DeviceName> = silent.collect();
-        let shares = |name: &&DeviceName| own.iter().any(|own| management.share(own, name));
-        silent.iter().any(shares) || self.is_share(silent.len())
+        let mut others = self.unexplained();
+        others.retain(|other| !devices.contains(other));
+        self.is_share(others.len())
+            || others.iter().any(|other| devices.iter().any(|own| management.share(own, other)))
     }
 
     pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
-        let is_local = |seen: &Sighting| seen.trouble().is_some_and(Trouble::is_local);
-        let devices = self.sightings.down();
-        devices.filter(move |(_, seen)| is_local(seen)).map(|(name, _)| name)
+        let down = self.sightings.down();
+        let local = down.filter(|(_, seen)| seen.trouble().is_some_and(Trouble::is_local));
+        local.map(|(device, _)| device)
     }
 
     fn is_share(&self, silent: usize) -> bool {
         silent > 1 && silent * SHARE >= self.sightings.inventory().devices.len()
     }
 
-    fn blind(&self) -> Vec<&DeviceName> {
-        let devices = self.sightings.down();
-        let is_expected = |name: &DeviceName| {
-            let Ok(bundle) = name.as_str().parse::<BundleId>() else { return true };
-            !self.goes_around(Part::Bundle(bundle)) && !self.is_missed(bundle, name)
-        };
-        devices.map(|(name, _)| name).filter(|name| is_expected(name)).collect()
+    /// Returns the unreachable devices that are neither bypassed nor missed by a witness.
+    fn unexplained(&self) -> Vec<&DeviceName> {
+        let down = self.sightings.down().map(|(device, _)| device);
+        let unexplained = down.filter(|device| {
+            device.bundle().is_none_or(|bundle| {
+                !self.goes_around(Part::Bundle(bundle)) && !self.is_missed(bundle, device)
+            })
+        });
+        unexplained.collect()
     }
 
-    fn is_missed(&self, bundle: BundleId, name: &DeviceName) -> bool {
-        let misses = |name: &DeviceName| {
-            let circuits = self.sightings.testimonies(name, self.ledger);
-            circuits.iter().any(|circuit| matches!(circuit.sight, Sight::Dark(_)))
-        };
-        misses(name)
-            || self.of_node(bundle).any(|(_, name)| misses(name))
+    fn is_missed(&self, bundle: BundleId, device: &DeviceName) -> bool {
+        let others = self.of_node(bundle).map(|(_, other)| other);
+        let mut testimonies = std::iter::once(device)
+            .chain(others)
+            .flat_map(|device| self.sightings.testimonies(device, self.ledger));
+        testimonies.any(|given| matches!(given.sight, Sight::Dark(_)))
             || self.no_link(bundle.node).next().is_some()
     }
 
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
-        let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         let known = self.reported_or_found();
         let mut broken: BTreeMap<Part, String> = known
             .iter()
@@ -270,28 +282,31 @@ impl<'a> Facts<'a> {
             broken.entry(Part::Bundle(bundle)).or_insert(why);
         }
         for fibre in dark.iter().filter(|fibre| !fibre.far_is_down) {
-            let ((near, _, position), (far, ..)) = (&fibre.near, &fibre.far);
+            let ((witness, _, position), (far, ..)) = (&fibre.witness, &fibre.far);
             let dbm = f64::from(fibre.power_mdbm) / 1000.0;
-            if let (Some(bundle), Some(_)) = (bundle(near), bundle(far)) {
+            if let (Some(bundle), Some(_)) = (witness.bundle(), far.bundle()) {
                 let path = u8::try_from(position.0).unwrap_or(u8::MAX);
                 let far = match &fibre.far_lit_by {
                     None => format!("{far} is set to this fibre"),
                     Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
                 };
-                let why = format!("{near} receives {dbm:.1} dBm, and {far}");
+                let why = format!("{witness} receives {dbm:.1} dBm, and {far}");
                 broken.insert(Part::Fibre(Port { bundle, path }), why);
             }
         }
         let silent = broken.keys().filter_map(|part| match part {
-            Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => Some(*bundle),
+            Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => {
+                self.down_since(*bundle).map(|_| *bundle)
+            }
             _ => None,
         });
-        let silent: Vec<BundleId> =
-            silent.filter(|bundle| self.down_since(*bundle).is_some()).collect();
+        let silent: Vec<BundleId> = silent.collect();
         for bundle in silent {
-            for (sibling, _) in self.of_node(bundle).filter(|one| self.joins(now, bundle, one.1)) {
-                let why = format!("unresponsive, like {bundle} of the same node");
-                broken.entry(Part::Bundle(sibling)).or_insert(why);
+            for (other, device) in self.of_node(bundle) {
+                if self.joins(now, bundle, device) {
+                    let why = format!("unresponsive, like {bundle} of the same node");
+                    broken.entry(Part::Bundle(other)).or_insert(why);
+                }
             }
         }
         broken
@@ -300,7 +315,7 @@ impl<'a> Facts<'a> {
     fn joins(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         self.sightings.down_since(device).is_some()
             && !self.awaits_verdict(now, bundle, device)
-            && !self.sightings.is_silent_beside(device, now)
+            && !self.sightings.is_unwitnessed(device, now)
             && !self.sightings.sends_light(device, self.ledger)
     }
 
@@ -316,7 +331,7 @@ impl<'a> Facts<'a> {
     }
 
     fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
-        if self.sightings.is_silent_beside(device, now) {
+        if self.sightings.is_unwitnessed(device, now) {
             return false;
         }
         let Some(since) = self.down_since(bundle) else { return false };
@@ -326,13 +341,14 @@ impl<'a> Facts<'a> {
         now.mono < since + waits && self.sightings.may_be_silent(device, since, now, self.ledger)
     }
 
-    /// Waits for another module of the node that may have failed, so that one change bypasses both.
-    pub(super) fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
-        let named = |sibling: BundleId| broken.iter().any(|(p, _)| *p == Part::Bundle(sibling));
+    /// Waits for other modules of a node that may have failed, so that one change bypasses all.
+    pub(super) fn waits_for_node(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         broken.iter().any(|(part, _)| {
             let Part::Bundle(bundle) = *part else { return false };
-            let mut siblings = self.of_node(bundle).filter(|(sibling, _)| !named(*sibling));
-            siblings.any(|(_, device)| self.awaits_verdict(now, bundle, device))
+            self.of_node(bundle).any(|(other, device)| {
+                let is_named = broken.iter().any(|(part, _)| *part == Part::Bundle(other));
+                !is_named && self.awaits_verdict(now, bundle, device)
+            })
         })
     }
 
@@ -363,13 +379,8 @@ impl<'a> Facts<'a> {
 fn joined(suspects: Vec<Suspect<'_>>) -> Vec<Vec<Suspect<'_>>> {
     let mut groups: Vec<Vec<Suspect<'_>>> = Vec::new();
     for suspect in suspects {
-        let touches = |group: &Vec<Suspect<'_>>| {
-            let faces = |one: &Suspect<'_>, other: &Suspect<'_>| {
-                one.unseen().any(|far| other.modules.iter().any(|(_, name)| *name == far))
-            };
-            group.iter().any(|other| faces(&suspect, other))
-        };
-        let (joins, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(touches);
+        let (joins, rest): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.iter().any(|other| suspect.faces(other)));
         groups = rest;
         groups.push(joins.into_iter().flatten().chain([suspect]).collect());
     }

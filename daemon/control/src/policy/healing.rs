@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{Group, Plan};
 use lightloom_planner::joint::{Bounds, MoveLimit};
 use lightloom_units::id::NodeId;
@@ -45,13 +46,12 @@ impl HealPolicy {
 
     pub(super) fn movable(&self, facts: Facts<'_>) -> BTreeSet<u32> {
         let jobs = facts.replannable().map_or(&[][..], |fabric| &fabric.jobs);
-        let groups = || facts.plan.iter().flat_map(|plan| &plan.groups);
-        let may_move = |(index, name): &(u32, &String)| {
-            let mut nodes = groups().filter(|group| group.job == Some(*index)).flat_map(nodes);
-            self.jobs.contains(*name) || nodes.all(|node| is_drained(facts, node))
-        };
-        let named = (0..).zip(jobs.iter().map(|job| &job.name));
-        named.filter(may_move).map(|(index, _)| index).collect()
+        let movable = (0..).zip(jobs).filter(|(index, job)| {
+            let groups = facts.plan.iter().flat_map(|plan| &plan.groups);
+            let mut nodes = groups.filter(|group| group.job == Some(*index)).flat_map(nodes);
+            self.jobs.contains(&job.name) || nodes.all(|node| is_drained(facts, node))
+        });
+        movable.map(|(index, _)| index).collect()
     }
 }
 
@@ -62,34 +62,42 @@ pub(super) fn decide(
     now: &Now,
 ) -> Option<(Option<Apply>, Note)> {
     let (fabric, plan) = (facts.replannable()?, facts.plan?);
-    let fits = |next: &&Plan| {
-        let moved = moved_groups(plan, next);
-        let may_move = |group: &&Group| group.job.is_some_and(|job| movable.contains(&job));
-        (1..=MOVES_MAX).contains(&moved.len()) && moved.iter().all(may_move)
-    };
     let back = Some(applied).filter(|back| facts.used(back, &facts.broken()).is_empty());
-    let search = || {
-        let (moves, limit) = (Some(movable.clone()), MoveLimit::Heal(MOVES_MAX));
-        let bounds = Bounds { moves, limit, ..Bounds::default() };
-        let is_small = fabric.hbd.nodes() <= MOST_NODES_SEARCHED && !movable.is_empty();
-        let found = is_small.then(|| bypass::next_plan_within(fabric, plan, &[], &[], &bounds));
-        Some(found?.ok()?.plan).filter(|next| fits(&next))
+    let home = back.filter(|back| fits(plan, back, movable)).cloned();
+    let better = home.or_else(|| search(fabric, plan, movable));
+    let apply = better.and_then(|next| change_to(facts, plan, next, now));
+    let healed = match apply.as_ref().and_then(|apply| apply.plan.as_ref()) {
+        Some(next) => names(fabric, &moved_groups(plan, next.plan())),
+        None => BTreeSet::new(),
     };
-    let next = back.filter(fits).cloned().or_else(search);
-    let apply = next.and_then(|next| change_to(facts, plan, next, now));
-    let moves = |to: &Plan| -> BTreeSet<String> {
-        let name = |group: &Group| {
-            let job = group.job.map_or("", |job| &fabric.jobs[job as usize].name);
-            format!("{} of {job}", group.id)
-        };
-        moved_groups(plan, to).into_iter().map(name).collect()
-    };
-    let next = apply.as_ref().and_then(|apply| apply.plan.as_ref());
-    let healed = next.map(|next| moves(next.plan())).unwrap_or_default();
-    let left: BTreeSet<String> = back.map(moves).unwrap_or_default();
-    let left: BTreeSet<String> = left.difference(&healed).cloned().collect();
+    let mut left = back.map(|to| names(fabric, &moved_groups(plan, to))).unwrap_or_default();
+    left.retain(|group| !healed.contains(group));
     let is_any = apply.is_some() || !left.is_empty();
     is_any.then_some((apply, Note::Healing { healed, left }))
+}
+
+fn fits(plan: &Plan, next: &Plan, movable: &BTreeSet<u32>) -> bool {
+    let moved = moved_groups(plan, next);
+    (1..=MOVES_MAX).contains(&moved.len())
+        && moved.iter().all(|group| group.job.is_some_and(|job| movable.contains(&job)))
+}
+
+fn search(fabric: &Fabric, plan: &Plan, movable: &BTreeSet<u32>) -> Option<Plan> {
+    if fabric.hbd.nodes() > MOST_NODES_SEARCHED || movable.is_empty() {
+        return None;
+    }
+    let (moves, limit) = (Some(movable.clone()), MoveLimit::Heal(MOVES_MAX));
+    let bounds = Bounds { moves, limit, ..Bounds::default() };
+    let next = bypass::next_plan_within(fabric, plan, &[], &[], &bounds).ok()?.plan;
+    fits(plan, &next, movable).then_some(next)
+}
+
+fn names(fabric: &Fabric, groups: &[&Group]) -> BTreeSet<String> {
+    let names = groups.iter().map(|group| {
+        let job = group.job.map_or("", |job| &fabric.jobs[job as usize].name);
+        format!("{} of {job}", group.id)
+    });
+    names.collect()
 }
 
 fn nodes(group: &Group) -> impl Iterator<Item = NodeId> {
@@ -113,11 +121,12 @@ fn moved_groups<'a>(plan: &'a Plan, next: &Plan) -> Vec<&'a Group> {
     let after: BTreeMap<_, _> = next.groups.iter().map(|group| (group.id, &group.nodes)).collect();
     let rewired = next.phases.iter().map(|phase| &phase.circuits);
     let is_rewired = plan.phases.iter().map(|phase| &phase.circuits).ne(rewired);
-    let moves = |group: &&Group| {
+    let moved = plan.groups.iter().filter(|group| {
         let stays = after.get(&group.id) == Some(&&group.nodes);
-        is_rewired || !stays || nodes(group).any(|node| switched.contains(&node))
-    };
-    plan.groups.iter().filter(|group| group.job.is_some()).filter(moves).collect()
+        let is_moved = is_rewired || !stays || nodes(group).any(|node| switched.contains(&node));
+        group.job.is_some() && is_moved
+    });
+    moved.collect()
 }
 
 /// `None` if a device does not respond, or if a job has the lease of the circuits to change.

@@ -47,12 +47,10 @@ impl Phases {
         self.waiting.iter()
     }
 
-    #[must_use]
     pub fn of_request(&self, request: &str) -> Option<&Booking> {
         self.waiting.iter().chain(self.past.iter().rev()).find(|b| b.asked.request == request)
     }
 
-    #[must_use]
     pub fn measured(&self, from: &str, to: &str) -> Option<Micros> {
         self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
     }
@@ -141,7 +139,6 @@ fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a Trans
 }
 
 impl Control {
-    #[must_use]
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
@@ -198,9 +195,10 @@ impl Control {
         job: &str,
         reply_to: ReplyTo,
     ) -> Vec<Action> {
-        let own = |(lease, _): (&Lease, _)| lease.actor == asked.actor && lease.job == job;
+        let lease = self.lease(now);
+        let is_own = lease.is_some_and(|(held, _)| held.actor == asked.actor && held.job == job);
         let mut actions = Vec::new();
-        let answer = match (self.failed(), self.lease(now).is_some_and(own)) {
+        let answer = match (self.failed(), is_own) {
             (Some(why), _) => Answer::Refused { reasons: vec![why.to_owned()] },
             (None, false) => {
                 Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
@@ -217,8 +215,8 @@ impl Control {
     }
 
     fn asked_again(&self, asked: &Asked) -> Option<Result<(), Refusal>> {
-        let known = self.phases.of_request(&asked.request).map(|booking| &booking.asked.digest);
-        let known = known
+        let booked = self.phases.of_request(&asked.request).map(|booking| &booking.asked.digest);
+        let known = booked
             .or_else(|| self.ledger().requests.get(&asked.request).map(|(digest, _)| digest))?;
         Some(match *known == asked.digest {
             true => Ok(()),
@@ -230,8 +228,8 @@ impl Control {
         if let Some(why) = self.failed() {
             return Err(Refusal::NoJournal(why.to_owned()));
         }
-        let plan = self.plan.as_ref().filter(|plan| circuits::has_circuits(plan));
-        let plan = plan.filter(|_| !self.switches().is_empty()).ok_or(Refusal::NoPlan)?;
+        let in_force = self.plan.as_ref().filter(|plan| circuits::has_circuits(plan));
+        let plan = in_force.filter(|_| !self.switches().is_empty()).ok_or(Refusal::NoPlan)?;
         let Some(to) = plan.phases.iter().find(|phase| phase.name == wish.phase) else {
             let (phase, known) = (wish.phase.clone(), circuits::names(&plan.phases));
             return Err(Refusal::NoSuchPhase { phase, known });
@@ -264,8 +262,8 @@ impl Control {
         // The phase at the end of the queue precedes this one.
         let before = last.map(|last| last.wish.phase.clone());
         let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
-        let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);
-        let stated = from.as_ref().and_then(of).and_then(|from| stated(plan, from, to));
+        let precedes = plan.phases.iter().find(|phase| Some(&phase.name) == from.as_ref());
+        let stated = precedes.and_then(|from| stated(plan, from, to));
         let expected = self.expected(plan, from.as_deref(), to);
         Ok(Booking {
             asked,
@@ -290,11 +288,10 @@ impl Control {
         }
         let measured = from.and_then(|from| self.phases.measured(from, &to.name));
         let stated = before.and_then(|before| stated(plan, before, to));
-        let longest = || {
+        measured.or(stated).unwrap_or_else(|| {
             let times = plan.transitions.iter().map(|way| way.dark_time_ps.get());
             Micros(times.max().unwrap_or(0).div_ceil(1_000_000))
-        };
-        measured.or(stated).unwrap_or_else(longest)
+        })
     }
 
     #[must_use]
@@ -318,7 +315,8 @@ impl Control {
     fn needs(
         &self,
         plan: &Plan,
-        (from, to): (Option<&str>, &PhasePlan),
+        from: Option<&str>,
+        to: &PhasePlan,
         booking: &Booking,
         next: Option<&str>,
     ) -> Micros {
@@ -329,9 +327,9 @@ impl Control {
             None => self.phase_after(plan, &to.name),
         };
         let onward = next.map_or(Micros(0), |next| {
-            let own = Some(to.name.as_str());
-            let after = |from| lost(plan, from, next, self.exposed(plan, from, next));
-            after(own) - after(from)
+            let [after_own, after_from] = [Some(to.name.as_str()), from]
+                .map(|from| lost(plan, from, next, self.exposed(plan, from, next)));
+            after_own - after_from
         });
         worth(plan, from, to, lost(plan, from, to, into) + onward)
     }
@@ -355,7 +353,7 @@ impl Control {
         };
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
-        let needs = self.needs(plan, (from, to), booking, next);
+        let needs = self.needs(plan, from, to, booking, next);
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 
@@ -378,8 +376,8 @@ impl Control {
 
     fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
         let devices = self.sightings().devices();
-        let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();
-        let unseen = unseen.filter_map(|(device, wanted)| {
+        let lit = circuits::positions(self.switches(), &phase.circuits).into_iter();
+        let unseen = lit.filter_map(|(device, wanted)| {
             let seen = devices.get(&device).filter(|seen| seen.is_up());
             let Some(read) = seen.and_then(|seen| seen.observed()) else {
                 return Some(format!("{device}: does not answer, so its light is unknown"));
@@ -425,8 +423,8 @@ impl Control {
         {
             return Some(Standing::Missed(Missed::OtherPlan));
         }
-        let has = |plan: &Plan| plan.phases.iter().any(|phase| phase.name == booking.wish.phase);
-        if !self.plan.as_deref().is_some_and(has) {
+        let mut phases = self.plan.iter().flat_map(|plan| &plan.phases);
+        if !phases.any(|phase| phase.name == booking.wish.phase) {
             return Some(Standing::Missed(Missed::OtherPlan));
         }
         if booking.until() <= now.mono {
@@ -444,7 +442,6 @@ impl Control {
         booking: &mut Booking,
         actions: &mut Vec<Action>,
     ) -> Result<Txn, Standing> {
-        let missed = |reasons| Standing::Missed(Missed::Refused(reasons));
         let switches = self.switches();
         let lit = self.phase().map(|lit| lit.name.clone());
         let apply = self.plan.as_ref().and_then(|plan| {
@@ -472,14 +469,13 @@ impl Control {
         });
         self.follow(now, &begun);
         actions.append(&mut begun);
-        match answer {
-            Some(Answer::Accepted { txn }) => Ok(txn),
-            Some(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => {
-                Err(missed(reasons))
-            }
-            Some(Answer::Conflict { reason }) => Err(missed(vec![reason])),
-            _ => Err(missed(vec!["the change could not begin".into()])),
-        }
+        let reasons = match answer {
+            Some(Answer::Accepted { txn }) => return Ok(txn),
+            Some(Answer::Refused { reasons } | Answer::NothingToDo { reasons }) => reasons,
+            Some(Answer::Conflict { reason }) => vec![reason],
+            _ => vec!["the change could not begin".into()],
+        };
+        Err(Standing::Missed(Missed::Refused(reasons)))
     }
 
     pub(super) fn phase_fired(&mut self, txn: Txn, now: Micros) {
@@ -492,8 +488,8 @@ impl Control {
     pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
         let past = self.ledger().history.back();
         let parts = past.iter().flat_map(|past| &past.parts);
-        let why = parts.filter(|(_, part)| !part.detail.is_empty());
-        let why = why.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
+        let failed = parts.filter(|(_, part)| !part.detail.is_empty());
+        let why = failed.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
         let other_plan = past.is_some_and(|past| {
             result != TxnResult::Aborted && !past.cause.goes_on_top() && past.cause != Cause::Phase
         });
@@ -526,8 +522,8 @@ impl Control {
 }
 
 fn in_range(wish: &Wish) -> Result<(), Refusal> {
-    let ms = |time: Micros| time.0 / 1000;
-    let out = |field, time, what| Err(Refusal::OutOfRange { field, ms: ms(time), what });
+    let out =
+        |field, time: Micros, what| Err(Refusal::OutOfRange { field, ms: time.0 / 1000, what });
     match wish {
         Wish { within, .. } if *within > AHEAD_MAX => {
             out("in_ms", *within, "a phase can be requested at most 3,600,000 ms (an hour) ahead")

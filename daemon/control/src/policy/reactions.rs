@@ -39,7 +39,7 @@ impl Control {
             return;
         }
         let broken = self.facts().news(now);
-        self.judges_again = self.facts().waits_for_siblings(now, &broken);
+        self.judges_again = self.facts().waits_for_node(now, &broken);
         if self.judges_again {
             return;
         }
@@ -141,9 +141,7 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let (broken, repaired) = self.facts().as_planned(broken, repaired, asked.actor.is_policy());
-        // An automatic bypass cuts only light that ends at the failed parts.
-        let found = asked.actor.is_policy();
-        let result = self.facts().bypass(now, (&asked.request, found), (&broken, &repaired));
+        let result = self.facts().bypass(now, Some(&asked), &broken, &repaired);
         let mut actions = Vec::new();
         let kept = match &result {
             Err(Answer::Refused { .. }) => Vec::new(),
@@ -207,10 +205,11 @@ impl Control {
             let known = self.ledger().reported.contains_key(&part.to_string());
             !known && (!self.facts().goes_around(*part) || !self.facts().is_found(*part))
         });
-        let news = news.map(|(part, why)| {
-            (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
-        });
-        let parts: BTreeMap<String, Broken> = news.collect();
+        let parts: BTreeMap<String, Broken> = news
+            .map(|(part, why)| {
+                (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
+            })
+            .collect();
         let names = parts.keys().cloned().collect();
         if !parts.is_empty() {
             let record = Record::Reported { asked: asked.clone(), parts, wall_ms };
@@ -228,26 +227,20 @@ impl Control {
         let silent = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
         });
-        let since = |part: &Part| {
-            let device = DeviceName::from(part.to_string().as_str());
-            let down_since = self.facts().unreachable(&device);
-            down_since.map_or(0, |since| now.wall_ms.saturating_sub((now.mono - since).0 / 1000))
-        };
         let reason = self.why_not_bypassed(now, &parts);
-        let of = |(part, why): &(Part, String)| {
+        let not_bypassed = silent.map(|(part, why)| {
             let name = part.to_string();
-            let wall_ms = known.get(&name).map_or_else(|| since(part), |broken| broken.wall_ms);
+            let since = self.facts().unreachable(&DeviceName::from(name.as_str()));
+            let wall_ms = match (known.get(&name), since) {
+                (Some(broken), _) => broken.wall_ms,
+                (None, Some(since)) => now.wall_ms.saturating_sub((now.mono - since).0 / 1000),
+                (None, None) => 0,
+            };
             let sep = if why.is_empty() { "" } else { "; " };
-            (
-                name,
-                Broken {
-                    wall_ms,
-                    why: format!("{why}{sep}not yet bypassed: {reason}"),
-                    ..Broken::default()
-                },
-            )
-        };
-        silent.map(of).collect()
+            let why = format!("{why}{sep}not yet bypassed: {reason}");
+            (name, Broken { wall_ms, why, ..Broken::default() })
+        });
+        not_bypassed.collect()
     }
 
     fn why_not_bypassed(&self, now: &Now, parts: &[Part]) -> String {

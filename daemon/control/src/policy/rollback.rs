@@ -7,7 +7,6 @@ use std::sync::Arc;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
-use lightloom_units::id::BundleId;
 
 use super::Facts;
 use crate::bypass;
@@ -56,7 +55,7 @@ impl Facts<'_> {
         stood.extend(back.target.clone());
         let mut around = self.both_halves(&next, &plan, &stood)?;
         self.leave_what_cannot_be_reached(&mut around);
-        back.target.retain(|device, _| device.as_str().parse::<BundleId>().is_err());
+        back.target.retain(|device, _| device.bundle().is_none());
         back.target.extend(around);
         let kept = KeptPlan::new(next);
         let next = kept.plan().clone();
@@ -72,7 +71,7 @@ impl Facts<'_> {
         repaired: &[Part],
     ) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let (broken, repaired) = self.as_planned(broken, repaired, false);
-        match self.bypass(now, ("", false), (&broken, &repaired)) {
+        match self.bypass(now, None, &broken, &repaired) {
             Ok(apply) => {
                 let plan = apply.plan.as_ref().map(|kept| kept.plan().clone());
                 Ok((apply, plan))
@@ -95,9 +94,9 @@ impl Facts<'_> {
             return Err(vec!["the last applied plan is unknown: apply its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
-        let known = self.broken();
-        let known = known.keys().filter_map(|name| name.parse::<Part>().ok());
-        let Ok(known) = FaultSet::of(installed, known) else { return Ok((sha256, plan)) };
+        let broken = self.broken();
+        let parts = broken.keys().filter_map(|name| name.parse::<Part>().ok());
+        let Ok(known) = FaultSet::of(installed, parts) else { return Ok((sha256, plan)) };
         if !plan.faults.iter().any(|part: &Part| bypass::is_news(installed, &known, *part)) {
             return Ok((sha256, plan));
         }
@@ -105,7 +104,6 @@ impl Facts<'_> {
         Ok((bypass::sha256_of(&anew), Arc::new(anew)))
     }
 
-    #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
         !self.used(plan, &self.broken()).is_empty()
     }
@@ -136,22 +134,22 @@ impl Facts<'_> {
     }
 
     fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
-        let of_part = |(device, slot, position): &FibreEnd| {
-            let port = device.as_str().parse().ok().filter(|_| *slot == Slot(0));
-            let port = port.zip(u8::try_from(position.0).ok());
-            port.is_some_and(|(bundle, path)| touches(part, Port { bundle, path }))
-        };
         let fibres = &self.sightings.inventory().fibres;
-        let lit = back.target.iter().flat_map(|(device, slots)| {
+        let ends = back.target.iter().flat_map(|(device, slots)| {
             slots.iter().map(move |(&slot, &position)| (device.clone(), slot, position))
         });
-        let mut lit = lit.filter(|end| fibres.contains_key(end));
-        let found = lit.find(|end| of_part(end) || of_part(&fibres[end]));
+        let mut lit = ends.filter(|end| fibres.contains_key(end));
+        let found = lit.find(|end| ends_at(part, end) || ends_at(part, &fibres[end]));
         found.map(|(device, _, position)| (device, position))
     }
 }
 
-fn touches(part: Part, port: Port) -> bool {
+fn ends_at(part: Part, (device, slot, position): &FibreEnd) -> bool {
+    let (Some(bundle), Slot(0), Ok(path)) = (device.bundle(), slot, u8::try_from(position.0))
+    else {
+        return false;
+    };
+    let port = Port { bundle, path };
     match part {
         Part::Node(node) => port.bundle.node == node,
         Part::Bundle(bundle) => port.bundle == bundle,

@@ -2,7 +2,7 @@
 //! Decides when missing light proves a fibre fault, and who receives light from whom.
 //!
 //! ```text
-//!   near end   ....dark────dark────dark────dark     reads without light, near end at its position
+//!   witness    ....dark────dark────dark────dark     reads without light, witness at its position
 //!   far end    faces────────faces───────────faces   reads in which it looks into the fibre
 //!                  |<── longer than light takes to settle ──>|   so: a fault
 //! ```
@@ -12,7 +12,7 @@
 //!
 //! Ports that were shut down report that they send no light, which is not a fault.
 
-use super::{Sighting, Sightings};
+use super::Sightings;
 use crate::drive::Site;
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Shut, Slot, at};
@@ -28,7 +28,7 @@ pub(super) struct Dark {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
-    pub near: FibreEnd,
+    pub witness: FibreEnd,
     pub far: FibreEnd,
     pub far_is_down: bool,
     pub power_mdbm: i32,
@@ -102,8 +102,8 @@ impl Sightings {
                     self.look_around(&far.0, ledger);
                 }
                 let sees_neighbour = self.sees_neighbour(&far);
-                if let Some(other) = self.get_mut(&far.0) {
-                    other.missed_opposite |= sees_neighbour;
+                if let Some(seen) = self.get_mut(&far.0) {
+                    seen.missed_opposite |= sees_neighbour;
                 }
             }
         }
@@ -138,48 +138,46 @@ impl Sightings {
     }
 
     fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
-        let settling =
-            |seen: &Sighting| seen.observed.as_ref().is_some_and(|o| o.tuning.contains(slot));
-        let stood =
-            |seen: &Sighting| seen.stood.as_ref().is_none_or(|stood| at(stood, *slot) == *to);
-        self.devices.get(device).is_some_and(|seen| stood(seen) && !settling(seen))
+        let Some(seen) = self.devices.get(device) else { return false };
+        let stood = seen.stood.as_ref().is_none_or(|stood| at(stood, *slot) == *to);
+        stood && seen.observed.as_ref().is_none_or(|read| !read.tuning.contains(slot))
     }
 
     fn dark_fibre(&self, device: &DeviceName, slot: Slot, ledger: &Ledger) -> Option<DarkFibre> {
         let seen = self.devices.get(device).filter(|seen| seen.up)?;
         let dark = seen.dark.get(&slot)?;
         let to = ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
-        let near = (device.clone(), slot, to);
-        let far = self.far_end(&near)?;
-        let other = self.devices.get(&far.0)?;
-        let (near_limits, far_limits) =
-            (self.inventory.limits(device), self.inventory.limits(&far.0));
-        let shut = self.is_shut(&near) || self.is_shut(far);
+        let witness = (device.clone(), slot, to);
+        let far = self.far_end(&witness)?;
+        let far_seen = self.devices.get(&far.0)?;
+        let (limits, far_limits) = (self.inventory.limits(device), self.inventory.limits(&far.0));
+        let shut = self.is_shut(&witness) || self.is_shut(far);
         let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&far.0) && !shut;
-        let dead = !other.up && other.signalled.is_found_dead;
+        let dead = !far_seen.up && far_seen.signalled.is_found_dead;
         if !at_rest
-            || (!dead && dark.reads < near_limits.power_samples)
-            || (other.up && other.stood.is_none())
+            || (!dead && dark.reads < limits.power_samples)
+            || (far_seen.up && far_seen.stood.is_none())
             || !self.looks_back(far)
         {
             return None;
         }
         // If the far end receives light from another end, a cable is crossed and the fibre is
         // healthy, so only reads with neighbour names are considered.
-        let far_read_at = if self.sees_neighbour(far) { other.named_at } else { other.read_at };
-        let since = dark.since.max(seen.stands_since).max(other.stands_since);
-        let (since, until) = match other.up {
+        let names = self.sees_neighbour(far);
+        let far_read_at = if names { far_seen.named_at } else { far_seen.read_at };
+        let since = dark.since.max(seen.stands_since).max(far_seen.stands_since);
+        let (since, until) = match far_seen.up {
             true => (since, seen.read_at.min(far_read_at)),
-            false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
+            false => (since.max(far_seen.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        let dark_within = match other.was_up {
-            true => near_limits.dark_within.max(far_limits.dark_within),
-            false => near_limits.dark_within,
+        let dark_within = match far_seen.was_up {
+            true => limits.dark_within.max(far_limits.dark_within),
+            false => limits.dark_within,
         };
         (dead || until >= since + dark_within).then(|| DarkFibre {
-            near,
+            witness,
             far: far.clone(),
-            far_is_down: !other.up,
+            far_is_down: !far_seen.up,
             power_mdbm: dark.power_mdbm,
             far_lit_by: self.lit_by_another(far, ledger),
         })
@@ -270,25 +268,25 @@ impl Sightings {
     }
 
     pub(crate) fn testimonies(&self, device: &DeviceName, ledger: &Ledger) -> Vec<Testimony> {
-        let far = self.far_ends(device, ledger).filter(|far| ledger.owns(far));
-        let of = |witness: &FibreEnd| Testimony {
+        let witnesses = self.far_ends(device, ledger).filter(|far| ledger.owns(far));
+        let testimonies = witnesses.map(|witness| Testimony {
             sight: self.sight(device, witness, ledger),
             witness: witness.clone(),
-        };
-        far.map(of).collect()
+        });
+        testimonies.collect()
     }
 
     fn sight(&self, device: &DeviceName, witness: &FibreEnd, ledger: &Ledger) -> Sight {
-        let (near, slot, to) = witness;
-        let dark = self.dark_fibre(near, *slot, ledger);
+        let (name, slot, to) = witness;
+        let dark = self.dark_fibre(name, *slot, ledger);
         if let Some(dark) = dark.filter(|dark| dark.far.0 == *device) {
             return Sight::Dark(dark.power_mdbm);
         }
         let Some(down_since) = self.devices.get(device).map(|seen| seen.down_since) else {
             return Sight::Nothing;
         };
-        let least = self.inventory.limits(near).power_min_mdbm;
-        let is_lit = self.reading_since(near, down_since).is_some_and(|read| {
+        let least = self.inventory.limits(name).power_min_mdbm;
+        let is_lit = self.reading_since(name, down_since).is_some_and(|read| {
             at(&read.positions, *slot) == *to
                 && read.power_mdbm.get(slot).is_some_and(|power| *power >= least)
         });
@@ -296,8 +294,8 @@ impl Sightings {
     }
 
     pub(crate) fn sends_light(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        let mut far = self.far_ends(device, ledger);
-        far.any(|witness| self.sight(device, witness, ledger) == Sight::Lit)
+        let mut witnesses = self.far_ends(device, ledger);
+        witnesses.any(|witness| self.sight(device, witness, ledger) == Sight::Lit)
     }
 }
 

@@ -51,42 +51,41 @@ impl Links<'_> {
         let modules = nodes.iter().flat_map(|node| {
             let first = DeviceName::from(format!("{node}/").as_str());
             let (from, first) = (self.sightings.inventory.devices.range(first.clone()..), first);
-            from.map(|(name, _)| name)
-                .take_while(move |name| name.as_str().starts_with(first.as_str()))
+            from.map(|(device, _)| device)
+                .take_while(move |device| device.as_str().starts_with(first.as_str()))
         });
-        let fibres = modules.flat_map(|module| {
-            let first = (module.clone(), Slot(0), Position(0));
+        let ends = modules.flat_map(|device| {
+            let first = (device.clone(), Slot(0), Position(0));
             let from = self.sightings.inventory.fibres.range(first..);
-            from.take_while(move |((device, ..), _)| device == module)
+            from.take_while(move |((from, ..), _)| from == device)
         });
-        let fibres = fibres.map(|(one, other)| (one.min(other), one.max(other))).collect();
-        let (links, mut loose) = self.of(fibres);
-        loose.retain(|module| nodes.contains(module.node.as_str()));
+        let fibres = ends.map(|(one, other)| (one.min(other), one.max(other)));
+        let (links, mut loose) = self.of(fibres.collect());
+        loose.retain(|loose| nodes.contains(loose.node.as_str()));
         (links, loose)
     }
 
     fn of(&self, fibres: BTreeSet<(&FibreEnd, &FibreEnd)>) -> (Vec<Link>, Vec<Loose>) {
-        let Self { sightings, ledger, .. } = self;
-        let looks = |end: &FibreEnd| {
-            let rests = ledger.is_moving(&end.0) || sightings.has_restarted(&end.0);
-            ledger.owns(end) && !rests && !sightings.is_shut(end)
-        };
-        let is_link = |(one, other): &&(&FibreEnd, &FibreEnd)| looks(one) && looks(other);
-        let linked: Vec<&(&FibreEnd, &FibreEnd)> = fibres.iter().filter(is_link).collect();
-        let leads_to: BTreeSet<&DeviceName> =
-            linked.iter().flat_map(|(one, other)| [&one.0, &other.0]).collect();
-        let cabled: BTreeSet<&DeviceName> =
-            fibres.iter().flat_map(|(one, other)| [&one.0, &other.0]).collect();
-        let loose = cabled.difference(&leads_to).map(|module| Loose {
-            node: node_of(module),
-            module: (*module).clone(),
-            answers: !sightings.is_silent(self.now, module),
+        let (mut links, mut linked, mut cabled) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for (one, other) in fibres {
+            let devices = [&one.0, &other.0];
+            cabled.extend(devices);
+            if self.is_in_use(one) && self.is_in_use(other) {
+                linked.extend(devices);
+                links.push(Link { ends: [self.end(one, other), self.end(other, one)], over: None });
+            }
+        }
+        let loose = cabled.difference(&linked).map(|&device| Loose {
+            node: node_of(device),
+            device: device.clone(),
+            answers: !self.sightings.is_silent(self.now, device),
         });
-        let link = |(one, other): &(&FibreEnd, &FibreEnd)| Link {
-            ends: [self.end(one, other), self.end(other, one)],
-            over: None,
-        };
-        (linked.into_iter().map(link).collect(), loose.collect())
+        (links, loose.collect())
+    }
+
+    fn is_in_use(&self, end: &FibreEnd) -> bool {
+        let rests = self.ledger.is_moving(&end.0) || self.sightings.has_restarted(&end.0);
+        self.ledger.owns(end) && !rests && !self.sightings.is_shut(end)
     }
 
     fn end(&self, end: &FibreEnd, far: &FibreEnd) -> End {
@@ -94,30 +93,29 @@ impl Links<'_> {
         let seen = &self.sightings.devices[device];
         let least = self.sightings.inventory.limits(device).power_min_mdbm;
         let usual = seen.usual.get(&(*slot, *to)).copied().unwrap_or(least);
-        let reading =
-            |answers, stands, tap| PortReading { answers, stands, tap, ..PortReading::default() };
-        let stands = |read: &Observation| at(&read.positions, *slot) == *to;
-        let stands = !seen.up || seen.observed.as_ref().is_none_or(stands);
-        let tap = self.certain_tap(seen, end, far);
-        End {
-            node: node_of(device),
-            module: device.clone(),
-            now: reading(!self.sightings.is_silent(self.now, device), stands, tap),
-            usual: reading(true, true, Some(usual)),
-        }
+        let is_at = |read: &Observation| at(&read.positions, *slot) == *to;
+        let now = PortReading {
+            answers: !self.sightings.is_silent(self.now, device),
+            stands: !seen.up || seen.observed.as_ref().is_none_or(is_at),
+            tap: self.certain_tap(seen, end, far),
+            ..PortReading::default()
+        };
+        let usual =
+            PortReading { answers: true, stands: true, tap: Some(usual), ..PortReading::default() };
+        End { node: node_of(device), device: device.clone(), now, usual }
     }
 
     fn certain_tap(&self, seen: &Sighting, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.sightings.inventory.limits(device);
         let tap = seen.tap(*slot, *to).filter(|_| seen.up)?;
-        let far_is_up = self.sightings.devices.get(&far.0).is_some_and(|far| far.up);
+        let far_is_up = self.sightings.is_up(&far.0);
         let dark = seen.dark.get(slot);
         let counts = dark.is_some_and(|dark| dark.reads >= limits.power_samples || !far_is_up);
         (tap >= limits.power_min_mdbm || counts).then_some(tap)
     }
 }
 
-fn node_of(module: &DeviceName) -> String {
-    module.as_str().split('/').next().unwrap_or_default().to_owned()
+fn node_of(device: &DeviceName) -> String {
+    device.as_str().split('/').next().unwrap_or_default().to_owned()
 }

@@ -27,7 +27,7 @@ pub(super) struct Signalled {
     pub(super) wanted_at: Micros,
     pub(super) is_found_dead: bool,
     /// The whole node has failed, but no far end receives light from this module.
-    pub(super) is_silent_beside: bool,
+    pub(super) is_unwitnessed: bool,
     paid_until: Micros,
     is_read: bool,
 }
@@ -105,7 +105,7 @@ impl Signalled {
     pub(super) fn answered(&mut self, asked: Micros) {
         self.suspected.take_if(|suspected| *suspected <= asked);
         self.missed = 0;
-        (self.is_found_dead, self.is_silent_beside) = (false, false);
+        (self.is_found_dead, self.is_unwitnessed) = (false, false);
     }
 
     pub(super) fn is_heard(&mut self, now: &Now) {
@@ -119,12 +119,12 @@ impl Signalled {
 
     /// The module has failed if its light is `gone`. Otherwise its whole node has.
     pub(super) fn found_dead(&mut self, gone: bool, unanswered: Option<Micros>) {
-        (self.is_found_dead, self.is_silent_beside) = (gone, !gone);
+        (self.is_found_dead, self.is_unwitnessed) = (gone, !gone);
         self.silent_since = unanswered;
     }
 
     pub(super) fn is_given_up(&self) -> bool {
-        self.is_found_dead || self.is_silent_beside
+        self.is_found_dead || self.is_unwitnessed
     }
 
     pub(super) fn sees_light(&mut self, slot: Slot, asked: Micros) {

@@ -15,14 +15,12 @@
 //!   five times the promise plus the line time.
 //! * At least two modules of the node must be unresponsive, or two far ends must report the loss. A
 //!   single module has failed if it misses three requests while its neighbours reply promptly.
-//! * A busy host delays all replies, so the near end must then reply promptly again.
+//! * A busy host delays all replies, so the witness must then reply promptly again.
 //!
 //! If no other module receives a module's light, the missing reply is the only evidence, and the
 //! module is bypassed as a suspect.
 
 use std::collections::BTreeSet;
-
-use lightloom_units::id::BundleId;
 
 use super::signals::Signal;
 use super::{Sighting, Sightings, Ticket};
@@ -77,29 +75,28 @@ impl Sightings {
         in_reach.for_each(|seen| seen.wants_read(now));
     }
 
-    pub(super) fn suspect(&mut self, now: &Now, near: &FibreEnd, ledger: &Ledger) {
-        let Some(far) = self.far_end(near).cloned() else { return };
-        let intended = !ledger.is_at_rest(&near.0) || !ledger.is_at_rest(&far.0);
-        if intended || !ledger.owns(near) || !ledger.owns(&far) {
+    pub(super) fn suspect(&mut self, now: &Now, witness: &FibreEnd, ledger: &Ledger) {
+        let Some(far) = self.far_end(witness).cloned() else { return };
+        let intended = !ledger.is_at_rest(&witness.0) || !ledger.is_at_rest(&far.0);
+        if intended || !ledger.owns(witness) || !ledger.owns(&far) {
             return;
         }
-        let mut node = self.of_same_node(&far.0);
-        node.push(far.0.clone());
-        for module in node {
-            if let Some(seen) = self.get_mut(&module) {
+        for device in self.node_of(&far.0) {
+            if let Some(seen) = self.get_mut(&device) {
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
-            self.read_now(now, &module);
+            self.read_now(now, &device);
         }
         self.look_around(&far.0, ledger);
     }
 
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Sighting) -> bool {
-        let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
             && seen.in_flight.as_ref().is_none_or(|flight| {
                 let is_read = !flight.drives && !flight.moves && !seen.occupied;
-                is_read && seen.signalled.is_suspected_since(flight.asked) && promises()
+                is_read
+                    && seen.signalled.is_suspected_since(flight.asked)
+                    && self.inventory.limits(device).probe_within > Micros(0)
             })
     }
 
@@ -134,13 +131,8 @@ impl Sightings {
     }
 
     fn ask_witnesses(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
-        let mut node = self.of_same_node(device);
-        let beside = node.clone();
-        node.push(device.clone());
-        let witnesses: Vec<_> =
-            node.iter().flat_map(|module| self.opposite(module, ledger)).collect();
-        for witness in witnesses.into_iter().chain(beside) {
-            self.read_now(now, &witness);
+        for device in self.around(device, ledger) {
+            self.read_now(now, &device);
         }
     }
 
@@ -154,13 +146,13 @@ impl Sightings {
     fn is_silent_alone(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
-        let beside = self.of_same_node(device);
-        let mut others = beside.iter().filter_map(|name| self.devices.get_key_value(name));
+        let node = self.node_of(device);
+        let mut others = node.iter().filter(|other| *other != device);
         !seen.signalled.is_heard_since_loss()
             && self.is_light_gone(device, ledger) == Some(true)
-            && self.who_reports_lost(device, since, ledger).next().is_some()
-            && !beside.is_empty()
-            && others.all(|(name, seen)| self.replied_promptly(name, seen, since))
+            && self.witnesses_of_loss(device, since, ledger).next().is_some()
+            && node.len() > 1
+            && others.all(|other| self.replied_promptly(other, &self.devices[other], since))
     }
 
     fn missed(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
@@ -187,18 +179,16 @@ impl Sightings {
     /// and later reads of the far ends show no light. Since the loss, at least one reporting far
     /// end must have replied promptly, or two if only one module was reachable.
     fn is_node_dead(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        let mut node = self.of_same_node(device);
-        node.push(device.clone());
-        let in_reach: Vec<&DeviceName> = node.iter().filter(|module| self.is_up(module)).collect();
-        let missed =
-            |module: &&DeviceName| self.devices.get(*module)?.in_flight.as_ref()?.unanswered;
-        let silent: Option<Vec<Micros>> = in_reach.iter().map(missed).collect();
-        let Some(since) = silent.and_then(|silent| silent.into_iter().max()) else { return false };
-        let report: BTreeSet<&DeviceName> =
-            node.iter().flat_map(|module| self.who_reports_lost(module, since, ledger)).collect();
-        in_reach.len().max(report.len()) > 1
-            && !report.is_empty()
-            && in_reach.iter().all(|module| self.is_light_gone(module, ledger) != Some(false))
+        let node = self.node_of(device);
+        let up: Vec<&DeviceName> = node.iter().filter(|device| self.is_up(device)).collect();
+        let replies = up.iter().map(|device| self.devices[*device].in_flight.as_ref());
+        let missed: Option<Vec<Micros>> = replies.map(|flight| flight?.unanswered).collect();
+        let Some(since) = missed.and_then(|missed| missed.into_iter().max()) else { return false };
+        let witnesses: BTreeSet<&DeviceName> =
+            node.iter().flat_map(|device| self.witnesses_of_loss(device, since, ledger)).collect();
+        up.len().max(witnesses.len()) > 1
+            && !witnesses.is_empty()
+            && up.iter().all(|device| self.is_light_gone(device, ledger) != Some(false))
     }
 
     pub(crate) fn found_dead(&mut self, device: &DeviceName, ledger: &Ledger) {
@@ -213,33 +203,31 @@ impl Sightings {
     fn is_light_gone(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);
-        let read = self.far_ends(device, ledger).filter_map(|end| {
-            let near = self.devices.get(&end.0).filter(|near| near.up && ledger.owns(end))?;
-            Some(near.read_at >= since && near.dark.contains_key(&end.1))
+        let read = self.far_ends(device, ledger).filter_map(|far| {
+            let seen = self.devices.get(&far.0).filter(|seen| seen.up && ledger.owns(far))?;
+            Some(seen.read_at >= since && seen.dark.contains_key(&far.1))
         });
         read.reduce(|one, other| one && other)
     }
 
-    pub(crate) fn is_silent_beside(&self, device: &DeviceName, now: &Now) -> bool {
+    pub(crate) fn is_unwitnessed(&self, device: &DeviceName, now: &Now) -> bool {
         let silent_within = self.inventory.limits(device).silent_within;
         self.devices.get(device).is_some_and(|seen| {
             let tries = now.mono < seen.down_since + silent_within;
-            !seen.up && seen.signalled.is_silent_beside && tries
+            !seen.up && seen.signalled.is_unwitnessed && tries
         })
     }
 
-    fn who_reports_lost<'a>(
+    fn witnesses_of_loss<'a>(
         &'a self,
         device: &DeviceName,
         since: Micros,
         ledger: &'a Ledger,
     ) -> impl Iterator<Item = &'a DeviceName> {
-        let far = self.far_ends(device, ledger);
-        let reports = move |(near, slot, _): &&FibreEnd| {
-            let seen = self.devices.get(near).filter(|seen| seen.confirms_lost(*slot));
-            seen.is_some_and(|seen| self.replied_promptly(near, seen, since))
-        };
-        far.filter(reports).map(|(near, ..)| near)
+        self.far_ends(device, ledger).filter_map(move |(witness, slot, _)| {
+            let seen = self.devices.get(witness).filter(|seen| seen.confirms_lost(*slot))?;
+            self.replied_promptly(witness, seen, since).then_some(witness)
+        })
     }
 
     fn times_out_at(
@@ -280,12 +268,12 @@ impl Sightings {
     }
 
     pub(crate) fn note_late(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
-        let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
-        let missed = missed.filter(|missed| *missed <= now.mono);
+        let missed_at = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
+        let is_missed = missed_at.is_some_and(|missed| missed <= now.mono);
         let flight = self.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
         let Some(flight) = flight else { return };
         flight.is_late |= flight.late_at <= now.mono;
-        let is_new = missed.is_some() && flight.unanswered.is_none();
+        let is_new = is_missed && flight.unanswered.is_none();
         if is_new {
             flight.unanswered = Some(now.mono);
         }
@@ -308,28 +296,33 @@ impl Sightings {
         }
     }
 
-    fn opposite(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
+    /// Returns the far ends of a device and the switches connected to its node.
+    fn witnesses(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
         let far = self.far_ends(device, ledger).map(|(far, ..)| far);
-        let node = device.as_str().parse().ok().map(|bundle: BundleId| bundle.node);
-        let switches = node.and_then(|node| self.inventory.hosts.get(&node)).into_iter().flatten();
+        let node = device.bundle().and_then(|bundle| self.inventory.hosts.get(&bundle.node));
+        let switches = node.into_iter().flatten();
         far.chain(switches).cloned().collect()
     }
 
-    pub(super) fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
-        let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
+    /// Returns all modules of the node, or only the device if it is not a module.
+    fn node_of(&self, device: &DeviceName) -> Vec<DeviceName> {
+        let Some((node, _)) = device.as_str().split_once('/') else { return vec![device.clone()] };
         let first = format!("{node}/");
-        let from = self.devices.range(DeviceName::from(first.as_str())..).map(|(name, _)| name);
-        let of_node = from.take_while(|name| name.as_str().starts_with(&first));
-        of_node.filter(|name| *name != device).cloned().collect()
+        let from = self.devices.range(DeviceName::from(first.as_str())..).map(|(device, _)| device);
+        from.take_while(|device| device.as_str().starts_with(&first)).cloned().collect()
+    }
+
+    /// Returns the other modules of the node, and the witnesses of all.
+    fn around(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
+        let node = self.node_of(device);
+        let mut around: Vec<DeviceName> =
+            node.iter().flat_map(|device| self.witnesses(device, ledger)).collect();
+        around.extend(node.into_iter().filter(|other| other != device));
+        around
     }
 
     pub(super) fn look_around(&mut self, device: &DeviceName, ledger: &Ledger) {
-        let mut around = self.of_same_node(device);
-        let opposite =
-            around.iter().chain([device]).flat_map(|device| self.opposite(device, ledger));
-        let opposite: Vec<DeviceName> = opposite.collect();
-        around.extend(opposite);
-        for device in around {
+        for device in self.around(device, ledger) {
             self.look_within(&device, Micros(0));
         }
     }
@@ -345,17 +338,16 @@ impl Sightings {
     /// Returns whether light of the device, or of an unreachable module on the same node, is
     /// missing. Other modules cannot see the light of a module in loopback.
     fn is_witnessed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
-        let mut of_node = self.of_same_node(device).into_iter();
-        self.is_missed(device, ledger)
-            || of_node.any(|name| is_down(&name) && self.is_missed(&name, ledger))
+        self.node_of(device)
+            .iter()
+            .any(|other| (other == device || !self.is_up(other)) && self.is_missed(other, ledger))
     }
 
     fn is_missed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        self.far_ends(device, ledger).any(|(near, slot, _)| {
-            let samples = self.inventory.devices.get(near).map_or(1, |d| d.limits.power_samples);
-            let dark = self.devices.get(near).filter(|seen| seen.up);
-            dark.and_then(|seen| seen.dark.get(slot)).is_some_and(|dark| dark.reads >= samples)
+        self.far_ends(device, ledger).any(|(far, slot, _)| {
+            let samples = self.inventory.devices.get(far).map_or(1, |d| d.limits.power_samples);
+            let seen = self.devices.get(far).filter(|seen| seen.up);
+            seen.and_then(|seen| seen.dark.get(slot)).is_some_and(|dark| dark.reads >= samples)
         })
     }
 

@@ -90,13 +90,12 @@ impl Transactions {
                 (device.clone(), Observation { positions, ..Observation::default() })
             })
             .collect();
-        let known = |device: &DeviceName| {
+        let changes = change::difference(&back.target, back.mode, |device: &DeviceName| {
             let known = self.known(device, sightings)?;
             let observed = known.observed.or_else(|| assumed.get(device));
             Some(Known { observed, ..known })
-        };
-        let changes = change::difference(&back.target, back.mode, known)
-            .map_err(|objections| change::in_words(&objections))?;
+        });
+        let changes = changes.map_err(|objections| change::in_words(&objections))?;
         back.target.retain(|device, _| sightings.answers(device) || changes.contains_key(device));
         Ok(changes)
     }

@@ -106,19 +106,19 @@ impl Transactions {
         changes: BTreeMap<DeviceName, Vec<Move>>,
     ) -> Decision {
         let txn = Txn(self.ledger.last_txn.0 + 1);
-        let side = |pick: fn(&Move) -> Position| -> SwitchState {
-            let of = |moves: &Vec<Move>| moves.iter().map(|m| (m.slot, pick(m))).collect();
-            changes.iter().map(|(device, moves)| (device.clone(), of(moves))).collect()
-        };
-        let (before, after) = (side(|m| m.from), side(|m| m.to));
-        let owned =
-            |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
-        let belongs = |device: &DeviceName| self.ledger.belongs(device).into_owned();
-        let owned_before = apply.target.keys().map(|d| (d.clone(), belongs(d))).collect();
+        let (mut before, mut after) = (SwitchState::new(), SwitchState::new());
+        for (device, moves) in &changes {
+            before.insert(device.clone(), moves.iter().map(|m| (m.slot, m.from)).collect());
+            after.insert(device.clone(), moves.iter().map(|m| (m.slot, m.to)).collect());
+        }
+        let devices = apply.target.keys();
+        let owned_before =
+            devices.map(|d| (d.clone(), self.ledger.belongs(d).into_owned())).collect();
         let mut goal = apply.target;
         if apply.mode == Mode::Probe {
             for (device, slots) in &mut goal {
-                let named = std::mem::replace(slots, owned(device));
+                let owned = self.ledger.owned.get(device).cloned().unwrap_or_default();
+                let named = std::mem::replace(slots, owned);
                 slots.extend(named);
             }
         }
@@ -149,8 +149,8 @@ impl Transactions {
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
         if let Some(plan) = plan {
-            let before = self.ledger.plans.get(&self.ledger.plan_sha256);
-            let before = before.filter(|_| intent.cause.goes_on_top());
+            let in_force = self.ledger.plans.get(&self.ledger.plan_sha256);
+            let before = in_force.filter(|_| intent.cause.goes_on_top());
             let record = match before {
                 Some(before) => Record::PlanAfter(FollowingPlan::new(&plan, before).into()),
                 None => Record::Plan(*plan),
@@ -191,8 +191,11 @@ impl Transactions {
                     another one: omit `--confirm-within`"
             ));
         }
-        let back = || self.led_back(txn, Cause::Rollback(txn));
-        match around.map_or_else(back, |around| Ok(*around)) {
+        let back = match around {
+            Some(around) => Ok(*around),
+            None => self.led_back(txn, Cause::Rollback(txn)),
+        };
+        match back {
             Err(reasons) => Decision::refused(reasons),
             Ok(back) => self.undo(cx, asked, Apply { confirm_within, ..back }),
         }
@@ -303,22 +306,22 @@ impl Transactions {
 }
 
 fn levers(slots: &[(DeviceName, Slot)], inventory: &Inventory) -> BTreeSet<(DeviceName, Slot)> {
-    let of = |(device, slot): &(DeviceName, Slot)| match inventory.is_lever(device) {
+    let levers = slots.iter().filter_map(|(device, slot)| match inventory.is_lever(device) {
         true => Some((device.clone(), *slot)),
         false => inventory.lever(device, *slot),
-    };
-    slots.iter().filter_map(of).collect()
+    });
+    levers.collect()
 }
 
 fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {
-    let one = |(device, drift): &(DeviceName, Drift)| {
+    let moves = taken.iter().map(|(device, drift)| {
         let [observed, wanted] = [drift.observed, drift.wanted].map(|at| device.place(at));
         let slot = device.slot(drift.slot);
         format!(
             "{device}: this moves {wanted} of {slot} away from the plan; it is at {observed} now"
         )
-    };
+    });
     let ways = "restore the plan's position with `lightloom ctl apply --restore`, or keep this \
         one with `--against-plan`";
-    taken.iter().map(one).chain([ways.to_owned()]).collect()
+    moves.chain([ways.to_owned()]).collect()
 }

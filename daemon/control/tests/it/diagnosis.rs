@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_control::diagnosis::{
-    Culprit, End, Link, Loose, OverSwitch, PortOnTheWay, PortReading, diagnose, diagnose_beside,
+    Culprit, End, Link, Loose, OverSwitch, PortOnTheWay, PortReading, diagnose,
 };
 use lightloom_control::state::{DeviceName, Slot};
 use lightloom_units::seed::{Seed, Stream};
@@ -46,8 +46,8 @@ struct World {
     faults: Vec<Fault>,
 }
 
-fn node_of(module: &DeviceName) -> String {
-    module.as_str().split('/').next().unwrap().to_owned()
+fn node_of(device: &DeviceName) -> String {
+    device.as_str().split('/').next().unwrap().to_owned()
 }
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
         Self { links: links.collect(), faults: Vec::new() }
     }
 
-    fn module(&self, link: usize, end: usize) -> &DeviceName {
+    fn device(&self, link: usize, end: usize) -> &DeviceName {
         let (a, b) = &self.links[link];
         [a, b][end]
     }
@@ -88,21 +88,21 @@ impl World {
     }
 
     fn part(&self, fault: Fault) -> Culprit {
-        let module = |link, end| self.module(link, end).clone();
+        let device = |link, end| self.device(link, end).clone();
         match fault {
             Fault::NodeDead(node) => Culprit::Node(format!("n{node}")),
             Fault::ModuleDead(link, end)
             | Fault::LaserDead(link, end)
             | Fault::ReceiverDead(link, end)
-            | Fault::Strayed(link, end) => Culprit::Transceiver(module(link, end)),
+            | Fault::Strayed(link, end) => Culprit::Transceiver(device(link, end)),
             Fault::LaneSends(link, end, lane)
             | Fault::LaneReceives(link, end, lane)
-            | Fault::LaneNoisy(link, end, lane) => Culprit::Lane(module(link, end), lane),
+            | Fault::LaneNoisy(link, end, lane) => Culprit::Lane(device(link, end), lane),
             Fault::Cut(link, end) | Fault::Bent(link, end) => match Self::is_switched(link) {
-                true => Culprit::Fibre(module(link, end), "ocs0".into()),
-                false => Culprit::Fibre(module(link, 0), module(link, 1)),
+                true => Culprit::Fibre(device(link, end), "ocs0".into()),
+                false => Culprit::Fibre(device(link, 0), device(link, 1)),
             },
-            Fault::Dirty(link, end) => Culprit::Connector(module(link, end)),
+            Fault::Dirty(link, end) => Culprit::Connector(device(link, end)),
             Fault::PortAstray(link, end) => Culprit::SwitchPort("ocs0".into(), slot(link, end)),
         }
     }
@@ -112,7 +112,7 @@ impl World {
     }
 
     fn is_dead(&self, link: usize, end: usize) -> bool {
-        let node: usize = node_of(self.module(link, end))[1..].parse().unwrap();
+        let node: usize = node_of(self.device(link, end))[1..].parse().unwrap();
         self.has(Fault::NodeDead(node)) || self.has(Fault::ModuleDead(link, end))
     }
 
@@ -215,8 +215,8 @@ impl World {
                     _ => {}
                 }
                 let usual = well.port(link, end, rng);
-                let module = self.module(link, end).clone();
-                End { node: node_of(&module), module, now, usual }
+                let device = self.device(link, end).clone();
+                End { node: node_of(&device), device, now, usual }
             });
             let over = Self::is_switched(link).then(|| OverSwitch {
                 switch: "ocs0".into(),
@@ -248,7 +248,7 @@ fn read(dbm: f64, rng: &mut Stream) -> f64 {
 fn diagnosis_names_no_part_of_a_healthy_fabric() {
     let mut rng = Seed(1).stream("diagnosis", 0);
     for _ in 0..2_000 {
-        let named = diagnose(&World::new().links(&mut rng));
+        let named = diagnose(&World::new().links(&mut rng), &[]);
         assert!(named.is_empty(), "{named:?}");
     }
 }
@@ -261,7 +261,7 @@ fn diagnosis_ranks_95_percent_of_single_faults_first() {
         let kind = round % KINDS;
         let mut world = World::new();
         world.faults = vec![world.draw(&mut rng, kind)];
-        let named = diagnose(&world.links(&mut rng));
+        let named = diagnose(&world.links(&mut rng), &[]);
         let part = world.part(world.faults[0]);
         let first = named.first().is_some_and(|named| named.culprit == part);
         let after = named.first().is_some_and(|named| named.second.as_ref() == Some(&part));
@@ -291,7 +291,7 @@ fn diagnosis_ranks_80_percent_of_double_faults_first() {
         if parts[0] == parts[1] {
             continue;
         }
-        let named = diagnose(&world.links(&mut rng));
+        let named = diagnose(&world.links(&mut rng), &[]);
         let first: Vec<&Culprit> = named.iter().take(2).map(|named| &named.culprit).collect();
         let found = parts.iter().filter(|part| first.contains(part)).count();
         both += u32::from(found == 2);
@@ -312,7 +312,7 @@ fn diagnosis_gives_reason_and_alternative() {
     let mut rng = Seed(4).stream("diagnosis", 0);
     let mut world = World::new();
     world.faults = vec![Fault::Cut(2, 0)];
-    let named = diagnose(&world.links(&mut rng));
+    let named = diagnose(&world.links(&mut rng), &[]);
     let text: Vec<String> = named.iter().map(ToString::to_string).collect();
     assert_eq!(
         text[0].split("; or else").next().unwrap(),
@@ -331,11 +331,11 @@ fn diagnosis_separates_node_and_module_without_link() {
     let (one, other) = world.links.remove(0);
     world.faults = vec![Fault::NodeDead(1)];
     let links = world.links(&mut rng);
-    let loose = |answers| Loose { node: "n1".into(), module: other.clone(), answers };
+    let loose = |answers| Loose { node: "n1".into(), device: other.clone(), answers };
     assert_eq!((one.as_str(), other.as_str()), ("n0/b1", "n1/b0"));
-    let named = diagnose_beside(&links, &[loose(false)]);
+    let named = diagnose(&links, &[loose(false)]);
     assert_eq!(named[0].culprit, Culprit::Node("n1".into()));
     assert_eq!(named.len(), 1, "{named:?}");
-    let named = diagnose_beside(&links, &[loose(true)]);
+    let named = diagnose(&links, &[loose(true)]);
     assert_eq!(named[0].culprit, Culprit::Transceiver("n1/b1".into()));
 }

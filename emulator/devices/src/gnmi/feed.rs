@@ -127,8 +127,9 @@ impl Feeds {
     }
 
     fn feed(&mut self, path: &Path, encoding: Encoding, now: Leaves) -> &mut Feed {
-        let same = |feed: &Feed| feed.encoding == encoding && feed.path == *path;
-        let at = self.feeds.iter().position(same).unwrap_or_else(|| {
+        let known =
+            self.feeds.iter().position(|feed| feed.encoding == encoding && feed.path == *path);
+        let at = known.unwrap_or_else(|| {
             let (on_change, samples) = (Vec::new(), Vec::new());
             self.feeds.push(Feed { path: path.clone(), encoding, last: now, on_change, samples });
             self.feeds.len() - 1

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_gnmi::Status;
-use lightloom_gnmi::message::{CapabilityResponse, Encoding, Path, SetRequest, Update, Value};
+use lightloom_gnmi::message::{CapabilityResponse, Encoding, SetRequest, Update, Value};
 use lightloom_gnmi::model::MODULES;
 use lightloom_gnmi::path::{bare, joined};
 use serde_json::Value as Json;
@@ -51,8 +51,8 @@ impl State {
             let ends = [&intent.input, &intent.output].map(|end| end.as_deref().unwrap_or(""));
             let ports = ends.map(|end| self.spec.port(end));
             let is_unknown = ports.contains(&None);
-            let is_input = |port: Option<u16>| port.is_some_and(|port| port <= self.spec.ingress);
-            let are_alike = !is_unknown && is_input(ports[0]) == is_input(ports[1]);
+            let [from, to] = ports.map(|port| port.is_some_and(|port| port <= self.spec.ingress));
+            let are_alike = !is_unknown && from == to;
             !(unknown && is_unknown || alike && are_alike)
         });
     }
@@ -75,21 +75,21 @@ impl State {
     }
 
     pub(crate) fn objects(&self, request: &SetRequest, next: &SwitchConfig) -> Result<(), Status> {
-        let gone = |path: &Path| {
+        let is_absent = request.delete.iter().any(|path| {
             let path = joined(request.prefix.as_ref(), Some(path));
             let name = path.elem.last().and_then(|step| step.key.get("name"));
             name.is_some_and(|name| !self.config.connections.contains_key(name))
-        };
-        if self.breaks(Misbehaviour::RefusesAbsentDelete) && request.delete.iter().any(gone) {
+        });
+        if self.breaks(Misbehaviour::RefusesAbsentDelete) && is_absent {
             return Err(Status::not_found("the connection does not exist"));
         }
         if self.breaks(Misbehaviour::CreatesFirst) {
             for (name, intent) in &next.connections {
-                let holds = |(other, held): (&String, &super::config::IntendedConnection)| {
-                    other != name && (held.input == intent.input || held.output == intent.output)
-                };
+                let mut held = self.config.connections.values();
                 let is_new = !self.config.connections.contains_key(name);
-                if is_new && self.config.connections.iter().any(holds) {
+                if is_new
+                    && held.any(|held| held.input == intent.input || held.output == intent.output)
+                {
                     return Err(Status::failed_precondition("one of its ports is in use"));
                 }
             }

@@ -28,6 +28,12 @@ pub(crate) struct EstablishedConnection {
     until: SimTime,
 }
 
+impl EstablishedConnection {
+    fn holds_ports(&self) -> bool {
+        matches!(self.stands, Stands::Connected | Stands::PendingConnection)
+    }
+}
+
 #[derive(Debug)]
 struct Job {
     at: SimTime,
@@ -163,15 +169,14 @@ impl State {
         let now = self.now;
         let mut changed = None;
         let faults = self.matrix.faults;
-        let stays = |stands| match stands {
-            Stands::PendingConnection => faults.breaks(Misbehaviour::NeverRests),
-            _ => faults.breaks(Misbehaviour::KeepsDeleted),
-        };
         self.circuits.retain(|_, circuit| {
             if !is_pending(circuit.stands) || circuit.until > now {
                 return true;
             }
-            if stays(circuit.stands) {
+            if faults.breaks(match circuit.stands {
+                Stands::PendingConnection => Misbehaviour::NeverRests,
+                _ => Misbehaviour::KeepsDeleted,
+            }) {
                 circuit.until = SimTime(u64::MAX);
                 return true;
             }
@@ -286,15 +291,11 @@ impl State {
             true => faults.breaks(Misbehaviour::RemakesTheSame),
             false => faults.breaks(Misbehaviour::DisturbsOthers),
         };
-        let stays = |name: &String, circuit: &EstablishedConnection| {
-            pairs.get(name) == Some(&circuit.pair)
-                && !disturbs(name)
-                && matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
-        };
         let mut fresh: BTreeMap<String, Pair> = pairs.clone();
         let mut going = Vec::new();
         for (name, circuit) in std::mem::take(&mut self.circuits) {
-            if stays(&name, &circuit) {
+            if pairs.get(&name) == Some(&circuit.pair) && !disturbs(&name) && circuit.holds_ports()
+            {
                 fresh.remove(&name);
                 self.circuits.insert(name, circuit);
             } else {
@@ -304,8 +305,8 @@ impl State {
         going.retain(|(_, circuit)| {
             let heir =
                 fresh.iter().find(|(_, pair)| **pair == circuit.pair).map(|(name, _)| name.clone());
-            let keeps = matches!(circuit.stands, Stands::Connected | Stands::PendingConnection);
-            let Some(heir) = heir.filter(|heir| keeps && !disturbs(heir)) else { return true };
+            let heir = heir.filter(|heir| circuit.holds_ports() && !disturbs(heir));
+            let Some(heir) = heir else { return true };
             fresh.remove(&heir);
             self.circuits.insert(heir, EstablishedConnection { updated: now, ..circuit.clone() });
             false
@@ -358,11 +359,9 @@ impl State {
 
     fn create(&mut self, name: String, pair: Pair) {
         let now = self.now;
-        let holds = |circuit: &EstablishedConnection| {
-            matches!(circuit.stands, Stands::Connected | Stands::PendingConnection)
-                && (circuit.pair.0 == pair.0 || circuit.pair.1 == pair.1)
-        };
-        let blocker = self.circuits.iter().find(|(_, circuit)| holds(circuit));
+        let blocker = self.circuits.iter().find(|(_, circuit)| {
+            circuit.holds_ports() && (circuit.pair.0 == pair.0 || circuit.pair.1 == pair.1)
+        });
         let (stands, reason) = if blocker.is_some() && self.breaks(Misbehaviour::TwoOnOnePort) {
             (Stands::Connected, None)
         } else if let Some((other, _)) = blocker {

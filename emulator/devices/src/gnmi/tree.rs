@@ -82,14 +82,14 @@ impl TreeNode {
         match self {
             Self::Leaf(leaf) => leaf.json(is_ietf),
             Self::Tree(below) => {
-                let member = |(name, node): (&&str, &Self)| {
+                let members = below.iter().map(|(name, node)| {
                     let named = match module(name).filter(|_| is_ietf) {
                         Some(module) => format!("{module}:{name}"),
                         None => (*name).to_owned(),
                     };
                     (named, node.json(is_ietf))
-                };
-                Json::Object(below.iter().map(member).collect())
+                });
+                Json::Object(members.collect())
             }
             Self::List(_, entries) => {
                 Json::Array(entries.values().map(|entry| entry.json(is_ietf)).collect())
@@ -233,14 +233,17 @@ pub(crate) fn flat(
 ) -> Vec<(String, Path, TypedValue)> {
     let mut found = Vec::new();
     node.leaves(&mut at.elem.clone(), &mut found);
-    let value = |leaf: &LeafValue| match encoding {
-        Encoding::JsonIetf => {
-            Value::JsonIetf(serde_json::to_vec(&leaf.json(true)).unwrap_or_default()).into()
-        }
-        Encoding::Json => {
-            Value::Json(serde_json::to_vec(&leaf.json(false)).unwrap_or_default()).into()
-        }
-        Encoding::Proto | Encoding::Bytes | Encoding::Ascii => leaf.scalar(),
-    };
-    found.into_iter().map(|(path, leaf)| (text(&path), path, value(leaf))).collect()
+    let values = found.into_iter().map(|(path, leaf)| {
+        let value = match encoding {
+            Encoding::JsonIetf => {
+                Value::JsonIetf(serde_json::to_vec(&leaf.json(true)).unwrap_or_default()).into()
+            }
+            Encoding::Json => {
+                Value::Json(serde_json::to_vec(&leaf.json(false)).unwrap_or_default()).into()
+            }
+            Encoding::Proto | Encoding::Bytes | Encoding::Ascii => leaf.scalar(),
+        };
+        (text(&path), path, value)
+    });
+    values.collect()
 }

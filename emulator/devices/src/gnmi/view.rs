@@ -70,9 +70,9 @@ impl State {
     }
 
     fn connections_tree(&self, only: Option<&str>) -> TreeNode {
-        let wanted = |name: &&String| only.is_none_or(|only| only == name.as_str());
         let mut entries = BTreeMap::new();
-        for name in self.config.connections.keys().chain(self.circuits.keys()).filter(wanted) {
+        let names = self.config.connections.keys().chain(self.circuits.keys());
+        for name in names.filter(|name| only.is_none_or(|only| only == name.as_str())) {
             let intent = self.config.connections.get(name);
             let circuit = self.circuits.get(name);
             entries.entry(name.clone()).or_insert_with(|| self.connection(name, intent, circuit));

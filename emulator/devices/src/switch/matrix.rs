@@ -197,10 +197,11 @@ impl Matrix {
     }
 
     pub(crate) fn free(&mut self, now: SimTime, pairs: &[Pair]) {
-        let holds = |held: &Pair| {
+        let mut held = self.pairs();
+        held.retain(|held| {
             pairs.iter().any(|pair| pair != held && (pair.0 == held.0 || pair.1 == held.1))
-        };
-        let held: Vec<_> = self.pairs().into_iter().filter(holds).map(|p| (p.0, None)).collect();
+        });
+        let held: Vec<_> = held.into_iter().map(|held| (held.0, None)).collect();
         self.disconnect(now, &held);
     }
 
@@ -210,11 +211,10 @@ impl Matrix {
     }
 
     pub(crate) fn light(&self, now: SimTime) -> PassedLight {
-        let is_lit = |circuit: &MatrixCircuit| circuit.lit_at <= now;
-        let lit = self.circuits.iter().filter(|(_, circuit)| is_lit(circuit));
-        let lit = lit.map(|(&ingress, circuit)| (ingress, circuit.egress)).collect();
-        let later = self.circuits.values().filter(|circuit| !is_lit(circuit));
-        PassedLight { pairs: lit, more_at: later.map(|circuit| circuit.lit_at).min() }
+        let lit = self.circuits.iter().filter(|(_, circuit)| circuit.lit_at <= now);
+        let pairs = lit.map(|(&ingress, circuit)| (ingress, circuit.egress)).collect();
+        let times = self.circuits.values().map(|circuit| circuit.lit_at);
+        PassedLight { pairs, more_at: times.filter(|lit_at| *lit_at > now).min() }
     }
 
     #[cfg(feature = "gnmi")]

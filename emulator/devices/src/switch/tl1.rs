@@ -193,8 +193,9 @@ impl Tl1State {
         }
         let mut parted: Vec<(u16, Option<u16>)> = Vec::new();
         for port in named {
-            let ends_on = |pair: &&Pair| pair.0 == port || pair.1 == port;
-            let patch = matrix.pairs().iter().find(ends_on).map(|pair| (pair.0, None));
+            let mut pairs = matrix.pairs().into_iter();
+            let patch = pairs.find(|pair| pair.0 == port || pair.1 == port);
+            let patch = patch.map(|pair| (pair.0, None));
             parted.extend(patch.filter(|patch| !parted.contains(patch)));
         }
         ended(parted.len(), &matrix.disconnect(now, &parted))
@@ -209,12 +210,12 @@ impl Tl1State {
         let lines = match command.verb.as_str() {
             "RTRV-PATCH" => {
                 let wanted = wanted_ports(matrix, command.aid)?;
-                let asked = |pair: &&Pair| wanted.contains(&pair.0) || wanted.contains(&pair.1);
                 let mut pairs = matrix.pairs();
                 if matrix.faults.breaks(Misbehaviour::HidesPatch) {
                     pairs.pop();
                 }
-                pairs.iter().filter(asked).map(|(from, to)| format!("{from},{to}")).collect()
+                pairs.retain(|(from, to)| wanted.contains(from) || wanted.contains(to));
+                pairs.iter().map(|(from, to)| format!("{from},{to}")).collect()
             }
             "RTRV-EQPT" => vec![format!("SYSTEM:SIZE={}x{}", matrix.ingress, matrix.egress)],
             "RTRV-NETYPE" => vec![self.net_type.clone()],

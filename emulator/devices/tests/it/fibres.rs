@@ -66,7 +66,7 @@ fn failed_module_does_not_answer() {
     let mut rack = rack();
     let slot = rack.slot("n0/b0").expect("a device");
     let (now, mut out) = (SimTime::START, Vec::new());
-    rack.open(now, slot, (Line(0), Port::Frames), &mut out);
+    rack.open(now, slot, Line(0), Port::Frames, &mut out);
     rack.apply(now, slot, DeviceFault::Dead, &mut out);
     rack.on_bytes(now, slot, Line(0), b"\x00hello\x00", &mut out);
     assert!(out.is_empty());

@@ -72,7 +72,7 @@ fn write_packet<P: Probe>(
         (record.source, record.destination)
     };
     let wire_bytes = u32::from(arrival.wire_bytes).max((HEADERS + TRAILERS) as u32);
-    let mut packet = headers(arrival, (from, to), flow.0, wire_bytes);
+    let mut packet = headers(arrival, from, to, flow.0, wire_bytes);
     packet.resize(wire_bytes as usize, 0);
     let time = nanoseconds(arrival.at);
     write_block(out, ENHANCED_PACKET, |body| {
@@ -105,7 +105,8 @@ fn write_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 
 fn headers(
     arrival: &PacketArrival,
-    (from, to): (VertexId, VertexId),
+    from: VertexId,
+    to: VertexId,
     flow: u32,
     wire_bytes: u32,
 ) -> Vec<u8> {

@@ -42,12 +42,12 @@ pub fn host_tracks<P: Probe>(
         }
     }
     let used = by_host.into_iter().enumerate().filter(|(_, slices)| !slices.is_empty());
-    let track = |(index, slices): (usize, Vec<Slice>)| TimelineTrack {
+    let tracks = used.map(|(index, slices)| TimelineTrack {
         process: "ranks",
         name: name(VertexId::from_index(index)),
         slices,
-    };
-    used.map(track).collect()
+    });
+    tracks.collect()
 }
 
 /// Shows periods of gapless transmission. `arrivals` must be in chronological order.
@@ -58,12 +58,12 @@ pub fn link_tracks<P: Probe>(
 ) -> Vec<TimelineTrack> {
     let mut by_link: Vec<&PacketArrival> = arrivals.iter().collect();
     by_link.sort_by_key(|arrival| arrival.link);
-    let of_link = |arrivals: &[&PacketArrival]| TimelineTrack {
+    let tracks = by_link.chunk_by(|a, b| a.link == b.link).map(|arrivals| TimelineTrack {
         process: "ports",
         name: name(arrivals[0].link),
         slices: busy_times(engine, arrivals),
-    };
-    by_link.chunk_by(|a, b| a.link == b.link).map(of_link).collect()
+    });
+    tracks.collect()
 }
 
 fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&PacketArrival]) -> Vec<Slice> {
@@ -81,8 +81,9 @@ fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&PacketArrival]) -> Vec<
             _ => busy.push((begun, sent, 1)),
         }
     }
-    let slice = |(begin, end, packets)| Slice { name: format!("{packets} packets"), begin, end };
-    busy.into_iter().map(slice).collect()
+    let busy = busy.into_iter();
+    busy.map(|(begin, end, packets)| Slice { name: format!("{packets} packets"), begin, end })
+        .collect()
 }
 
 pub fn write_timeline(
@@ -97,7 +98,7 @@ pub fn write_timeline(
     let mut events = TimelineEvents { out, first: true };
     write!(events.out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     for (number, process) in processes.iter().enumerate() {
-        events.name("process_name", (number + 1, 0), process)?;
+        events.name("process_name", number + 1, 0, process)?;
     }
     let mut thread = 0;
     for track in tracks {
@@ -105,9 +106,9 @@ pub fn write_timeline(
         let process = process.expect("every process is listed") + 1;
         for row in rows(&track.slices) {
             thread += 1;
-            events.name("thread_name", (process, thread), &track.name)?;
+            events.name("thread_name", process, thread, &track.name)?;
             for slice in row {
-                events.slice((process, thread), slice)?;
+                events.slice(process, thread, slice)?;
             }
         }
     }
@@ -115,7 +116,7 @@ pub fn write_timeline(
         let process = processes.iter().position(|name| *name == counter.process);
         let process = process.expect("every process is listed") + 1;
         for (at, value) in &counter.points {
-            events.count(process, counter, (*at, *value))?;
+            events.count(process, counter, *at, *value)?;
         }
     }
     write!(events.out, "]}}")
@@ -126,8 +127,8 @@ fn rows(slices: &[Slice]) -> Vec<Vec<&Slice>> {
     sorted.sort_by_key(|slice| (slice.begin, slice.end));
     let mut rows: Vec<Vec<&Slice>> = Vec::new();
     for slice in sorted {
-        let is_free = |row: &&mut Vec<&Slice>| row.last().is_none_or(|l| l.end <= slice.begin);
-        match rows.iter_mut().find(is_free) {
+        let free = rows.iter_mut().find(|row| row.last().is_none_or(|l| l.end <= slice.begin));
+        match free {
             Some(row) => row.push(slice),
             None => rows.push(vec![slice]),
         }
@@ -145,7 +146,7 @@ impl<W: Write> TimelineEvents<'_, W> {
         if std::mem::take(&mut self.first) { Ok(()) } else { write!(self.out, ",") }
     }
 
-    fn name(&mut self, what: &str, (pid, tid): (usize, usize), name: &str) -> io::Result<()> {
+    fn name(&mut self, what: &str, pid: usize, tid: usize, name: &str) -> io::Result<()> {
         self.comma()?;
         let name = quoted(name);
         write!(
@@ -154,7 +155,7 @@ impl<W: Write> TimelineEvents<'_, W> {
         )
     }
 
-    fn slice(&mut self, (pid, tid): (usize, usize), slice: &Slice) -> io::Result<()> {
+    fn slice(&mut self, pid: usize, tid: usize, slice: &Slice) -> io::Result<()> {
         self.comma()?;
         write!(
             self.out,
@@ -167,12 +168,7 @@ impl<W: Write> TimelineEvents<'_, W> {
 }
 
 impl<W: Write> TimelineEvents<'_, W> {
-    fn count(
-        &mut self,
-        pid: usize,
-        counter: &Counter,
-        (at, value): (SimTime, u64),
-    ) -> io::Result<()> {
+    fn count(&mut self, pid: usize, counter: &Counter, at: SimTime, value: u64) -> io::Result<()> {
         self.comma()?;
         write!(
             self.out,

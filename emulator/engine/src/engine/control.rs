@@ -22,7 +22,7 @@ pub enum Event {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkChange {
     /// Drops everything queued, in flight or arriving until the link is up. A host keeps its data.
     Down,
@@ -62,14 +62,7 @@ impl PacketLoss {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
-    LinkDown(LinkId),
-    LinkUp(LinkId),
-    LinkRate(LinkId, BitsPerSecond),
-    LinkErrors(LinkId, BitErrors),
-    LinkLoss(LinkId, PacketLoss),
-    LinkJitter(LinkId, Picoseconds),
-    LinkHealthy(LinkId),
-    LinkPaused(LinkId, u8),
+    Link(LinkId, LinkChange),
     LinkNews,
     BatchDone(BatchId, SimTime),
     Timer(u64),

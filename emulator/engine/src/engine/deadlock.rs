@@ -16,65 +16,60 @@ use super::switch::SwitchQueues;
 
 type Paused = (LinkId, u8);
 
-impl<P: Probe> Engine<P> {
-    /// Returns links whose ports wait for each other in a cycle, each for the next. The deadlock is
-    /// permanent unless a link changes or packets are dropped.
-    #[must_use]
-    pub fn deadlock(&self) -> Option<Vec<LinkId>> {
-        let resume_at = self.settings().queueing?.pause?.resume_at.0;
-        let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
-            self.paused().into_iter().map(|paused| (paused, self.waits_for(paused))).collect();
-        // Remove ports that can resume (backlog of at most `resume_at`) until only stuck ports remain.
-        loop {
-            let known: BTreeSet<Paused> = stuck.keys().copied().collect();
-            stuck.retain(|_, waits_for| {
-                waits_for.retain(|other, _| known.contains(other));
-                waits_for.values().sum::<u64>() > resume_at
-            });
-            if stuck.len() == known.len() {
-                break;
-            }
-        }
-        let mut walk = vec![*stuck.keys().next()?];
-        loop {
-            let next = *stuck[walk.last()?].keys().next()?;
-            if let Some(begin) = walk.iter().position(|seen| *seen == next) {
-                return Some(walk[begin..].iter().map(|(link, _)| *link).collect());
-            }
-            walk.push(next);
-        }
-    }
-
-    fn paused(&self) -> Vec<Paused> {
-        let links = (0..self.network().links().len()).map(LinkId::from_index);
-        let links = links.filter(|link| self.port(*link).paused != 0);
-        let all = links.flat_map(|link| (0..CONTROL_PRIORITY).map(move |p| (link, p)));
-        all.filter(|&(link, priority)| {
-            let Some((switch, place)) = self.switch_before(link) else { return false };
-            let Some((far, ingress)) = self.switch_before(link.reverse()) else { return false };
-            let paused = self.port(link).paused & (1 << priority) != 0;
-            paused && switch.has_waiting(place, priority) && far.has_asked(ingress, priority)
-        })
-        .collect()
-    }
-
-    /// Ports behind a link that hold packets received over it, with the number of bytes.
-    fn waits_for(&self, (link, priority): Paused) -> BTreeMap<Paused, u64> {
-        let Some((far, ingress)) = self.switch_before(link.reverse()) else {
-            return BTreeMap::new();
-        };
-        let out = self.network().outgoing(self.network().link(link).to);
-        let held = (0u32..).zip(out).map(|(place, &next)| {
-            ((next, priority), far.held(place, priority, ingress, self.port(next)))
+pub(super) fn deadlock<P: Probe>(engine: &Engine<P>) -> Option<Vec<LinkId>> {
+    let resume_at = engine.settings().queueing?.pause?.resume_at.0;
+    let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
+        paused(engine).into_iter().map(|paused| (paused, waits_for(engine, paused))).collect();
+    // Remove ports that can resume (backlog of at most `resume_at`) until only stuck ports remain.
+    loop {
+        let known: BTreeSet<Paused> = stuck.keys().copied().collect();
+        stuck.retain(|_, waits_for| {
+            waits_for.retain(|other, _| known.contains(other));
+            waits_for.values().sum::<u64>() > resume_at
         });
-        held.filter(|(_, bytes)| *bytes > 0).collect()
+        if stuck.len() == known.len() {
+            break;
+        }
     }
+    let mut walk = vec![*stuck.keys().next()?];
+    loop {
+        let next = *stuck[walk.last()?].keys().next()?;
+        if let Some(begin) = walk.iter().position(|seen| *seen == next) {
+            return Some(walk[begin..].iter().map(|(link, _)| *link).collect());
+        }
+        walk.push(next);
+    }
+}
 
-    fn switch_before(&self, link: LinkId) -> Option<(&SwitchQueues, u32)> {
-        let vertex = self.layout().vertices[self.network().link(link).from.index()];
-        let shard = &self.shards()[vertex.shard as usize];
-        let switch = shard.switches[vertex.index as usize].as_deref()?;
-        let Place { index, .. } = self.layout().ports[link.index()];
-        Some((switch, index - shard.vertices[vertex.index as usize].first_port))
-    }
+fn paused<P: Probe>(engine: &Engine<P>) -> Vec<Paused> {
+    let links = (0..engine.network().links().len()).map(LinkId::from_index);
+    let links = links.filter(|link| engine.port(*link).paused != 0);
+    let all = links.flat_map(|link| (0..CONTROL_PRIORITY).map(move |p| (link, p)));
+    all.filter(|&(link, priority)| {
+        let Some((switch, place)) = switch_before(engine, link) else { return false };
+        let Some((far, ingress)) = switch_before(engine, link.reverse()) else { return false };
+        let paused = engine.port(link).paused & (1 << priority) != 0;
+        paused && switch.has_waiting(place, priority) && far.has_asked(ingress, priority)
+    })
+    .collect()
+}
+
+/// Ports behind a link that hold packets received over it, with the number of bytes.
+fn waits_for<P: Probe>(engine: &Engine<P>, (link, priority): Paused) -> BTreeMap<Paused, u64> {
+    let Some((far, ingress)) = switch_before(engine, link.reverse()) else {
+        return BTreeMap::new();
+    };
+    let out = engine.network().outgoing(engine.network().link(link).to);
+    let held = (0u32..).zip(out).map(|(place, &next)| {
+        ((next, priority), far.held(place, priority, ingress, engine.port(next)))
+    });
+    held.filter(|(_, bytes)| *bytes > 0).collect()
+}
+
+fn switch_before<P: Probe>(engine: &Engine<P>, link: LinkId) -> Option<(&SwitchQueues, u32)> {
+    let vertex = engine.layout().vertices[engine.network().link(link).from.index()];
+    let shard = &engine.shards()[vertex.shard as usize];
+    let switch = shard.switches[vertex.index as usize].as_deref()?;
+    let Place { index, .. } = engine.layout().ports[link.index()];
+    Some((switch, index - shard.vertices[vertex.index as usize].first_port))
 }

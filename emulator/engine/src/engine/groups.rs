@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rand::Rng;
 
 use super::network::{LinkId, Network, VertexId};
+use super::route::FlowEnds;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VertexGroups {
@@ -38,13 +39,8 @@ impl VertexGroups {
         Self { of, count, between }
     }
 
-    pub(super) fn way(
-        &self,
-        ends: (VertexId, VertexId),
-        crossing: Crossing,
-        draws: &mut impl Rng,
-    ) -> Vec<u32> {
-        let (first, last) = (self.of[ends.0.index()], self.of[ends.1.index()]);
+    pub(super) fn way(&self, ends: FlowEnds, crossing: Crossing, draws: &mut impl Rng) -> Vec<u32> {
+        let (first, last) = (self.of[ends.from.index()], self.of[ends.to.index()]);
         if first == last {
             return vec![first];
         }

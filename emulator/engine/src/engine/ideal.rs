@@ -28,7 +28,7 @@ pub fn message_time(
     let (mut last, mut before_it) = (0, None);
     for id in path {
         let Link { spec: link, .. } = *network.link(*id);
-        let head_start = |size| settings.head_start(network, (before_it, *id), size).get();
+        let head_start = |size| settings.head_start(network, before_it, *id, size).get();
         let full = link.rate.time_for(transport.packet()).get();
         sum += full - head_start(transport.packet());
         slowest = slowest.max(full);
@@ -57,15 +57,15 @@ pub fn soonest(
     let transport = &settings.transport;
     let before = transport.packets_for(message) - 1;
     let short = Bytes(message.0 - before * transport.payload.0);
-    let by = |path: &&[LinkId]| {
+    let mut unlike = paths.to_vec();
+    unlike.dedup_by(|one, before| network.are_alike(one, before));
+    let times = unlike.iter().map(|path| {
         let alone = |size| message_time(network, settings, path, size);
         let first = network.link(path[0]).spec.rate.time_for(transport.packet());
         let last_full = before.checked_sub(1).map(|k| first * k + alone(transport.payload));
         (first * before + alone(short)).max(last_full.unwrap_or_default())
-    };
-    let mut unlike = paths.to_vec();
-    unlike.dedup_by(|one, before| network.are_alike(one, before));
-    unlike.iter().map(by).min().expect("every flow has a path")
+    });
+    times.min().expect("every flow has a path")
 }
 
 #[must_use]
@@ -78,9 +78,10 @@ pub fn share_of(
     if ways.len() < 2 {
         return message;
     }
-    let slowest =
-        |path: &&[LinkId]| path.iter().map(|link| network.link(*link).spec.rate.get()).min();
-    let rates: Vec<u64> = ways.iter().filter_map(slowest).collect();
+    let rates = ways
+        .iter()
+        .filter_map(|path| path.iter().map(|link| network.link(*link).spec.rate.get()).min());
+    let rates: Vec<u64> = rates.collect();
     let (own, all) =
         (u128::from(rates[0]), rates.iter().map(|rate| u128::from(*rate)).sum::<u128>());
     let packets = u128::from(transport.packets_for(message));
@@ -100,10 +101,10 @@ pub fn wire_time(
     path: &[LinkId],
     message: Bytes,
 ) -> Picoseconds {
-    let occupies = |link: &LinkId| {
+    let times = path.iter().map(|link| {
         let rate = network.link(*link).spec.rate;
         let full = rate.time_for(transport.packet()) * (transport.packets_for(message) - 1);
         full + rate.time_for(transport.last_packet(message))
-    };
-    path.iter().map(occupies).max().unwrap_or_default()
+    });
+    times.max().unwrap_or_default()
 }

@@ -48,7 +48,7 @@ impl Layout {
         for (index, part) in parts.iter().enumerate() {
             let mut shard = Shard::new(index as u32, parts.len(), probe.clone());
             for &vertex in part {
-                layout.place(network, settings, vertex, (&mut shard, &mut lines));
+                layout.place(network, settings, vertex, &mut shard, &mut lines);
             }
             shard.settle();
             shards.push(shard);
@@ -65,7 +65,8 @@ impl Layout {
         network: &Network,
         settings: &EngineSettings,
         vertex: VertexId,
-        (shard, lines): (&mut Shard<P>, &mut LineTable),
+        shard: &mut Shard<P>,
+        lines: &mut LineTable,
     ) {
         let local = shard.vertices.len() as u32;
         self.vertices[vertex.index()] = Place { shard: shard.index, index: local };
@@ -79,7 +80,7 @@ impl Layout {
             shard.port_links.push(out);
             let link = network.link(out);
             let line = lines.of(link.spec, role, settings);
-            shard.ports.push(Port::new((out, link), role, line, settings));
+            shard.ports.push(Port::new(out, link, role, line, settings));
             // Ties between arrivals are broken by link id.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
@@ -89,8 +90,9 @@ impl Layout {
         }
         let queued = settings.queueing.filter(|_| !role.is_host());
         let links = network.outgoing(vertex).iter().map(|out| (*out, &network.link(*out).spec));
-        let marking = (settings.marking, settings.seed);
-        let switch = queued.map(|queueing| Box::new(SwitchQueues::new(queueing, marking, links)));
+        let (marking, seed) = (settings.marking, settings.seed);
+        let switch =
+            queued.map(|queueing| Box::new(SwitchQueues::new(queueing, marking, seed, links)));
         shard.switches.push(switch);
         shard.vertices.push(Vertex {
             first_wire,

@@ -36,8 +36,10 @@ pub(crate) struct Ramp {
 impl Ramp {
     /// `None` if the link has no ramp. `measure` converts a backlog to the ramp's unit.
     pub(crate) fn new(
-        (marking, seed): (Marking, Seed),
-        (link, mark_from): (LinkId, Option<Bytes>),
+        marking: Marking,
+        seed: Seed,
+        link: LinkId,
+        mark_from: Option<Bytes>,
         measure: impl Fn(Bytes) -> u64,
     ) -> Option<Self> {
         let Marking::Ramp { full_at_percent, most_percent } = marking else { return None };

@@ -171,12 +171,12 @@ impl NetworkBuilder {
 
     fn kinds(&self) -> Vec<u32> {
         let mut known = FxHashMap::default();
-        let kind = |Link { from, spec, .. }: &Link| {
+        let kinds = self.links.iter().map(|Link { from, spec, .. }| {
             let next = known.len() as u32;
             let is_host = self.roles[from.index()].is_host();
             *known.entry((spec.rate, spec.delay, is_host)).or_insert(next)
-        };
-        self.links.iter().map(kind).collect()
+        });
+        kinds.collect()
     }
 }
 

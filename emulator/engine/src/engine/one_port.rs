@@ -63,7 +63,7 @@ impl OnePort<'_> {
     fn obey(&mut self, now: u64, frame: &Packet, sink: &mut impl Sink) {
         let before = *self.paused;
         let goes_on = frame.obeyed_by(self.paused);
-        self.sending.count().note_paused((before, *self.paused), now);
+        self.sending.count().note_paused(before, *self.paused, now);
         if goes_on && self.sending.free <= now {
             self.serve_one(now, sink);
         }
@@ -74,9 +74,8 @@ impl OnePort<'_> {
         let (ingress, size) = (packet.ingress(), self.sending.size(&packet));
         let mut arrived = (packet, size);
         if !self.store.surely_holds(self.queues, packet.priority(), size) {
-            let count = self.sending.count();
-            let admitted =
-                self.store.admit(self.queues, (packet, ingress, size), self.header_bytes, count);
+            let (count, header) = (self.sending.count(), self.header_bytes);
+            let admitted = self.store.admit(self.queues, packet, ingress, size, header, count);
             let Some(admitted) = admitted else { return };
             arrived = admitted;
         }

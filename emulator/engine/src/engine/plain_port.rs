@@ -57,7 +57,8 @@ impl OnePort<'_> {
     pub(crate) fn advance_plainly(
         &mut self,
         class: usize,
-        (keys, packets): (&mut [u64], &[Packet]),
+        keys: &mut [u64],
+        packets: &[Packet],
         span: SimSpan,
         sink: &mut impl Sink,
         mut queued: impl FnMut(Bytes),

@@ -131,8 +131,8 @@ impl Line {
     }
 
     fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
-        let sizes = (Bytes(self.size(packet)), header);
-        Switching::CutThrough.head_start((rate, self.rate), sizes).get()
+        let size = Bytes(self.size(packet));
+        Switching::CutThrough.head_start(rate, self.rate, size, header).get()
     }
 
     #[cold]
@@ -167,7 +167,7 @@ impl PortCount {
     }
 
     /// Must be called when the set of paused priorities changes at `now`.
-    pub(crate) fn note_paused(&mut self, (before, after): (u8, u8), now: u64) {
+    pub(crate) fn note_paused(&mut self, before: u8, after: u8, now: u64) {
         match (before == 0, after == 0) {
             (true, false) => self.paused_ps = self.paused_ps.wrapping_sub(now),
             (false, true) => self.paused_ps = self.paused_ps.wrapping_add(now),
@@ -178,12 +178,13 @@ impl PortCount {
 
 impl Port {
     pub(crate) fn new(
-        link: (LinkId, &Link),
+        id: LinkId,
+        link: &Link,
         role: VertexRole,
         line: Arc<Line>,
         settings: &EngineSettings,
     ) -> Self {
-        let ramp = Self::ramp(link, role, settings);
+        let ramp = Self::ramp(id, link, role, settings);
         Self {
             free: 0,
             line,
@@ -195,26 +196,24 @@ impl Port {
         }
     }
 
-    fn ramp(
-        (id, link): (LinkId, &Link),
-        role: VertexRole,
-        settings: &EngineSettings,
-    ) -> Option<Ramp> {
+    fn ramp(id: LinkId, link: &Link, role: VertexRole, settings: &EngineSettings) -> Option<Ramp> {
         let threshold = link.spec.mark_from.filter(|_| !role.is_host());
-        let time = |size: Bytes| link.spec.rate.time_for(size).get();
-        Ramp::new((settings.marking, settings.seed), (id, threshold), time)
+        Ramp::new(settings.marking, settings.seed, id, threshold, |size| {
+            link.spec.rate.time_for(size).get()
+        })
     }
 
     pub(crate) fn take_rate(
         &mut self,
-        link: (LinkId, &Link),
+        id: LinkId,
+        link: &Link,
         role: VertexRole,
         settings: &EngineSettings,
         now: u64,
     ) -> RateChange {
-        let ramp = Self::ramp(link, role, settings);
+        let ramp = Self::ramp(id, link, role, settings);
         let mut quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
-        let line = Line::new(link.1.spec, role, settings);
+        let line = Line::new(link.spec, role, settings);
         let corrupted = std::mem::take(&mut quirks.corrupted);
         self.quirks = Quirks { ramp, ..quirks }.boxed();
         let before = std::mem::replace(&mut self.line, Arc::new(line));
@@ -302,7 +301,7 @@ impl Port {
     pub(crate) fn obey(&mut self, frame: &Packet, count: &mut PortCount, now: u64) -> bool {
         let before = self.paused;
         let goes_on = frame.obeyed_by(&mut self.paused);
-        count.note_paused((before, self.paused), now);
+        count.note_paused(before, self.paused, now);
         goes_on
     }
 
@@ -364,7 +363,7 @@ struct SentCount {
 impl SendingPort<'_> {
     /// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
     #[inline(always)]
-    pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
+    pub(crate) fn send(&mut self, now: u64, head_start: u64, packet: Packet) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
         let earliest = now.saturating_sub(head_start);
         let begin = earliest + excess(self.free, earliest);

@@ -59,7 +59,8 @@ impl PacketFifo {
     #[inline(always)]
     pub(crate) fn take_due(
         &mut self,
-        (start, length): (u64, u64),
+        start: u64,
+        length: u64,
         mut give: impl FnMut(u64, Packet),
     ) -> u64 {
         let (mask, mut taken, mut next) = (self.slots.len().wrapping_sub(1), 0, u64::MAX);

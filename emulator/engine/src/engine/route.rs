@@ -20,7 +20,7 @@ pub use self::paths::Paths;
 use self::towards::{NoPath, Towards, UsableLinks};
 use super::groups::{Crossing, VertexGroups};
 use super::marking::mix;
-use super::network::{LinkId, Network, Plane, VertexId};
+use super::network::{Link, LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,19 +56,25 @@ pub enum RouteError {
     TableFull { words: u64 },
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FlowEnds {
+    pub(crate) from: VertexId,
+    pub(crate) to: VertexId,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowName {
-    pub(crate) ends: (VertexId, VertexId),
+    pub(crate) ends: FlowEnds,
     number: u32,
 }
 
 impl FlowName {
     pub(crate) fn back(self) -> Self {
-        Self { ends: (self.ends.1, self.ends.0), ..self }
+        Self { ends: FlowEnds { from: self.ends.to, to: self.ends.from }, ..self }
     }
 
     pub(crate) fn salt(self) -> u64 {
-        let ends = u64::from(self.ends.0.0) << 32 | u64::from(self.ends.1.0);
+        let ends = u64::from(self.ends.from.0) << 32 | u64::from(self.ends.to.0);
         mix(mix(ends).wrapping_add(u64::from(self.number)))
     }
 }
@@ -98,7 +104,7 @@ const ATTEMPTS: usize = 8;
 pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
-    flows_between: FxHashMap<(VertexId, VertexId), u32>,
+    flows_between: FxHashMap<FlowEnds, u32>,
     maps: FxHashMap<Option<Plane>, HopMap>,
     no_map: HopMap,
 }
@@ -125,7 +131,7 @@ impl Router {
         }
     }
 
-    pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
+    pub(crate) fn name_flow(&mut self, ends: FlowEnds) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };
         *before += 1;
@@ -141,13 +147,12 @@ impl Router {
         route: &Route,
         WantedPaths { count, hashed }: WantedPaths,
     ) -> Result<Paths, RouteError> {
-        let (from, to) = name.ends;
+        let FlowEnds { from, to } = name.ends;
         let draws = self.flow_draws(name);
         match route {
             Route::Links(links) => Ok(Paths::one(follow(network, from, to, links)?)),
             Route::Across(groups, crossing) => {
-                let groups = (&**groups, *crossing);
-                drawn(count, |draw, path| self.across(network, name, groups, draw, path))
+                drawn(count, |draw, path| self.across(network, name, groups, *crossing, draw, path))
             }
             Route::Shortest | Route::Within(_) => {
                 let towards = self.towards(network, name.ends, route.plane().flatten());
@@ -155,7 +160,7 @@ impl Router {
                 let mut steps = Vec::new();
                 let mut shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
                     let mut draws = draws.of("flow", draw);
-                    let drawn = towards.draw(first, &mut draws, (path, &mut steps));
+                    let drawn = towards.draw(first, &mut draws, path, &mut steps);
                     drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
                 };
                 let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
@@ -176,32 +181,33 @@ impl Router {
     }
 
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
-        let ends = u64::from(name.ends.0.0) << 32 | u64::from(name.ends.1.0);
+        let ends = u64::from(name.ends.from.0) << 32 | u64::from(name.ends.to.0);
         FlowDraws { seed: Seed(self.seed.stream("ecmp", ends).next_u64()), number: name.number }
     }
 
     fn towards<'r>(
         &'r mut self,
         network: &'r Network,
-        (from, to): (VertexId, VertexId),
+        FlowEnds { from, to }: FlowEnds,
         plane: Option<Plane>,
     ) -> Towards<'r> {
         let up = &self.up[..];
         let links = UsableLinks { network, up, plane };
         if links.lead(from, to) {
-            return Towards::new(links, &self.no_map, (to, to));
+            return Towards::new(links, &self.no_map, to, to);
         }
         let map = self.maps.entry(plane).or_insert_with(|| HopMap::new(network, plane, up));
         let root = links.root_of(to);
         map.measure(network, root, || links.before(to));
-        Towards::new(links, map, (root, to))
+        Towards::new(links, map, root, to)
     }
 
     fn across(
         &mut self,
         network: &Network,
         name: FlowName,
-        (groups, crossing): (&VertexGroups, Crossing),
+        groups: &VertexGroups,
+        crossing: Crossing,
         draw: u16,
         path: &mut Vec<LinkId>,
     ) -> Result<(), RouteError> {
@@ -209,7 +215,7 @@ impl Router {
         let mut way = draws.of("across", draw);
         for _ in 0..ATTEMPTS {
             let through = groups.way(name.ends, crossing, &mut way);
-            if self.along(network, name.ends, (groups, &through), &mut way, path).is_some() {
+            if self.along(network, name.ends, groups, &through, &mut way, path).is_some() {
                 return Ok(());
             }
             path.truncate(begin);
@@ -220,35 +226,37 @@ impl Router {
     fn along(
         &mut self,
         network: &Network,
-        (from, to): (VertexId, VertexId),
-        (groups, way): (&VertexGroups, &[u32]),
+        ends: FlowEnds,
+        groups: &VertexGroups,
+        way: &[u32],
         draws: &mut Stream,
         path: &mut Vec<LinkId>,
     ) -> Option<()> {
-        let mut at = from;
+        let FlowEnds { from: mut at, to } = ends;
         for pair in way.windows(2) {
             let cables = groups.between(pair[0], pair[1]).iter().copied();
             let up: Vec<LinkId> = cables.filter(|cable| self.is_up(*cable)).collect();
             let cable = *up.get((draws.next_u64() % up.len().max(1) as u64) as usize)?;
-            let ends = network.link(cable);
-            if ends.from != at {
-                self.leg(network, (at, ends.from), draws, path).ok()?;
+            let Link { from, to, .. } = *network.link(cable);
+            if from != at {
+                self.leg(network, FlowEnds { from: at, to: from }, draws, path).ok()?;
             }
             path.push(cable);
-            at = ends.to;
+            at = to;
         }
-        self.leg(network, (at, to), draws, path).ok()
+        self.leg(network, FlowEnds { from: at, to }, draws, path).ok()
     }
 
     fn leg(
         &mut self,
         network: &Network,
-        (from, to): (VertexId, VertexId),
+        ends: FlowEnds,
         draws: &mut Stream,
         path: &mut Vec<LinkId>,
     ) -> Result<(), RouteError> {
-        let towards = self.towards(network, (from, to), None);
-        let drawn = towards.draw(&towards.begin(from), draws, (path, &mut Vec::new()));
+        let FlowEnds { from, to } = ends;
+        let towards = self.towards(network, ends, None);
+        let drawn = towards.draw(&towards.begin(from), draws, path, &mut Vec::new());
         drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
@@ -258,10 +266,11 @@ impl Router {
         &mut self,
         network: &Network,
         name: FlowName,
-        (route, first): (&Route, LinkId),
+        route: &Route,
+        first: LinkId,
     ) -> Vec<Choice> {
         let Some(plane) = route.plane() else { return Vec::new() };
-        let to = name.ends.1;
+        let to = name.ends.to;
         let mut draw = self.flow_draws(name).all("choices");
         let towards = self.towards(network, name.ends, plane);
         let mut choices: Vec<Choice> = Vec::new();
@@ -362,7 +371,7 @@ mod tests {
         let network = builder.build().unwrap();
         let mut router = Router::new(Seed(1), network.links().len());
         for two in ring.windows(2) {
-            let name = router.name_flow((two[0], two[1]));
+            let name = router.name_flow(FlowEnds { from: two[0], to: two[1] });
             for count in [1, 4] {
                 let wanted = WantedPaths { count, hashed: false };
                 let paths = router.find(&network, name, &Route::Shortest, wanted).unwrap();
@@ -370,7 +379,7 @@ mod tests {
             }
         }
         assert!(router.maps.is_empty());
-        let name = router.name_flow((ring[0], ring[2]));
+        let name = router.name_flow(FlowEnds { from: ring[0], to: ring[2] });
         let one = router.find(&network, name, &Route::Shortest, WantedPaths::ONE).unwrap();
         assert_eq!(one[0].len(), 2);
         assert_eq!(router.maps.len(), 1);

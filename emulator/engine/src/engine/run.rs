@@ -2,32 +2,29 @@
 //! The engine, which owns the shards, advances windows and keeps records.
 
 mod batches;
-mod counts;
 mod flows;
 mod lay;
-mod links;
-mod seen;
+mod report;
 mod trains;
-mod waits;
 
 use std::collections::VecDeque;
 
-use lightloom_units::SimTime;
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
+use rand::Rng;
 use rayon::prelude::*;
 
-use self::batches::FlowBatch;
-pub use self::counts::PacketCount;
+use self::batches::FlowBatches;
 use self::flows::FlowState;
-use self::lay::SpareRegions;
-pub use self::seen::SendingEnd;
+use self::lay::Regions;
+pub use self::report::{FlowWait, PacketCount, SendingEnd};
 use self::trains::Trains;
-pub use self::waits::FlowWait;
-use super::control::{Act, ControlQueue, Event};
+use super::control::{Act, BitErrors, ControlQueue, Event, LinkChange, PacketLoss};
 use super::flow::{BatchId, FlowId};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network};
 use super::port::{Port, wire_bytes};
 use super::probe::{NoProbe, PacketArrival, Probe};
+use super::queueing::CONTROL_PRIORITY;
 use super::route::Router;
 use super::settings::{EngineError, EngineSettings};
 use super::shard::{Outbox, Shard, Shared, SimSpan};
@@ -49,14 +46,11 @@ pub struct Engine<P = NoProbe> {
     layout: Layout,
     shards: Vec<Shard<P>>,
     shared: Shared,
-    /// Starts of the route table's regions, in ascending order, with their flows.
-    ways: Vec<(u32, FlowId)>,
-    spare: SpareRegions,
+    regions: Regions,
     router: Router,
     control: ControlQueue,
     flows: Vec<FlowState>,
-    batches: Vec<FlowBatch>,
-    open_batches: Vec<BatchId>,
+    batches: FlowBatches,
     now: SimTime,
     window: u64,
     windows: u64,
@@ -105,13 +99,11 @@ impl<P: Probe> Engine<P> {
                 host_delay: settings.host_delay.get(),
                 ..Shared::default()
             },
-            ways: Vec::new(),
-            spare: SpareRegions::default(),
+            regions: Regions::default(),
             router,
             control: ControlQueue::default(),
             flows: Vec::new(),
-            batches: Vec::new(),
-            open_batches: Vec::new(),
+            batches: FlowBatches::default(),
             now: SimTime::START,
             window,
             windows: 0,
@@ -176,8 +168,7 @@ impl<P: Probe> Engine<P> {
 
     #[must_use]
     pub fn flow_of(&self, arrival: &PacketArrival) -> FlowId {
-        let after = self.ways.partition_point(|(begin, _)| *begin <= arrival.way.0);
-        self.ways[after - 1].1
+        self.regions.flow_of(arrival.way.0)
     }
 
     pub fn probes(&self) -> impl Iterator<Item = &P> {
@@ -195,7 +186,7 @@ impl<P: Probe> Engine<P> {
             let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
             let control = self.control.next_due();
             let next = packets.min(control);
-            let look = self.look_due();
+            let look = self.trains.as_ref().map_or(u64::MAX, |trains| trains.look_due());
             if look <= next && look != u64::MAX {
                 self.look(look, control.min(limit.0));
                 continue;
@@ -268,5 +259,217 @@ impl<P: Probe> Engine<P> {
             let batch = state.batch;
             self.leave_batch(batch, SimTime(completion.time));
         }
+    }
+
+    pub fn add_batch(&mut self) -> BatchId {
+        self.batches.add(false)
+    }
+
+    /// The end of a prompt batch is reported when the last byte arrives rather than after the
+    /// shortest link delay, so windows are shorter. Panics with more than one shard, because a
+    /// shard does not know the packets in flight in others.
+    pub fn add_prompt_batch(&mut self) -> BatchId {
+        assert!(self.shards.len() == 1, "prompt batches require a single thread");
+        self.batches.add(true)
+    }
+
+    fn leave_batch(&mut self, batch: Option<BatchId>, at: SimTime) {
+        let Some(id) = batch else { return };
+        let delay = self.network.shortest_delay();
+        if let Some((reported, done)) = self.batches.leave(id, at, self.now, delay) {
+            self.control.plan(reported, done);
+        }
+    }
+
+    fn until_prompt_end(&self, span: SimSpan) -> u64 {
+        let flows = self.batches.prompt_flows();
+        let ends = flows.filter_map(|flow| self.soonest_end(&self.flows[flow.index()], span));
+        ends.min().map_or(span.end, |end| span.end.min(end + 1))
+    }
+
+    /// When a flow ends, or earlier if packets are duplicated. `None` if it does not end in `span`.
+    fn soonest_end(&self, flow: &FlowState, span: SimSpan) -> Option<u64> {
+        let [shard] = &self.shards[..] else { return None };
+        if flow.end.is_some() || !shard.senders[flow.sender.index as usize].has_sent_all() {
+            return None;
+        }
+        let missing = shard.receivers[flow.receiver.index as usize].packets_missing() as usize;
+        let vertex = self.layout.vertices[flow.name.ends.to.index()].index;
+        shard.nth_arrival(&self.shared, span, vertex, flow.receiver.index, missing)
+    }
+
+    fn next_length(&mut self) -> u64 {
+        let [shard] = &self.shards[..] else { return self.window };
+        let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();
+        let flows = &self.flows;
+        let twice = by_pods
+            && self.batches.all_send(|id| {
+                let flow = &flows[id.index()];
+                flow.paths[0].len() > 1 && !shard.senders[flow.sender.index as usize].has_sent_all()
+            });
+        if twice { 2 * self.window } else { self.window }
+    }
+
+    pub(crate) fn form_trains(&mut self) {
+        self.trains = Some(Box::new(Trains::new()));
+    }
+
+    pub(crate) fn leapt(&self) -> u64 {
+        self.trains.as_ref().map_or(0, |trains| trains.leapt())
+    }
+
+    pub(crate) fn foretold_wrongly(&self) -> bool {
+        self.trains.as_ref().is_some_and(|trains| trains.is_wrong())
+    }
+
+    fn look_away(&mut self) {
+        if let Some(trains) = &mut self.trains {
+            trains.look_away(self.windows);
+        }
+    }
+
+    fn look(&mut self, now: u64, until: u64) {
+        if let ([shard], Some(trains)) = (&mut self.shards[..], &mut self.trains) {
+            trains.look(shard, self.windows, now, until);
+        }
+    }
+
+    /// Changes take effect before all packets at that instant. A time in the past means now.
+    pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
+        self.control.plan(at.max(self.now), Act::Link(link, change));
+    }
+
+    #[must_use]
+    pub fn is_up(&self, link: LinkId) -> bool {
+        self.router.is_up(link)
+    }
+
+    fn perform(&mut self, at: SimTime, act: Act) -> Option<Event> {
+        match act {
+            Act::Timer(token) => return Some(Event::Timer { at, token }),
+            Act::BatchDone(batch, at) => return Some(Event::BatchDone { batch, at }),
+            Act::Link(link, change) => self.change(link, change),
+            Act::LinkNews => self.hear_news(),
+        }
+        None
+    }
+
+    fn change(&mut self, link: LinkId, change: LinkChange) {
+        match change {
+            LinkChange::Down => self.set_link(link, false),
+            LinkChange::Up => self.set_link(link, true),
+            LinkChange::Rate(rate) => self.set_rate(link, rate),
+            LinkChange::BitErrors(errors) => self.set_errors(link, errors),
+            LinkChange::PacketLoss(loss) => self.set_loss(link, loss),
+            LinkChange::Jitter(most) => self.set_jitter(link, most),
+            LinkChange::Paused(priorities) => self.set_paused(link, priorities),
+            LinkChange::Healthy => {
+                self.set_rate(link, self.network.link(link).spec.rate);
+                self.set_errors(link, BitErrors(0));
+                self.set_loss(link, PacketLoss(0));
+                self.set_jitter(link, Picoseconds::ZERO);
+            }
+        }
+    }
+
+    fn port_of(&mut self, link: LinkId) -> &mut Port {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        &mut self.shards[shard as usize].ports[index as usize]
+    }
+
+    fn set_rate(&mut self, link: LinkId, rate: BitsPerSecond) {
+        let mut wanted = *self.network.link(link);
+        wanted.spec.rate = rate;
+        let (role, settings) = (self.network.role(wanted.from), self.settings);
+        self.receive();
+        let now = self.now.0;
+        let change = self.port_of(link).take_rate(link, &wanted, role, &settings, now);
+        let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
+        self.shards[wire.shard as usize].wire_rates[wire.index as usize] = rate;
+        let vertex = self.layout.vertices[wanted.from.index()].index;
+        if self.shards[port.shard as usize].switches[vertex as usize].is_some() {
+            let until = self.sends_until(link);
+            return change.settle_queued(self.port_of(link), until);
+        }
+        let far = &mut self.shards[wire.shard as usize];
+        let mut on_wire = std::mem::take(&mut far.wires[wire.index as usize].queue);
+        let dropped = change.settle(self.port_of(link), &mut on_wire);
+        self.shards[wire.shard as usize].put_on_wire(wire.index, on_wire, now);
+        let shard = &mut self.shards[port.shard as usize];
+        shard.counts[port.index as usize].dropped += dropped;
+        shard.wake(vertex, now);
+    }
+
+    fn set_paused(&mut self, link: LinkId, priorities: u8) {
+        if priorities != 0 {
+            let Place { shard, index } = self.layout.ports[link.index()];
+            let (now, shard) = (self.now.0, &mut self.shards[shard as usize]);
+            let paused = &mut shard.ports[index as usize].paused;
+            let before = *paused;
+            *paused |= priorities & !(1 << CONTROL_PRIORITY);
+            shard.counts[index as usize].note_paused(before, *paused, now);
+            return;
+        }
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index;
+        self.receive();
+        let shard = &mut self.shards[shard as usize];
+        shard.forget_pauses(&self.shared, vertex, index, self.now.0);
+        self.exchange();
+    }
+
+    fn receive(&mut self) {
+        let now = self.now.0;
+        self.shards.iter_mut().for_each(|shard| shard.receive(now));
+    }
+
+    fn set_errors(&mut self, link: LinkId, errors: BitErrors) {
+        let salt = self.salt("bit errors", link);
+        self.port_of(link).take_errors(errors.0, salt);
+    }
+
+    fn set_loss(&mut self, link: LinkId, loss: PacketLoss) {
+        let salt = self.salt("bit errors", link);
+        self.port_of(link).take_loss(loss.0, salt);
+    }
+
+    fn set_jitter(&mut self, link: LinkId, most: Picoseconds) {
+        let (salt, now) = (self.salt("jitter", link), self.now.0);
+        self.port_of(link).take_jitter(most.get(), salt, now);
+    }
+
+    fn salt(&self, what: &str, link: LinkId) -> u64 {
+        self.settings.seed.stream(what, u64::from(link.0)).next_u64()
+    }
+
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        if self.router.is_up(link) == up {
+            return;
+        }
+        self.router.set_up(link, up);
+        self.plan_news();
+        self.receive();
+        let (port, wire) = (self.layout.ports[link.index()], self.layout.wires[link.index()]);
+        let lost = if up { 0 } else { self.shards[wire.shard as usize].cut_wire(wire.index) };
+        let far = self.layout.vertices[self.network.link(link).to.index()];
+        let shard = &mut self.shards[port.shard as usize];
+        shard.ports[port.index as usize].restart(up, self.now.0);
+        shard.counts[port.index as usize].lost += lost;
+        let from = self.layout.vertices[self.network.link(link).from.index()];
+        shard.cut_port(&self.shared, from.index, port.index, self.now.0);
+        let back = self.layout.ports[link.reverse().index()];
+        self.shards[far.shard as usize].forget_pauses(
+            &self.shared,
+            far.index,
+            back.index,
+            self.now.0,
+        );
+        let shard = &mut self.shards[port.shard as usize];
+        if up {
+            shard.wake(from.index, self.now.0);
+        } else {
+            shard.leave_cut_port(&self.shared, from.index, port.index, self.now.0);
+        }
+        self.exchange();
     }
 }

@@ -54,15 +54,16 @@ impl EngineSettings {
     pub(crate) fn head_start(
         &self,
         network: &Network,
-        (came, leaves): (Option<LinkId>, LinkId),
+        came: Option<LinkId>,
+        leaves: LinkId,
         size: Bytes,
     ) -> Picoseconds {
         let Link { from, spec, .. } = network.link(leaves);
         let Some(came) = came.filter(|_| !network.role(*from).is_host()) else {
             return Picoseconds::ZERO;
         };
-        let rates = (network.link(came).spec.rate, spec.rate);
-        self.switching.head_start(rates, (size, self.transport.header))
+        let comes = network.link(came).spec.rate;
+        self.switching.head_start(comes, spec.rate, size, self.transport.header)
     }
 
     pub(crate) fn check(&self, network: &Network) -> Result<(), EngineError> {

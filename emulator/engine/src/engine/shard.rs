@@ -257,6 +257,23 @@ impl<P: Probe> Shard<P> {
         self.ready.resize(self.ports.len(), VecDeque::new());
     }
 
+    pub(crate) fn wait_anew(&mut self, vertex: u32, sender: u32, now: u64) {
+        let ports = self.vertices[vertex as usize].ports();
+        for ready in &mut self.ready[ports] {
+            ready.retain(|waiting| *waiting != sender);
+        }
+        self.senders[sender as usize].enlisted = false;
+        if self.senders[sender as usize].started {
+            self.plan_start(vertex, sender, now);
+        }
+    }
+
+    pub(crate) fn pace_credits(&mut self, bits: u64) {
+        for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
+            host.pacer = credit::Pacer::new(bits, &self.wire_rates[vertex.wires()]);
+        }
+    }
+
     pub(crate) fn next_due(&self) -> u64 {
         let received = self.inboxes.iter().map(|inbox| inbox.earliest);
         received.fold(self.due.earliest(), u64::min)
@@ -295,8 +312,8 @@ impl<P: Probe> Shard<P> {
 
     /// No packet is in flight, and no flow that starts here has data left to send.
     pub(crate) fn is_quiet(&self) -> bool {
-        let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
-        self.in_flight() == 0 && self.hosts.iter().all(idle)
+        let mut hosts = self.hosts.iter();
+        self.in_flight() == 0 && hosts.all(|host| host.active.is_empty() && host.starts.is_empty())
     }
 
     pub(crate) fn advance(&mut self, shared: &Shared, span: SimSpan) {
@@ -306,7 +323,7 @@ impl<P: Probe> Shard<P> {
 
     pub(super) fn advance_part(&mut self, shared: &Shared, vertices: Range<usize>, span: SimSpan) {
         for block in Agenda::blocks(&vertices) {
-            let due = self.due.vertices_before(&vertices, (block, span.end));
+            let due = self.due.vertices_before(&vertices, block, span.end);
             if due.is_empty() {
                 continue;
             }

@@ -103,7 +103,9 @@ impl Store {
     pub(super) fn admit(
         &mut self,
         queues: &Queues,
-        (packet, ingress, size): (Packet, u32, u64),
+        packet: Packet,
+        ingress: u32,
+        size: u64,
         header: u16,
         count: &mut PortCount,
     ) -> Option<(Packet, u64)> {

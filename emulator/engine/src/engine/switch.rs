@@ -67,16 +67,18 @@ pub(crate) trait Outlet {
 impl SwitchQueues {
     pub(crate) fn new<'l>(
         queueing: Queueing,
-        marking: (Marking, Seed),
+        marking: Marking,
+        seed: Seed,
         links: impl Iterator<Item = (LinkId, &'l LinkSpec)>,
     ) -> Self {
-        let bytes = |size: Option<Bytes>| size.map_or(u64::MAX, |size| size.0);
-        let queues = |(id, link): (LinkId, &LinkSpec)| {
-            let ramp = Ramp::new(marking, (id, link.mark_from), |size| size.0);
-            let queues = Queues::new(bytes(link.queue), bytes(link.mark_from), ramp);
+        let ports = links.map(|(id, link)| {
+            let ramp = Ramp::new(marking, seed, id, link.mark_from, |size| size.0);
+            let [capacity, mark_from] =
+                [link.queue, link.mark_from].map(|size| size.map_or(u64::MAX, |size| size.0));
+            let queues = Queues::new(capacity, mark_from, ramp);
             QueuedPort { queues, end: 0, sending: Room::default(), freed: 0 }
-        };
-        let ports: Vec<QueuedPort> = links.map(queues).collect();
+        });
+        let ports: Vec<QueuedPort> = ports.collect();
         Self {
             schedule: queueing.schedule,
             store: Store::new(&queueing, ports.len()),
@@ -152,8 +154,10 @@ impl SwitchQueues {
     pub(crate) fn one_port<'s>(
         &'s mut self,
         place: u32,
-        (header_bytes, cut_through): (u16, Option<CutThrough<'s>>),
-        (port, count): (&'s mut Port, &'s mut PortCount),
+        header_bytes: u16,
+        cut_through: Option<CutThrough<'s>>,
+        port: &'s mut Port,
+        count: &'s mut PortCount,
     ) -> OnePort<'s> {
         let QueuedPort { queues, end, sending: room, .. } = &mut self.ports[place as usize];
         let up = port.up;
@@ -253,7 +257,7 @@ impl SwitchQueues {
             queued(Bytes(queues.all_bytes()) + port.backlog_until(until, now));
         }
         let Some((packet, size)) =
-            self.store.admit(queues, (packet, ingress, size), header_bytes, count)
+            self.store.admit(queues, packet, ingress, size, header_bytes, count)
         else {
             return;
         };
@@ -273,7 +277,7 @@ impl SwitchQueues {
         let begin = begin.max(*freed);
         let is_free = *end == IDLE && queues.is_empty() && paused & (1 << class) == 0;
         if is_free && matches!(self.schedule, Schedule::Strict) {
-            return self.send((place, begin), packet, room, out);
+            return self.send(place, begin, packet, room, out);
         }
         queues.push(class, packet, ingress, size);
         self.start_next(place, begin, out);
@@ -334,17 +338,11 @@ impl SwitchQueues {
         let next = queues.pop(&self.schedule, port.paused, |packet| port.size(packet));
         let Some((class, packet)) = next else { return };
         let room = Room::of(class, &packet, port);
-        self.send((place, now), packet, room, out);
+        self.send(place, now, packet, room, out);
     }
 
     #[inline(always)]
-    fn send(
-        &mut self,
-        (place, now): (u32, u64),
-        packet: Packet,
-        room: Room,
-        out: &mut impl Outlet,
-    ) {
+    fn send(&mut self, place: u32, now: u64, packet: Packet, room: Room, out: &mut impl Outlet) {
         let (port, count) = out.port(place);
         let at = &mut self.ports[place as usize];
         let (mut sending, _) = port.open_queued(&mut at.end, count);

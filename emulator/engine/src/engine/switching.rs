@@ -25,8 +25,10 @@ pub enum Switching {
 impl Switching {
     pub(super) fn head_start(
         self,
-        (comes, leaves): (BitsPerSecond, BitsPerSecond),
-        (size, header): (Bytes, Bytes),
+        comes: BitsPerSecond,
+        leaves: BitsPerSecond,
+        size: Bytes,
+        header: Bytes,
     ) -> Picoseconds {
         if self == Self::StoreAndForward || leaves > comes {
             return Picoseconds::ZERO;

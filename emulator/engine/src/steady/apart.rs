@@ -12,9 +12,9 @@ use super::queue::{From, PlannedAct, Queue};
 use super::remembering::{FEW_REDONE, Unrun};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
-    FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount,
-    PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
+    BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowEnds, FlowGate, FlowId,
+    FlowName, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder,
+    PacketCount, PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl<P: LocalProbe> Apart<P> {
         self.log.note(StageCall::Flow(Box::new(spec.clone())));
         let id = FlowId::from_index(self.flows.len());
         self.check(&spec)?;
-        let name = self.router.name_flow((spec.source, spec.destination));
+        let name = self.router.name_flow(FlowEnds { from: spec.source, to: spec.destination });
         let paths = self.router.find(&self.network, name, &spec.route, WantedPaths::ONE)?;
         let path = paths[0].to_vec();
         self.check_fit(&spec, &path)?;
@@ -202,9 +202,10 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     fn check_fit(&mut self, spec: &FlowSpec, path: &[LinkId]) -> Result<(), EngineError> {
-        let both =
-            |link: &LinkId| (self.network.link(*link).spec, self.network.link(link.reverse()).spec);
-        let sizes = (path.iter().map(both).collect::<Vec<_>>(), spec.message, spec.messages);
+        let cables = path
+            .iter()
+            .map(|link| (self.network.link(*link).spec, self.network.link(link.reverse()).spec));
+        let sizes = (cables.collect::<Vec<_>>(), spec.message, spec.messages);
         if let Some(fits) = self.fits.get(&sizes) {
             return fits.clone();
         }
@@ -262,9 +263,9 @@ impl<P: LocalProbe> Apart<P> {
 
     fn is_open(&self, id: FlowId) -> bool {
         let flow = &self.flows[id.index()];
-        let shift = |place: FlowPlace| self.islands[place.island as usize].shift;
         let end = flow.place.and_then(|place| {
-            self.local(place)?.record(place.flow).end.map(|end| end.0 + shift(place))
+            let shift = self.islands[place.island as usize].shift;
+            self.local(place)?.record(place.flow).end.map(|end| end.0 + shift)
         });
         !flow.cancelled && end.is_none_or(|end| end >= self.present())
     }
@@ -282,9 +283,12 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     pub(super) fn flows_on_dark_links(&self) -> Vec<FlowId> {
-        let dark = |link: &LinkId| !self.router.is_up(*link) || !self.router.is_up(link.reverse());
-        let hit = |id: &FlowId| self.flows[id.index()].path().iter().any(dark) && self.is_open(*id);
-        (0..self.flows.len()).map(FlowId::from_index).filter(hit).collect()
+        let hit = (0..self.flows.len()).map(FlowId::from_index).filter(|id| {
+            let mut path = self.flows[id.index()].path().iter();
+            path.any(|link| !self.router.is_up(*link) || !self.router.is_up(link.reverse()))
+                && self.is_open(*id)
+        });
+        hit.collect()
     }
 
     /// Everything before this time has been processed, and no further request can apply to it.
@@ -347,8 +351,9 @@ impl<P: LocalProbe> Apart<P> {
             let run = |(index, class): (usize, &mut Class<P>)| {
                 class.may_advance(bound).then(|| (index, class.advance(bound)))
             };
-            let may_advance = |class: &&u32| self.classes[**class as usize].may_advance(bound);
-            let waiting = self.live.iter().filter(may_advance).count();
+            let live = self.live.iter();
+            let waiting =
+                live.filter(|class| self.classes[**class as usize].may_advance(bound)).count();
             if waiting == 0 {
                 return;
             }
@@ -380,9 +385,9 @@ impl<P: LocalProbe> Apart<P> {
                 class.untold += 1;
                 let last = island.flows[news.last.index()];
                 let from = From::Held(*member);
-                let shifted = |at: SimTime| SimTime(at.0 + island.shift);
-                let (reported, at) = (shifted(news.reported), shifted(news.at));
-                self.queue.plan_end(reported, at, last, (batch, from));
+                let [reported, at] =
+                    [news.reported, news.at].map(|at| SimTime(at.0 + island.shift));
+                self.queue.plan_end(reported, at, last, batch, from);
             }
         }
     }
@@ -477,12 +482,12 @@ impl<P: LocalProbe> Apart<P> {
             return record;
         }
         let (shift, present) = (self.islands[place.island as usize].shift, self.present());
-        let later = |time: SimTime| SimTime(time.0 + shift);
-        let past = |time: Option<SimTime>| time.map(later).filter(|time| time.0 < present);
-        let (end, acknowledged) = (past(record.end), past(record.acknowledged));
+        let [end, acknowledged] = [record.end, record.acknowledged]
+            .map(|time| time.map(|time| SimTime(time.0 + shift)).filter(|time| time.0 < present));
         let is_ahead = record.end.is_some() && end.is_none();
         let delivered = if is_ahead { Bytes::ZERO } else { record.delivered };
-        FlowRecord { start: later(record.start), end, acknowledged, delivered, ..record }
+        let start = SimTime(record.start.0 + shift);
+        FlowRecord { start, end, acknowledged, delivered, ..record }
     }
 
     pub(super) fn was_shifted(&self, link: LinkId) -> bool {

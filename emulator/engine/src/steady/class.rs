@@ -83,7 +83,8 @@ impl<P: Probe> Class<P> {
     pub(super) fn run_ahead(
         &mut self,
         acts: Vec<(u64, IslandChange)>,
-        (now, limit): (SimTime, SimTime),
+        now: SimTime,
+        limit: SimTime,
     ) -> u64 {
         let mut acts = acts.into_iter().peekable();
         let mut last = self.begin;
@@ -220,8 +221,8 @@ impl<P: Probe> Class<P> {
     fn news(&self, event: Event) -> Option<News> {
         let Event::BatchDone { batch, at } = event else { return None };
         let reported = self.engine.now();
-        let ended = |flow: &&FlowId| self.engine.record(**flow).end == Some(at);
-        let last = self.batches[batch.index()].iter().filter(ended).max();
+        let flows = self.batches[batch.index()].iter();
+        let last = flows.filter(|flow| self.engine.record(**flow).end == Some(at)).max();
         Some(News { batch, at, reported, last: last.copied().unwrap_or_default() })
     }
 }

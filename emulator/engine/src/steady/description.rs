@@ -68,28 +68,24 @@ impl GlobalNames {
         network: &Network,
         kind: impl Fn(LinkId) -> u8,
     ) -> (Vec<VertexRole>, Vec<CableLinks>) {
-        let place = |vertex: &VertexId| {
-            let index = self.vertices.iter().position(|other| other == vertex);
-            VertexId::from_index(index.expect("links of the island end at its vertices"))
-        };
         let places: FxHashMap<VertexId, VertexId> = match self.vertices.len() {
             // With few vertices, a linear search is cheaper than a table.
             0..=8 => FxHashMap::default(),
             _ => (0u32..).zip(&self.vertices).map(|(i, v)| (*v, VertexId(i))).collect(),
         };
-        let place =
-            |vertex: VertexId| places.get(&vertex).copied().unwrap_or_else(|| place(&vertex));
-        let cable = |link: &LinkId| {
+        let cables = self.links.iter().step_by(2).map(|link| {
             let (there, back) = (network.link(*link), network.link(link.reverse()));
-            CableLinks {
-                ends: (place(there.from), place(there.to)),
-                there: there.spec,
-                back: back.spec,
-                kinds: [kind(*link), kind(link.reverse())],
-            }
-        };
-        let roles = self.vertices.iter().map(|vertex| network.role(*vertex)).collect();
-        (roles, self.links.iter().step_by(2).map(cable).collect())
+            let [from, to] = [there.from, there.to].map(|vertex| {
+                places.get(&vertex).copied().unwrap_or_else(|| {
+                    let index = self.vertices.iter().position(|other| *other == vertex);
+                    VertexId::from_index(index.expect("links of the island end at its vertices"))
+                })
+            });
+            let kinds = [kind(*link), kind(link.reverse())];
+            CableLinks { ends: (from, to), there: there.spec, back: back.spec, kinds }
+        });
+        let roles = self.vertices.iter().map(|vertex| network.role(*vertex));
+        (roles.collect(), cables.collect())
     }
 }
 

@@ -211,15 +211,15 @@ impl IslandEngine<ArrivalLog> {
         let mut all = match &self.mode {
             Mode::Whole(engine) => arrivals(engine),
             Mode::Apart(apart) => {
-                let of_island = |island: &super::apart::Island| {
-                    let seen = arrivals(&apart.classes[island.class as usize].engine);
-                    let rename = |(arrival, flow): (PacketArrival, FlowId)| {
+                let mut all = Vec::new();
+                for island in &apart.islands {
+                    let seen = arrivals(&apart.classes[island.class as usize].engine).into_iter();
+                    all.extend(seen.map(|(arrival, flow)| {
                         let link = island.links[arrival.link.index()];
                         (PacketArrival { link, ..arrival }, island.flows[flow.index()])
-                    };
-                    seen.into_iter().map(rename).collect::<Vec<_>>()
-                };
-                apart.islands.iter().flat_map(of_island).collect()
+                    }));
+                }
+                all
             }
         };
         all.sort_unstable_by_key(|(arrival, _)| (arrival.at, arrival.link));
@@ -230,6 +230,16 @@ impl IslandEngine<ArrivalLog> {
 fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     let seen = engine.probes().flat_map(|log| &log.0);
     seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect()
+}
+
+/// Calls a method that both modes have.
+macro_rules! either {
+    ($mode:expr, $stage:ident => $call:expr) => {
+        match $mode {
+            Mode::Apart($stage) => $call,
+            Mode::Whole($stage) => $call,
+        }
+    };
 }
 
 impl<P: LocalProbe> Stage for IslandEngine<P> {
@@ -257,28 +267,16 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
         }
     }
     fn add_batch(&mut self) -> BatchId {
-        match &mut self.mode {
-            Mode::Apart(apart) => apart.add_batch(),
-            Mode::Whole(engine) => engine.add_batch(),
-        }
+        either!(&mut self.mode, stage => stage.add_batch())
     }
     fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
-        match &mut self.mode {
-            Mode::Apart(apart) => apart.add_flow(spec),
-            Mode::Whole(engine) => engine.add_flow(spec),
-        }
+        either!(&mut self.mode, stage => stage.add_flow(spec))
     }
     fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
-        match &mut self.mode {
-            Mode::Apart(apart) => apart.add_gate(flow, gate),
-            Mode::Whole(engine) => engine.add_gate(flow, gate),
-        }
+        either!(&mut self.mode, stage => stage.add_gate(flow, gate))
     }
     fn cancel_flow(&mut self, flow: FlowId) {
-        match &mut self.mode {
-            Mode::Apart(apart) => apart.cancel_flow(flow),
-            Mode::Whole(engine) => engine.cancel_flow(flow),
-        }
+        either!(&mut self.mode, stage => stage.cancel_flow(flow))
     }
     fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         match &mut self.mode {
@@ -287,28 +285,16 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
         }
     }
     fn flows_on_dark_links(&self) -> Vec<FlowId> {
-        match &self.mode {
-            Mode::Apart(apart) => apart.flows_on_dark_links(),
-            Mode::Whole(engine) => engine.flows_on_dark_links(),
-        }
+        either!(&self.mode, stage => stage.flows_on_dark_links())
     }
     fn set_timer(&mut self, at: SimTime, token: u64) {
-        match &mut self.mode {
-            Mode::Apart(apart) => apart.set_timer(at, token),
-            Mode::Whole(engine) => engine.set_timer(at, token),
-        }
+        either!(&mut self.mode, stage => stage.set_timer(at, token))
     }
     fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
-        match &mut self.mode {
-            Mode::Apart(apart) => apart.change_link(at, link, change),
-            Mode::Whole(engine) => engine.change_link(at, link, change),
-        }
+        either!(&mut self.mode, stage => stage.change_link(at, link, change))
     }
     fn next_due(&self) -> Option<SimTime> {
-        match &self.mode {
-            Mode::Apart(apart) => apart.next_due(),
-            Mode::Whole(engine) => engine.next_due(),
-        }
+        either!(&self.mode, stage => stage.next_due())
     }
     fn next_event(&mut self, limit: SimTime) -> Option<Event> {
         let entangled = match &mut self.mode {
@@ -343,10 +329,7 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
         self.engine().is_none_or(|engine| engine.takes_one_path(flow))
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
-        match &self.mode {
-            Mode::Apart(apart) => apart.record(flow),
-            Mode::Whole(engine) => engine.record(flow),
-        }
+        either!(&self.mode, stage => stage.record(flow))
     }
     fn flow_count(&self) -> usize {
         match &self.mode {
@@ -355,21 +338,12 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
         }
     }
     fn port_count(&self, link: LinkId) -> PortCount {
-        match &self.mode {
-            Mode::Apart(apart) => apart.port_count(link),
-            Mode::Whole(engine) => engine.port_count(link),
-        }
+        either!(&self.mode, stage => stage.port_count(link))
     }
     fn packets(&self) -> PacketCount {
-        match &self.mode {
-            Mode::Apart(apart) => apart.packets(),
-            Mode::Whole(engine) => engine.packets(),
-        }
+        either!(&self.mode, stage => stage.packets())
     }
     fn hops(&self) -> u64 {
-        match &self.mode {
-            Mode::Apart(apart) => apart.hops(),
-            Mode::Whole(engine) => engine.hops(),
-        }
+        either!(&self.mode, stage => stage.hops())
     }
 }

@@ -10,7 +10,7 @@ use super::description::{Description, GlobalNames, IslandChange};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
     BatchId, Engine, EngineSettings, FlowGate, FlowId, FlowSpec, LinkChange, LinkId, Marking,
-    Queueing, Route, VertexId,
+    Route, VertexId,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,19 +108,18 @@ impl<P: LocalProbe> Apart<P> {
 
     /// Shared buffers and pauses couple flows without common links, and random marking differs by link id.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
-        let over_switch = |asked: &Asked| match asked {
-            Asked::Flow(flow) => self.flows[flow.index()]
-                .links()
-                .any(|link| !self.network.role(self.network.link(link).from).is_host()),
-            _ => false,
-        };
         let by_chance = self.settings.marking != Marking::Threshold;
-        let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
-        let is_shared = match self.remembers {
-            true => self.settings.queueing.is_some_and(shares),
-            false => self.settings.queueing.is_some(),
-        };
-        if (is_shared || by_chance) && asked.iter().any(over_switch) {
+        let is_shared = self.settings.queueing.is_some_and(|queueing| {
+            !self.remembers || queueing.buffer.is_some() || queueing.pause.is_some()
+        });
+        let flows = asked.iter().filter_map(|asked| match asked {
+            Asked::Flow(flow) => Some(&self.flows[flow.index()]),
+            _ => None,
+        });
+        let mut links = flows.flat_map(|flow| flow.links());
+        if (is_shared || by_chance)
+            && links.any(|link| !self.network.role(self.network.link(link).from).is_host())
+        {
             return Err(Entangled);
         }
         Ok(())
@@ -281,7 +280,7 @@ impl<P: LocalProbe> Apart<P> {
                 let network = self.classes[class as usize].engine.network();
                 let source = network.link(links[0]).from;
                 let destination = network.link(links[links.len() - 1]).to;
-                self.flow_on(island, id, links, (source, destination))
+                self.flow_on(island, id, links, source, destination)
             }
             Asked::Gate(flow, gate) => IslandChange::Gate(
                 self.local_flow(flow),
@@ -309,7 +308,8 @@ impl<P: LocalProbe> Apart<P> {
         island: u32,
         id: FlowId,
         links: Vec<LinkId>,
-        (source, destination): (VertexId, VertexId),
+        source: VertexId,
+        destination: VertexId,
     ) -> IslandChange {
         let home = &mut self.islands[island as usize];
         let flow = FlowId::from_index(home.flows.len());
@@ -337,7 +337,7 @@ impl<P: LocalProbe> Apart<P> {
             let island = self.islands.len() as u32;
             let now = self.now;
             let asked = asked.into_iter().map(|asked| (now, 0, asked)).collect();
-            let description = self.describe(island, (now, asked));
+            let description = self.describe(island, now, asked);
             let new = self.classes.len() as u32;
             let class = *places.entry(description).or_insert_with_key(|description| {
                 let mut class = self.new_class(island, description, now);
@@ -371,7 +371,8 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn describe(
         &mut self,
         island: u32,
-        (begin, asked): (SimTime, Vec<IslandAct>),
+        begin: SimTime,
+        asked: Vec<IslandAct>,
     ) -> Description {
         let mut seen = FxHashSet::default();
         let mut links: Vec<LinkId> = Vec::new();
@@ -409,23 +410,20 @@ impl<P: LocalProbe> Apart<P> {
                     let links =
                         copies.map(|copy| copy.expect("the link was just added").link).collect();
                     let FlowSpec { source, destination, .. } = self.flows[id.index()].spec;
-                    self.flow_on(island, id, links, (vertex_of[&source], vertex_of[&destination]))
+                    self.flow_on(island, id, links, vertex_of[&source], vertex_of[&destination])
                 }
                 other => self.act_on(island, other),
             };
             acts.push((at, number, act));
         }
         acts.sort_by_key(|(at, number, _)| (*at, *number));
-        let relative = |(at, _, act): (SimTime, u64, IslandChange)| {
-            let act = match act {
-                IslandChange::Flow(spec) => {
-                    IslandChange::Flow(FlowSpec { start: SimTime(spec.start.0 - begin.0), ..spec })
-                }
-                other => other,
-            };
+        let relative = acts.into_iter().map(|(at, _, mut act)| {
+            if let IslandChange::Flow(spec) = &mut act {
+                spec.start = SimTime(spec.start.0 - begin.0);
+            }
             (at.0 - begin.0, act)
-        };
-        Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
+        });
+        Description { roles, cables, acts: relative.collect() }
     }
 
     fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
@@ -462,15 +460,11 @@ impl<P: LocalProbe> Apart<P> {
 }
 
 pub(super) fn acts_from(description: &Description, begin: SimTime) -> Vec<(u64, IslandChange)> {
-    let absolute = |(after, act): &(u64, IslandChange)| {
-        let act = match act {
-            IslandChange::Flow(spec) => {
-                let start = SimTime(spec.start.0 + begin.0);
-                IslandChange::Flow(FlowSpec { start, ..spec.clone() })
-            }
-            other => other.clone(),
-        };
-        (*after, act)
-    };
-    description.acts.iter().map(absolute).collect()
+    let mut acts = description.acts.clone();
+    for (_, act) in &mut acts {
+        if let IslandChange::Flow(spec) = act {
+            spec.start = SimTime(spec.start.0 + begin.0);
+        }
+    }
+    acts
 }

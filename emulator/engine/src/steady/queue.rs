@@ -54,7 +54,8 @@ impl Queue {
         reported: SimTime,
         at: SimTime,
         last: FlowId,
-        (batch, from): (BatchId, From),
+        batch: BatchId,
+        from: From,
     ) {
         let act = PlannedAct::BatchDone { batch, at, from };
         self.push((reported.0, at.0, 1, u64::from(last.0)), act);

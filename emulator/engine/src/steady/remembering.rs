@@ -104,9 +104,8 @@ impl<P: LocalProbe> Apart<P> {
         let first = self.classes.len();
         let mut waiting: Vec<PendingClass> = Vec::new();
         for (islands, asked) in sets {
-            let gone = |island: &u32| self.islands[*island as usize].superseded;
-            if islands.iter().any(gone) || islands.iter().any(|i| self.islands[*i as usize].retired)
-            {
+            let mut tied = islands.iter().map(|island| &self.islands[*island as usize]);
+            if tied.any(|island| island.superseded || island.retired) {
                 return Err(Entangled);
             }
             let (begin, past) = self.supersede(&islands, asked);
@@ -135,21 +134,21 @@ impl<P: LocalProbe> Apart<P> {
         waiting: &mut Vec<PendingClass>,
     ) {
         let island = self.islands.len() as u32;
-        let description = self.describe(island, (begin, asked));
+        let description = self.describe(island, begin, asked);
         if let Some(&class) = self.memory.get(&description) {
             let known = &self.classes[class as usize];
             let (shift, quiet) = (begin.0 - known.begin, known.quiet_from());
             if class as usize >= first {
-                return self.join(island, (class, 0));
+                return self.join(island, class, 0);
             }
             if let Some(unrun) = self.unrun.get(&class) {
                 let due = SimTime(begin.0 + unrun.wait);
                 self.queue.plan(self.now, due, PlannedAct::RunIslands);
-                return self.join(island, (class, shift));
+                return self.join(island, class, shift);
             }
             if let Some(from) = quiet {
                 self.busy_until = self.busy_until.max(from + shift);
-                self.join(island, (class, shift));
+                self.join(island, class, shift);
                 let news = self.classes[class as usize].news.clone();
                 return news.into_iter().for_each(|news| self.plan_news(island, news));
             }
@@ -159,10 +158,10 @@ impl<P: LocalProbe> Apart<P> {
         let new = self.classes.len() as u32;
         self.classes.push(class);
         self.memory.insert(description, new);
-        self.join(island, (new, 0));
+        self.join(island, new, 0);
     }
 
-    fn join(&mut self, island: u32, (class, shift): (u32, u64)) {
+    fn join(&mut self, island: u32, class: u32, shift: u64) {
         let home = &mut self.islands[island as usize];
         (home.class, home.shift) = (class, shift);
         self.classes[class as usize].members.push(island);
@@ -210,7 +209,7 @@ impl<P: LocalProbe> Apart<P> {
         let run = |(class, (acts, from)): &mut (&mut Class<P>, (PendingClass, SimTime))| {
             let last = acts.last().map_or(0, |(after, _)| *after);
             let again = last > 0 && class.begin + last == from.0;
-            (again, class.run_ahead(std::mem::take(acts), (*from, *from + AHEAD)))
+            (again, class.run_ahead(std::mem::take(acts), *from, *from + AHEAD))
         };
         let hops: Vec<(bool, u64)> = if self.settings.threads > 1 && pairs.len() > 1 {
             pairs.par_iter_mut().map(run).collect()
@@ -240,10 +239,9 @@ impl<P: LocalProbe> Apart<P> {
     fn plan_news(&mut self, island: u32, news: News) {
         let home = &self.islands[island as usize];
         let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
-        let shifted = |at: SimTime| SimTime(at.0 + home.shift);
-        let (reported, at) = (shifted(news.reported), shifted(news.at));
+        let [reported, at] = [news.reported, news.at].map(|at| SimTime(at.0 + home.shift));
         if !self.batches[batch.index()].given_up {
-            self.queue.plan_end(reported, at, last, (batch, From::Ahead(island)));
+            self.queue.plan_end(reported, at, last, batch, From::Ahead(island));
         }
     }
 
@@ -291,12 +289,12 @@ impl<P: LocalProbe> Apart<P> {
         for island in ahead {
             let (begin, past) = self.supersede(&BTreeSet::from([island]), Vec::new());
             let new = self.islands.len() as u32;
-            let description = self.describe(new, (begin, past));
+            let description = self.describe(new, begin, past);
             let class = self.classes.len() as u32;
             let mut alone = self.new_class(new, &description, begin);
-            alone.run_ahead(acts_from(&description, begin), (self.now, self.now));
+            alone.run_ahead(acts_from(&description, begin), self.now, self.now);
             self.classes.push(alone);
-            self.join(new, (class, 0));
+            self.join(new, class, 0);
         }
         Ok(())
     }

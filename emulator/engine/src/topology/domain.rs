@@ -35,12 +35,12 @@ impl ExchangeFibres {
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Vec<VertexId>, Vec<Vec<LinkId>>) {
         let hosts: Vec<_> =
             (0..1usize << self.steps).map(|_| builder.add(VertexRole::Host)).collect();
-        let step = |step: u32| {
+        let fibres = (0..self.steps).map(|step| {
             let bit = 1 << step;
             let lower = (0..hosts.len()).filter(|host| host & bit == 0);
             lower.map(|host| builder.connect(hosts[host], hosts[host | bit], self.link)).collect()
-        };
-        let fibres = (0..self.steps).map(step).collect();
+        });
+        let fibres = fibres.collect();
         (hosts, fibres)
     }
 }

@@ -32,8 +32,8 @@ impl Dragonfly {
         for (i, here) in groups.iter().enumerate() {
             for (j, there) in groups.iter().enumerate().skip(i + 1) {
                 // Cable k of group i leads to group i + 1 + k, modulo the number of groups.
-                let router = |cable: usize| cable / self.global_per_router as usize;
-                let (from, back) = (router(j - i - 1), router(groups.len() - (j - i) - 1));
+                let [from, back] = [j - i - 1, groups.len() - (j - i) - 1]
+                    .map(|cable| cable / self.global_per_router as usize);
                 builder.connect(here[from], there[back], self.global);
             }
         }

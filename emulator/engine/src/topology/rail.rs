@@ -16,8 +16,9 @@ pub struct RailOptimised {
 
 impl RailOptimised {
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
-        let shape = (self.servers, self.gpus_per_server);
-        let (gpus, rails) = rails(builder, VertexRole::Host, shape, self.inside, self.rail);
+        let Self { servers, gpus_per_server, inside, rail, .. } = *self;
+        let (gpus, rails) =
+            rails(builder, VertexRole::Host, servers, gpus_per_server, inside, rail);
         for _ in 0..self.spines {
             let spine = builder.add(VertexRole::Switch);
             for &rail in &rails {
@@ -40,15 +41,16 @@ pub struct RailOnly {
 
 impl RailOnly {
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
-        let shape = (self.domains, self.gpus_per_domain);
-        rails(builder, VertexRole::ForwardingHost, shape, self.inside, self.rail).0
+        let Self { domains, gpus_per_domain, inside, rail } = *self;
+        rails(builder, VertexRole::ForwardingHost, domains, gpus_per_domain, inside, rail).0
     }
 }
 
 fn rails(
     builder: &mut NetworkBuilder,
     role: VertexRole,
-    (servers, gpus_per_server): (u32, u32),
+    servers: u32,
+    gpus_per_server: u32,
     inside: LinkSpec,
     rail: LinkSpec,
 ) -> (Vec<VertexId>, Vec<VertexId>) {

@@ -27,8 +27,9 @@ impl Ring {
         let least = if shape == RingShape::Ring { 3 } else { 2 };
         assert!(members.len() >= least, "{} GPUs cannot form a {shape:?}", members.len());
         let edges = members.len() - usize::from(shape == RingShape::Line);
-        let after = |i: usize| members[(i + 1) % members.len()];
-        let links = (0..edges).map(|i| builder.connect(members[i], after(i), edge(i))).collect();
+        let next = members.iter().cycle().skip(1);
+        let pairs = members.iter().zip(next).zip(0..edges);
+        let links = pairs.map(|((one, next), i)| builder.connect(*one, *next, edge(i))).collect();
         Self { members: members.to_vec(), links }
     }
 }

@@ -57,11 +57,11 @@ impl Grid {
     #[must_use]
     pub fn rings(&self, dimension: usize) -> Vec<Vec<usize>> {
         let first = (0..self.hosts.len()).filter(|place| self.coordinate(*place, dimension) == 0);
-        let ring = |place| {
+        let rings = first.map(|place| {
             let around = std::iter::successors(Some(place), |at| Some(self.next(*at, dimension)));
             around.take(self.sides[dimension] as usize).collect()
-        };
-        first.map(ring).collect()
+        });
+        rings.collect()
     }
 }
 

@@ -117,8 +117,10 @@ struct RetiredPath {
 impl Balancer {
     pub(crate) fn new(
         balance: Balance,
-        (cursors, lanes): (Vec<u32>, Vec<SenderLane>),
-        (window, salt): (u32, u64),
+        cursors: Vec<u32>,
+        lanes: Vec<SenderLane>,
+        window: u32,
+        salt: u64,
     ) -> Self {
         let remembers = balance.probe_interval() > 0;
         let remembered = if remembers { window.next_power_of_two() as usize } else { 0 };
@@ -260,11 +262,10 @@ impl Balancer {
             return;
         }
         let later_counts = !self.retires();
-        let shows = |at: &RetiredPath| {
+        if self.retired.iter().any(|at| {
             usize::from(at.path) == path
                 && (at.lost == sequence || later_counts && at.lost < sequence)
-        };
-        if self.retired.iter().any(shows) {
+        }) {
             self.returned(path as u32);
             self.known[path].answered = sequence + 1;
         }
@@ -302,8 +303,9 @@ impl Balancer {
     fn probe_one(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
         let interval = self.balance.probe_interval();
         let own = self.lanes[lane].first..self.lanes[lane].end;
-        let due = |at: &&mut RetiredPath| own.contains(&at.path) && at.probe <= now;
-        let found = self.retired.iter_mut().filter(due).min_by_key(|at| at.path);
+        let retired = self.retired.iter_mut();
+        let due = retired.filter(|at| own.contains(&at.path) && at.probe <= now);
+        let found = due.min_by_key(|at| at.path);
         let path = found.map(|at| {
             at.probe = now + interval;
             at.path
@@ -336,9 +338,9 @@ impl Balancer {
 mod tests {
     use super::*;
 
-    fn single(balance: Balance, cursors: Vec<u32>, drawn: (u32, u64)) -> Balancer {
+    fn single(balance: Balance, cursors: Vec<u32>, (window, salt): (u32, u64)) -> Balancer {
         let lane = SenderLane::new(0, 0..cursors.len() as u16);
-        Balancer::new(balance, (cursors, vec![lane]), drawn)
+        Balancer::new(balance, cursors, vec![lane], window, salt)
     }
 
     fn paths(balancer: &mut Balancer, count: u32) -> Vec<u32> {
@@ -420,7 +422,7 @@ mod tests {
     fn lossy_value_is_retired_until_its_probe_is_answered() {
         let balance = Balance::Entropy { values: 4, hashed: false, probe: Picoseconds(100) };
         let lanes = vec![SenderLane::new(7, 0..2), SenderLane::new(9, 2..4)];
-        let mut entropy = Balancer::new(balance, (vec![10, 20, 30, 40], lanes), (64, 0));
+        let mut entropy = Balancer::new(balance, vec![10, 20, 30, 40], lanes, 64, 0);
         let taken: Vec<u32> = (0..4).map(|number| entropy.next(number, false, 0)).collect();
         assert_eq!(taken, [20, 10, 20, 10]);
         entropy.lost(50, 0);

@@ -146,7 +146,7 @@ impl CongestionController {
         }
     }
 
-    pub(crate) fn acknowledged(&mut self, now: u64, (answered, acked): (u32, u32), came: Came) {
+    pub(crate) fn acknowledged(&mut self, now: u64, answered: u32, acked: u32, came: Came) {
         let sent_at = self.sent_at[answered as usize & (self.sent_at.len() - 1)];
         let (marked, trimmed) = (came != Came::Well, came == Came::Trimmed);
         let round_trip = now.saturating_sub(sent_at);
@@ -194,10 +194,10 @@ impl CongestionController {
         }
     }
 
-    /// `packets` are the numbers of packets in flight and left to send.
-    pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
+    /// `left` packets have not been sent.
+    pub(crate) fn settle(&mut self, now: u64, is_settled: bool, in_flight: u32, left: u32) {
         if let SchemeState::Credit(state) = &mut self.scheme {
-            state.settle(now, is_settled, packets);
+            state.settle(now, is_settled, in_flight, left);
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use super::{LossRecovery, SequenceSet};
+use super::{Load, LossRecovery, SequenceSet};
 use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::shard::again::{End, StateLag};
 
@@ -25,9 +25,11 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(
-        (flow, cursor): (u32, u32),
-        (messages, per_message): (u32, u32),
-        (window, recovery): (u32, LossRecovery),
+        flow: u32,
+        cursor: u32,
+        Load { messages, per_message, .. }: Load,
+        window: u32,
+        recovery: LossRecovery,
     ) -> Self {
         let keeps = match recovery {
             LossRecovery::GoBackN => None,
@@ -126,10 +128,9 @@ impl Receiver {
     }
 
     pub(crate) fn is_new(&self, packet: &Packet) -> bool {
-        let kept = |keeps: &SequenceSet| keeps.contains(packet.sequence());
         !packet.has(flag::TRIMMED)
             && packet.sequence() >= self.expected
-            && !self.keeps.as_ref().is_some_and(kept)
+            && self.keeps.as_ref().is_none_or(|keeps| !keeps.contains(packet.sequence()))
     }
 
     pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
@@ -164,13 +165,11 @@ impl Receiver {
     }
 
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
-        let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
-        let counts = |end: &Self| (end.delivered, end.total, end.duplicates);
-        let stays = |end: &Self| (end.message_end, counts(end), end.cursor);
+        let [stays, stays_later] = [self, later]
+            .map(|end| (end.message_end, end.delivered, end.total, end.duplicates, end.cursor));
         self.expected + pace.packets == later.expected
-            && stays(self) == stays(later)
-            && in_order(self)
-            && in_order(later)
+            && stays == stays_later
+            && [self, later].iter().all(|end| end.keeps.as_ref().is_none_or(SequenceSet::is_empty))
     }
 
     pub(crate) fn packets_alike(&self) -> u32 {

@@ -106,9 +106,12 @@ pub(crate) struct Load {
 
 impl Sender {
     pub(crate) fn new(
-        (flow, cursor): (u32, u32),
+        flow: u32,
+        cursor: u32,
         load: Load,
-        (window, recovery, timer): (u32, LossRecovery, RetransmissionTimer),
+        window: u32,
+        recovery: LossRecovery,
+        timer: RetransmissionTimer,
         tail_probe: Option<u64>,
     ) -> Self {
         let total = load.messages * load.per_message;
@@ -238,13 +241,14 @@ impl Sender {
         if self.deadline == u64::MAX {
             self.deadline = now + self.backoff(self.timeouts);
         }
-        Some(self.outgoing((now, lane), sequence, wire_bytes, resent))
+        Some(self.outgoing(now, lane, sequence, wire_bytes, resent))
     }
 
     #[inline(always)]
     fn outgoing(
         &mut self,
-        (now, lane): (u64, usize),
+        now: u64,
+        lane: usize,
         sequence: u32,
         wire_bytes: u16,
         resent: bool,
@@ -300,28 +304,28 @@ impl Sender {
         if let Some(sequence) = self.tail.go() {
             // The packet may be a second copy, for which the receiver grants no credit.
             self.bring_credit();
-            return self.send_again((now, lane), sequence);
+            return self.send_again(now, lane, sequence);
         }
         if self.may_send_trimmed()
             && let Some(sequence) = self.trimmed.pop_front()
         {
             self.in_flight += 1;
-            return self.send_again((now, lane), sequence);
+            return self.send_again(now, lane, sequence);
         }
         self.bring_credit();
         let sequence = self.repair;
         self.repair += 1;
         self.count_lost(now, sequence);
         self.skip_held();
-        self.send_again((now, lane), sequence)
+        self.send_again(now, lane, sequence)
     }
 
-    fn send_again(&mut self, at: (u64, usize), sequence: u32) -> Outgoing {
+    fn send_again(&mut self, now: u64, lane: usize, sequence: u32) -> Outgoing {
         self.resent += 1;
         self.timer.sent_again();
         let last = (sequence + 1).is_multiple_of(self.per_message);
         let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
-        self.outgoing(at, sequence, wire_bytes, true)
+        self.outgoing(now, lane, sequence, wire_bytes, true)
     }
 
     fn skip_held(&mut self) {
@@ -400,7 +404,7 @@ impl Sender {
             balancer.echo(packet.answered(), came != Came::Well);
         }
         if let Some(controller) = &mut self.controller {
-            controller.acknowledged(now, (packet.answered(), newly), came);
+            controller.acknowledged(now, packet.answered(), newly, came);
         }
         self.fit_window();
     }
@@ -524,8 +528,10 @@ impl Sender {
     }
 
     pub(crate) fn silent_since(&self) -> Option<u64> {
-        let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
-        (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(in_a_row(self.timeouts)))
+        (self.deadline != u64::MAX).then(|| {
+            let in_a_row: u64 = (0..=self.timeouts).map(|at| self.backoff(at)).sum();
+            self.deadline.saturating_sub(in_a_row)
+        })
     }
 
     fn go_to(&mut self, sequence: u32) {

@@ -103,7 +103,7 @@ impl RetransmissionTimer {
         moved == *later
     }
 
-    pub(crate) fn leap(&mut self, acked: u32, next: u32, (count, period): (u32, u64)) {
+    pub(crate) fn leap(&mut self, acked: u32, next: u32, count: u32, period: u64) {
         let (last_sent, last_acked) = (self.last_sent, self.last_acked);
         let mut number = next.next_multiple_of(self.mask + 1);
         loop {
@@ -164,7 +164,7 @@ mod tests {
             step(&mut one, 0, 300);
             let mut other = one.clone();
             step(&mut one, 300, count);
-            other.leap(300, 305, (count, 7));
+            other.leap(300, 305, count, 7);
             assert_eq!(one, other, "{window} {count}");
         }
     }

@@ -128,7 +128,6 @@ pub enum Standing {
 }
 
 impl Standing {
-    #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Waiting | Self::Moving(_))
     }
@@ -184,17 +183,14 @@ pub struct Booking {
 }
 
 impl Booking {
-    #[must_use]
     pub fn wanted(&self) -> Micros {
         self.at + self.wish.within
     }
 
-    #[must_use]
     pub fn until(&self) -> Micros {
         self.wanted() + self.wish.least
     }
 
-    #[must_use]
     pub fn dark(&self) -> Option<Micros> {
         Some(self.ended? - self.fired?)
     }

@@ -50,8 +50,9 @@ impl Quirks {
 
     #[cold]
     pub(super) fn corrupt(&self, size: u64, number: u64) -> bool {
-        let chance = || either(chance_of_any(self.errors, size * 8), self.loss);
-        self.errors | self.loss > 0 && mix(self.salt.wrapping_add(number)) < chance()
+        self.errors | self.loss > 0
+            && mix(self.salt.wrapping_add(number))
+                < either(chance_of_any(self.errors, size * 8), self.loss)
     }
 }
 
@@ -67,11 +68,10 @@ impl Jitter {
             return held;
         }
         let (turn, into) = (sent / (2 * self.most), sent % (2 * self.most));
-        let draw = |turn: u64| {
+        let [from, to] = [turn, turn + 1].map(|turn| {
             let drawn = u128::from(mix(self.salt.wrapping_add(turn)));
-            ((drawn * u128::from(self.most + 1)) >> 64) as u64
-        };
-        let (from, to) = (u128::from(draw(turn)), u128::from(draw(turn + 1)));
+            (drawn * u128::from(self.most + 1)) >> 64
+        });
         let (into, whole) = (u128::from(into), u128::from(2 * self.most));
         let late = (from * (whole - into) + to * into) / whole;
         held.max(late as u64)

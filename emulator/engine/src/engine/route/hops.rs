@@ -136,10 +136,11 @@ impl HopMap {
         };
         // Ring topologies have many forwarding GPUs, but few of them are destinations.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
-        let is_alike = |vertex: VertexId| network.role(vertex) == network.role(root);
         let later = (number + 1..self.vertices.len() as u32).filter(|next| {
             let vertex = self.vertex(*next);
-            self.is_leaf[*next as usize] && is_alike(vertex) && !self.rows.contains_key(&vertex)
+            self.is_leaf[*next as usize]
+                && network.role(vertex) == network.role(root)
+                && !self.rows.contains_key(&vertex)
         });
         let roots: Vec<u32> = std::iter::once(number).chain(later).take(most).collect();
         let begin = roots.iter().zip(0..).map(|(root, bit)| (*root, 1 << bit)).collect();

@@ -74,17 +74,11 @@ impl Index<usize> for Paths {
 
     fn index(&self, place: usize) -> &[LinkId] {
         assert!(place < self.len(), "there are {} paths", self.count);
-        let end = |place: usize| match &self.ends[..] {
+        let [begin, end] = [place, place + 1].map(|place| match &self.ends[..] {
             [] => place * self.each() as usize,
-            ends => {
-                if place == 0 {
-                    0
-                } else {
-                    ends[place - 1] as usize
-                }
-            }
-        };
-        &self.links[end(place)..end(place + 1)]
+            ends => place.checked_sub(1).map_or(0, |last| ends[last] as usize),
+        });
+        &self.links[begin..end]
     }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::towards::{NoPath, UsableLinks};
-use super::{FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn};
-use crate::engine::network::{LinkId, VertexId};
+use super::{
+    FlowEnds, FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn,
+};
+use crate::engine::network::LinkId;
 
 type First = (LinkId, Option<Plane>);
 
@@ -24,27 +26,27 @@ impl Router {
             return self.find(network, name, route, wanted);
         }
         let share = (usize::from(count) / firsts.len()).max(1) as u16;
-        let (draws, (from, to)) = (self.flow_draws(name), name.ends);
+        let (draws, FlowEnds { from, to }) = (self.flow_draws(name), name.ends);
         let mut paths = Paths::default();
         for (place, (first, plane)) in (0..).zip(firsts) {
             let towards = self.towards(network, name.ends, plane);
             let all = if hashed { None } else { towards.all(first, share.into()) };
             let all = all.filter(|all| !all.is_empty());
-            let beyond = |draw: u16, path: &mut Vec<LinkId>| {
+            if let Some(all) = all {
+                paths.append(&draws.in_drawn_order(&all));
+                continue;
+            }
+            let at = network.link(first).to;
+            paths.append(&drawn(share, |draw, path| {
                 path.push(first);
-                let at = network.link(first).to;
                 if at == to {
                     return Ok(());
                 }
                 let mut stream = draws.of("interface", place * share + draw);
                 let begin = towards.begin(at);
-                let drawn = towards.draw(&begin, &mut stream, (path, &mut Vec::new()));
+                let drawn = towards.draw(&begin, &mut stream, path, &mut Vec::new());
                 drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
-            };
-            paths.append(&match all {
-                Some(all) => draws.in_drawn_order(&all),
-                None => drawn(share, beyond)?,
-            });
+            })?);
         }
         Ok(paths)
     }
@@ -53,23 +55,24 @@ impl Router {
     fn first_links(
         &mut self,
         network: &Network,
-        (from, to): (VertexId, VertexId),
+        ends: FlowEnds,
         plane: Option<Plane>,
     ) -> Vec<First> {
+        let from = ends.from;
         let own = UsableLinks { network, up: &self.up, plane }.from(from, |_| true);
         let mut planes: Vec<Plane> =
             own.iter().map(|link| network.link(*link).spec.plane).collect();
         planes.sort_unstable();
         let apart = planes.windows(2).all(|two| two[0] != two[1]);
         if !apart || plane.is_some() {
-            let links = self.towards(network, (from, to), plane).begin(from);
+            let links = self.towards(network, ends, plane).begin(from);
             return links.into_iter().map(|link| (link, plane)).collect();
         }
         let measured: Vec<(u32, First)> = own
             .into_iter()
             .filter_map(|link| {
                 let plane = Some(network.link(link).spec.plane);
-                let hops = self.towards(network, (from, to), plane).hops_to_end(from)?;
+                let hops = self.towards(network, ends, plane).hops_to_end(from)?;
                 Some((hops, (link, plane)))
             })
             .collect();

@@ -8,7 +8,7 @@ use rand::Rng;
 
 use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
 use super::paths::Paths;
-use crate::engine::network::{Link, LinkId, Network, Plane, VertexId};
+use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
 #[derive(Clone, Copy)]
 pub(super) struct UsableLinks<'n> {
@@ -19,11 +19,8 @@ pub(super) struct UsableLinks<'n> {
 
 impl UsableLinks<'_> {
     pub(super) fn from(&self, at: VertexId, wanted: impl Fn(VertexId) -> bool) -> Vec<LinkId> {
-        let allowed = |link: &LinkId| {
-            let Link { to, .. } = self.network.link(*link);
-            self.allows(*link) && wanted(*to)
-        };
-        self.network.outgoing(at).iter().copied().filter(allowed).collect()
+        let links = self.network.outgoing(at).iter().copied();
+        links.filter(|link| self.allows(*link) && wanted(self.network.link(*link).to)).collect()
     }
 
     pub(super) fn lead(&self, from: VertexId, to: VertexId) -> bool {
@@ -70,7 +67,8 @@ impl<'n> Towards<'n> {
     pub(super) fn new(
         links: UsableLinks<'n>,
         map: &'n HopMap,
-        (root, to): (VertexId, VertexId),
+        root: VertexId,
+        to: VertexId,
     ) -> Self {
         let last = if root == to { Vec::new() } else { links.from(root, |next| next == to) };
         Self { links, map, row: map.row(root), to, root, last }
@@ -128,8 +126,8 @@ impl<'n> Towards<'n> {
         if only != SEVERAL {
             steps.push(all[usize::from(only)]);
         } else if hops != FAR && hops > 0 {
-            let leads = |step: &&NextStep| self.row[step.to as usize].hops == hops - 1;
-            steps.extend(all.iter().filter(leads));
+            let steps_on = all.iter();
+            steps.extend(steps_on.filter(|step| self.row[step.to as usize].hops == hops - 1));
         }
     }
 
@@ -155,7 +153,8 @@ impl<'n> Towards<'n> {
         &self,
         first: &[LinkId],
         draws: &mut Stream,
-        (path, steps): (&mut Vec<LinkId>, &mut Vec<NextStep>),
+        path: &mut Vec<LinkId>,
+        steps: &mut Vec<NextStep>,
     ) -> Result<(), NoPath> {
         let mut pick = |count: usize| match count {
             0 => Err(NoPath),

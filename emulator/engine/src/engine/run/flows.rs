@@ -4,13 +4,16 @@
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use super::Engine;
-use crate::engine::flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
+use super::lay::{FlowWays, NEWS_PS, RouteWriter, words_of};
+use crate::engine::control::Act;
+use crate::engine::flow::{BatchId, FlowGate, FlowId, FlowSpec};
 use crate::engine::layout::Place;
 use crate::engine::network::{LinkId, Network, VertexId};
+use crate::engine::packet::Packet;
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
-use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError, WantedPaths};
+use crate::engine::route::{Choice, FlowEnds, FlowName, Paths, Route, RouteError, WantedPaths};
 use crate::engine::settings::{EngineError, MOST_IN_FLIGHT};
 use crate::transport::{
     Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
@@ -38,15 +41,15 @@ impl FlowState {
     pub(super) const fn is_open(&self) -> bool {
         self.end.is_none() && !self.cancelled
     }
-    const fn source(&self) -> VertexId {
-        self.name.ends.0
+    pub(super) const fn source(&self) -> VertexId {
+        self.name.ends.from
     }
-    const fn destination(&self) -> VertexId {
-        self.name.ends.1
+    pub(super) const fn destination(&self) -> VertexId {
+        self.name.ends.to
     }
 }
 
-fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
+pub(super) fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
     let mut firsts: Vec<(LinkId, u16)> = Vec::new();
     for (place, path) in (0..).zip(paths.iter()) {
         if firsts.last().is_none_or(|(link, _)| *link != path[0]) {
@@ -78,15 +81,15 @@ impl<P: Probe> Engine<P> {
         let id = FlowId::from_index(self.flows.len());
         spec.check_ends(&self.network)?;
         spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))?;
-        let name = self.router.name_flow((spec.source, spec.destination));
+        let name = self.router.name_flow(FlowEnds { from: spec.source, to: spec.destination });
         let paths = self.find_paths(name, &spec.route)?;
         let load = self.load_of(&spec)?;
         let window = self.window_of(&paths)?;
         let choices = self.choices_of(name, &spec.route, &paths);
         let start = spec.start.max(self.now);
         let region = self.region_for(id, &paths, &choices)?;
-        let ways = (&paths, &choices[..], region);
-        let (sender, receiver) = self.make_ends((id, name), &spec, ways, load, window);
+        let ways = FlowWays { paths: &paths, choices: &choices, region };
+        let (sender, receiver) = self.make_ends(id, name, &spec, ways, load, window);
         self.flows.push(FlowState {
             name,
             size: spec.message * u64::from(spec.messages),
@@ -106,7 +109,7 @@ impl<P: Probe> Engine<P> {
             self.wait_for_acknowledgements(id, *awaited)?;
         }
         if let Some(batch) = spec.batch {
-            self.join_batch(batch, id);
+            self.batches.join(batch, id);
         }
         let sender = self.flows[id.index()].sender;
         let vertex = self.layout.vertices[spec.source.index()];
@@ -185,10 +188,10 @@ impl<P: Probe> Engine<P> {
         let packets = match transport.window {
             Window::Packets(packets) => u64::from(packets),
             Window::BandwidthDelay { percent } => {
-                let full = |link: &LinkId| {
+                let full = path.iter().map(|link| {
                     self.network.link(*link).spec.rate.time_for(transport.packet()).get()
-                };
-                let slowest = path.iter().map(full).max().expect("a path has links");
+                });
+                let slowest = full.max().expect("a path has links");
                 let percent = u128::from(percent) * first_links(paths).len() as u128;
                 let scaled = u128::from(self.round_trip(path)) * percent;
                 scaled.div_ceil(u128::from(slowest) * 100) as u64
@@ -214,7 +217,7 @@ impl<P: Probe> Engine<P> {
         let (mut time, mut came) = (0, None);
         for link in path {
             let spec = self.network.link(link).spec;
-            let early = self.settings.head_start(&self.network, (came, link), size);
+            let early = self.settings.head_start(&self.network, came, link, size);
             time += (spec.rate.time_for(size) + spec.delay).get() - early.get();
             came = Some(link);
         }
@@ -231,9 +234,10 @@ impl<P: Probe> Engine<P> {
 
     fn make_ends(
         &mut self,
-        (id, name): (FlowId, FlowName),
+        id: FlowId,
+        name: FlowName,
         spec: &FlowSpec,
-        ways: (&Paths, &[[Vec<Choice>; 2]], u32),
+        ways: FlowWays<'_>,
         load: Load,
         window: u32,
     ) -> (Place, Place) {
@@ -247,49 +251,46 @@ impl<P: Probe> Engine<P> {
         // Trimmed packets may be far behind the highest packet number that the receiver permits.
         let gives_credit = congestion == CongestionControl::ReceiverCredit;
         let (initial, window) = (window, if gives_credit { 2 * window } else { window });
-        let idle = self.round_trip(&ways.0[0]);
+        let idle = self.round_trip(&ways.paths[0]);
         let least = congestion.least_timeout();
         let timer = RetransmissionTimer::new(timeout, least, idle, window);
-        let sending = (window, recovery, timer);
-        let mut sender = Sender::new(
-            (id.0, cursors[0]),
-            load,
-            sending,
-            tail_probe.filter(|_| recovery != LossRecovery::GoBackN).map(Picoseconds::get),
-        );
+        let tail_probe = tail_probe.filter(|_| recovery != LossRecovery::GoBackN);
+        let tail_probe = tail_probe.map(Picoseconds::get);
+        let mut sender = Sender::new(id.0, cursors[0], load, window, recovery, timer, tail_probe);
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         self.shared.priorities |= 1 << sender.priority;
         sender.backs_off = self.settings.transport.backs_off();
         sender.switches_choose = balance == Balance::Adaptive;
         let packets = load.messages * load.per_message;
-        let path = self.idle_path(ways.0, initial);
+        let path = self.idle_path(ways.paths, initial);
         sender.control_by(CongestionController::new(congestion, path, packets, spec.pace));
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
-        let lanes = self.lanes_of(ways.0, cursors.len());
+        let lanes = self.lanes_of(ways.paths, cursors.len());
         let remembered = window.min(packets);
         sender.balancer = may_spread
-            .then(|| Box::new(Balancer::new(balance, (cursors, lanes), (remembered, name.salt()))));
-        let messages = (load.messages, load.per_message);
-        let mut receiver = Receiver::new((id.0, answer), messages, (window, recovery));
+            .then(|| Box::new(Balancer::new(balance, cursors, lanes, remembered, name.salt())));
+        let mut receiver = Receiver::new(id.0, answer, load, window, recovery);
         if gives_credit {
             receiver.begin_credits(initial);
         }
         receiver.answers_by_path = self.settings.transport.answers_by_path();
         self.shards[from as usize].senders.push(sender);
         self.shards[to as usize].receivers.push(receiver);
-        let place = |shard, index| Place { shard, index };
-        (place(from, sender_index), place(to, receiver_index))
+        let sender = Place { shard: from, index: sender_index };
+        (sender, Place { shard: to, index: receiver_index })
     }
 
     fn lanes_of(&self, paths: &Paths, ways: usize) -> Vec<SenderLane> {
-        let port = |link: LinkId| self.layout.ports[link.index()].index;
         let firsts = first_links(paths);
         let ends = firsts.iter().skip(1).map(|(_, begin)| *begin).chain([ways as u16]);
-        let lane =
-            |((link, begin), end): (&(LinkId, u16), u16)| SenderLane::new(port(*link), *begin..end);
-        firsts.iter().zip(ends).map(lane).collect()
+        let lanes = firsts.iter().zip(ends);
+        lanes
+            .map(|((link, begin), end)| {
+                SenderLane::new(self.layout.ports[link.index()].index, *begin..end)
+            })
+            .collect()
     }
 
     /// Stops a flow permanently. Packets in flight continue, but the flow never completes.
@@ -315,7 +316,8 @@ impl<P: Probe> Engine<P> {
         let choices = self.choices_of(name, &route, &paths);
         let lanes = self.lanes_of(&paths, paths.len());
         let region = self.region_for(flow, &paths, &choices)?;
-        let (cursors, answer) = self.lay_routes((&paths, &choices, region), ends);
+        let (cursors, answer) =
+            self.lay_routes(FlowWays { paths: &paths, choices: &choices, region }, ends);
         let state = &mut self.flows[flow.index()];
         (state.paths, state.choices, state.region) = (paths, choices, region);
         let Place { shard, index } = state.sender;
@@ -345,68 +347,84 @@ impl<P: Probe> Engine<P> {
         self.reroute_flow(flow)
     }
 
-    #[must_use]
-    pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
-        let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
-        let hit = |state: &FlowState| {
-            let chosen = state.choices.iter().flatten().flatten().flat_map(|choice| &choice.links);
-            let links = state.paths.links().iter().chain(chosen);
-            state.is_open() && links.into_iter().any(dark)
+    fn choices_of(
+        &mut self,
+        name: FlowName,
+        route: &Route,
+        paths: &Paths,
+    ) -> Vec<[Vec<Choice>; 2]> {
+        let is_adaptive = self.settings.transport.balance == Balance::Adaptive;
+        if !is_adaptive || route.plane().is_none() || paths[0].len() == 1 {
+            return Vec::new();
+        }
+        let choices = paths.iter().map(|path| {
+            let (first, last) = (path[0], path[path.len() - 1].reverse());
+            [(name, first), (name.back(), last)]
+                .map(|(name, first)| self.router.choices(&self.network, name, route, first))
+        });
+        choices.collect()
+    }
+
+    fn region_for(
+        &mut self,
+        flow: FlowId,
+        paths: &Paths,
+        choices: &[[Vec<Choice>; 2]],
+    ) -> Result<u32, RouteError> {
+        let words = words_of(paths, choices, self.settings.transport.answers_by_path());
+        let (is_led_anew, routes) = (flow.index() < self.flows.len(), &self.shared.routes);
+        let has_spare = self.regions.has_spare(flow, words, routes);
+        if is_led_anew && !has_spare && self.regions.is_look_due(routes) {
+            self.look_for_spare_regions();
+        }
+        self.regions.take(flow, words, &mut self.shared.routes)
+    }
+
+    fn look_for_spare_regions(&mut self) {
+        let mut cursors = Vec::new();
+        for shard in &self.shards {
+            cursors.extend(shard.receivers.iter().map(|receiver| receiver.cursor));
+            shard.see_in_flight(&mut |packet: &Packet| {
+                if !packet.is_pause_frame() {
+                    cursors.push(packet.cursor());
+                }
+            });
+        }
+        self.regions.keep_only(self.flows.iter().map(|flow| flow.region), &cursors);
+    }
+
+    fn lay_routes(&mut self, ways: FlowWays<'_>, ends: [u32; 2]) -> (Vec<u32>, u32) {
+        self.shared.chooses |= !ways.choices.is_empty();
+        let mut writer = RouteWriter {
+            routes: &mut self.shared.routes,
+            places: &self.layout.places,
+            network: &self.network,
+            router: &self.router,
+            by_path: self.settings.transport.answers_by_path(),
         };
-        (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
+        writer.write(&self.regions, ways, ends)
     }
 
-    #[must_use]
-    pub fn path(&self, flow: FlowId) -> &[LinkId] {
-        &self.flows[flow.index()].paths[0]
-    }
-
-    #[must_use]
-    pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
-        let paths = &self.flows[flow.index()].paths;
-        first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
-    }
-
-    #[must_use]
-    pub fn paths(&self, flow: FlowId) -> &Paths {
-        &self.flows[flow.index()].paths
-    }
-
-    /// Returns the choices per interface, for data and acknowledgements, in breadth-first order. Empty except with
-    /// [`Balance::Adaptive`].
-    #[must_use]
-    pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
-        &self.flows[flow.index()].choices
-    }
-
-    #[must_use]
-    pub fn record(&self, flow: FlowId) -> FlowRecord {
-        let state = &self.flows[flow.index()];
-        let Place { shard, index } = state.sender;
-        let receivers = &self.shards[state.receiver.shard as usize].receivers;
-        let receiver = &receivers[state.receiver.index as usize];
-        let packets = receiver.packets_in_order();
-        let bytes = |packets: u32| {
-            let bytes = self.settings.transport.payload * u64::from(packets);
-            bytes.min(state.size)
-        };
-        let sender = &self.shards[shard as usize].senders[index as usize];
-        FlowRecord {
-            source: state.source(),
-            destination: state.destination(),
-            size: state.size,
-            sent: if state.end.is_some() { state.size } else { bytes(sender.packets_sent()) },
-            delivered: if state.end.is_some() { state.size } else { bytes(packets) },
-            start: state.start,
-            end: state.end,
-            acknowledged: sender.finished(),
-            retransmitted: sender.resent,
-            duplicates: receiver.duplicates(),
-            cancelled: state.cancelled,
+    pub(super) fn plan_news(&mut self) {
+        if self.shared.chooses {
+            self.control.plan(SimTime(self.now.0 + NEWS_PS), Act::LinkNews);
         }
     }
 
-    pub fn records(&self) -> impl Iterator<Item = FlowRecord> {
-        (0..self.flows.len()).map(|index| self.record(FlowId::from_index(index)))
+    pub(super) fn hear_news(&mut self) {
+        for flow in 0..self.flows.len() {
+            let state = &mut self.flows[flow];
+            // Acknowledgements of finished flows may still be in flight.
+            if state.choices.is_empty() {
+                continue;
+            }
+            let ends = [state.sender.index, state.receiver.index];
+            let (paths, choices) =
+                (std::mem::take(&mut state.paths), std::mem::take(&mut state.choices));
+            let region = state.region;
+            self.lay_routes(FlowWays { paths: &paths, choices: &choices, region }, ends);
+            let state = &mut self.flows[flow];
+            (state.paths, state.choices) = (paths, choices);
+        }
     }
 }

@@ -4,19 +4,13 @@
 //! A rerouted flow gets a new region, because packets in flight keep the old one. When the table has grown, the engine
 //! scans the packets in flight, and flows then reuse regions that no packet needs.
 
-use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Engine;
-use super::flows::FlowState;
-use crate::engine::control::Act;
 use crate::engine::flow::FlowId;
-use crate::engine::network::{LinkId, VertexId};
-use crate::engine::packet::{MOST_CURSORS, Packet};
-use crate::engine::probe::Probe;
-use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError};
+use crate::engine::network::{LinkId, Network, VertexId};
+use crate::engine::packet::MOST_CURSORS;
+use crate::engine::route::{Choice, Paths, RouteError, Router};
 use crate::engine::routes::{Routes, words_of_choice, words_of_way};
-use crate::transport::Balance;
 
 /// Assumed delay until adaptive switches avoid a port behind which another switch has no link left.
 /// Switches for GPU clusters notify each other in hardware (NVIDIA: adaptive routing notification).
@@ -25,169 +19,167 @@ pub(super) const NEWS_PS: u64 = 10_000_000;
 /// Packets in flight are scanned after this many written words plus a quarter of the table.
 const BETWEEN_LOOKS: u64 = 1 << 16;
 
+/// The paths of a flow, the choices along them, and the region where they are written.
+#[derive(Clone, Copy)]
+pub(super) struct FlowWays<'w> {
+    pub(super) paths: &'w Paths,
+    pub(super) choices: &'w [[Vec<Choice>; 2]],
+    pub(super) region: u32,
+}
+
+/// The regions of the route table and their flows.
 #[derive(Clone, Debug)]
-pub(super) struct SpareRegions {
-    of: FxHashMap<FlowId, Vec<u32>>,
+pub(super) struct Regions {
+    /// In ascending order of their starts.
+    all: Vec<(u32, FlowId)>,
+    spare: FxHashMap<FlowId, Vec<u32>>,
     written: u64,
     between_looks: u64,
 }
 
-impl Default for SpareRegions {
+impl Default for Regions {
     fn default() -> Self {
-        Self { of: FxHashMap::default(), written: 0, between_looks: BETWEEN_LOOKS }
+        let (all, spare) = Default::default();
+        Self { all, spare, written: 0, between_looks: BETWEEN_LOOKS }
     }
 }
 
-impl<P: Probe> Engine<P> {
-    pub(super) fn choices_of(
-        &mut self,
-        name: FlowName,
-        route: &Route,
-        paths: &Paths,
-    ) -> Vec<[Vec<Choice>; 2]> {
-        let is_adaptive = self.settings.transport.balance == Balance::Adaptive;
-        if !is_adaptive || route.plane().is_none() || paths[0].len() == 1 {
-            return Vec::new();
-        }
-        let of_path = |path: &[LinkId]| {
-            let (first, last) = (path[0], path[path.len() - 1].reverse());
-            [(name, first), (name.back(), last)]
-                .map(|(name, first)| self.router.choices(&self.network, name, (route, first)))
-        };
-        paths.iter().map(of_path).collect()
+impl Regions {
+    pub(super) fn flow_of(&self, cursor: u32) -> FlowId {
+        self.all[self.of(cursor)].1
     }
 
-    pub(super) fn region_for(
+    fn of(&self, cursor: u32) -> usize {
+        self.all.partition_point(|(begin, _)| *begin <= cursor) - 1
+    }
+
+    pub(super) fn is_look_due(&self, routes: &Routes) -> bool {
+        self.written > u64::from(routes.words()) / 4 + self.between_looks
+    }
+
+    /// Returns a region for `words`, a spare one of the flow if it has any.
+    pub(super) fn take(
         &mut self,
         flow: FlowId,
-        paths: &Paths,
-        choices: &[[Vec<Choice>; 2]],
+        words: u64,
+        routes: &mut Routes,
     ) -> Result<u32, RouteError> {
-        let words = self.words_for(paths, choices);
-        let table = u64::from(self.shared.routes.words());
-        let is_led_anew = flow.index() < self.flows.len();
-        let mut spare = self.spare_region(flow, words);
-        let is_worth_it = self.spare.written > table / 4 + self.spare.between_looks;
-        if is_led_anew && spare.is_none() && is_worth_it {
-            self.look_for_spare_regions();
-            spare = self.spare_region(flow, words);
-        }
-        self.spare.written += words;
+        let spare = self.take_spare(flow, words, routes);
+        self.written += words;
         if let Some(region) = spare {
             return Ok(region);
         }
+        let table = u64::from(routes.words());
         if table + words > u64::from(MOST_CURSORS) {
             return Err(RouteError::TableFull { words: table + words });
         }
-        self.ways.push((table as u32, flow));
-        self.shared.routes.extend(words as u32);
-        Ok(self.ways.len() as u32 - 1)
+        self.all.push((table as u32, flow));
+        routes.extend(words as u32);
+        Ok(self.all.len() as u32 - 1)
     }
 
-    fn words_for(&self, paths: &Paths, choices: &[[Vec<Choice>; 2]]) -> u64 {
-        let by_choice = |[data, answers]: &[Vec<Choice>; 2]| {
-            let choices = data.iter().chain(answers);
-            2 * words_of_way(0) + 2 + choices.map(|at| words_of_choice(at.links.len())).sum::<u64>()
-        };
-        if !choices.is_empty() {
-            return choices.iter().map(by_choice).sum();
-        }
-        let there: u64 = paths.iter().map(|path| words_of_way(path.len())).sum();
-        let by_path = self.settings.transport.answers_by_path();
-        there + if by_path { there } else { words_of_way(paths[0].len()) }
+    fn take_spare(&mut self, flow: FlowId, words: u64, routes: &Routes) -> Option<u32> {
+        let place = self.spare_place(flow, words, routes)?;
+        self.spare.get_mut(&flow).map(|spare| spare.swap_remove(place))
     }
 
-    fn size_of(&self, region: u32) -> u64 {
-        let next = self.ways.get(region as usize + 1).map(|(begin, _)| *begin);
-        let end = next.unwrap_or_else(|| self.shared.routes.words());
-        u64::from(end - self.ways[region as usize].0)
+    pub(super) fn has_spare(&self, flow: FlowId, words: u64, routes: &Routes) -> bool {
+        self.spare_place(flow, words, routes).is_some()
     }
 
-    fn spare_region(&mut self, flow: FlowId, words: u64) -> Option<u32> {
-        let spare = self.spare.of.get(&flow)?;
-        let place = spare.iter().position(|region| self.size_of(*region) >= words)?;
-        self.spare.of.get_mut(&flow).map(|spare| spare.swap_remove(place))
+    fn spare_place(&self, flow: FlowId, words: u64, routes: &Routes) -> Option<usize> {
+        self.spare.get(&flow)?.iter().position(|region| {
+            let next = self.all.get(*region as usize + 1).map(|(begin, _)| *begin);
+            let end = next.unwrap_or_else(|| routes.words());
+            u64::from(end - self.all[*region as usize].0) >= words
+        })
     }
 
     /// Regions stay with their flow, so that cursors in probes still identify the flow.
-    fn look_for_spare_regions(&mut self) {
-        let mut used = vec![false; self.ways.len()];
-        self.flows.iter().for_each(|flow| used[flow.region as usize] = true);
-        let ways = &self.ways;
-        let mut note = |cursor: u32| {
-            let region = ways.partition_point(|(begin, _)| *begin <= cursor);
-            used[region - 1] = true;
-        };
-        for shard in &self.shards {
-            shard.receivers.iter().for_each(|receiver| note(receiver.cursor));
-            shard.see_in_flight(&mut |packet: &Packet| {
-                if !packet.is_pause_frame() {
-                    note(packet.cursor());
-                }
-            });
+    pub(super) fn keep_only(&mut self, regions: impl Iterator<Item = u32>, cursors: &[u32]) {
+        let mut used = vec![false; self.all.len()];
+        regions.for_each(|region| used[region as usize] = true);
+        cursors.iter().for_each(|cursor| used[self.of(*cursor)] = true);
+        self.spare.clear();
+        for (region, (_, flow)) in self.all.iter().enumerate().filter(|(at, _)| !used[*at]) {
+            self.spare.entry(*flow).or_default().push(region as u32);
         }
-        self.spare.of.clear();
-        for (region, (_, flow)) in self.ways.iter().enumerate().filter(|(at, _)| !used[*at]) {
-            self.spare.of.entry(*flow).or_default().push(region as u32);
-        }
-        self.spare.written = 0;
+        self.written = 0;
     }
+}
 
+pub(super) fn words_of(paths: &Paths, choices: &[[Vec<Choice>; 2]], by_path: bool) -> u64 {
+    if !choices.is_empty() {
+        let words = choices.iter().flatten().flatten();
+        let words: u64 = words.map(|at| words_of_choice(at.links.len())).sum();
+        return words + choices.len() as u64 * (2 * words_of_way(0) + 2);
+    }
+    let there: u64 = paths.iter().map(|path| words_of_way(path.len())).sum();
+    there + if by_path { there } else { words_of_way(paths[0].len()) }
+}
+
+pub(super) struct RouteWriter<'e> {
+    pub(super) routes: &'e mut Routes,
+    pub(super) places: &'e [u16],
+    pub(super) network: &'e Network,
+    pub(super) router: &'e Router,
+    pub(super) by_path: bool,
+}
+
+impl RouteWriter<'_> {
     /// Also writes the reverse of the first path or of every path. Returns where paths and reverse paths start.
-    pub(super) fn lay_routes(
+    pub(super) fn write(
         &mut self,
-        (paths, choices, region): (&Paths, &[[Vec<Choice>; 2]], u32),
+        regions: &Regions,
+        FlowWays { paths, choices, region }: FlowWays<'_>,
         ends: [u32; 2],
     ) -> (Vec<u32>, u32) {
-        self.shared.routes.write_from(self.ways[region as usize].0);
+        self.routes.write_from(regions.all[region as usize].0);
         let [sender, receiver] = ends;
         if !choices.is_empty() {
-            let laid =
-                paths.iter().zip(choices).map(|(path, at)| self.lay_choices((path, at), ends));
+            let laid = paths.iter().zip(choices).map(|(path, at)| self.lay_choices(path, at, ends));
             let laid: Vec<(u32, u32)> = laid.collect();
             return (laid.iter().map(|(begin, _)| *begin).collect(), laid[0].1);
         }
-        let by_path = self.settings.transport.answers_by_path();
         let mut answer = None;
-        let lay = |path: &[LinkId]| {
+        let data = paths.iter().map(|path| {
             let begin = self.lay_route(path.iter().copied(), receiver);
             // Store the reverse path after the forward one, so that acknowledgements hit warm cache lines.
-            if by_path || answer.is_none() {
+            if self.by_path || answer.is_none() {
                 let back = self.lay_route(path.iter().rev().map(|link| link.reverse()), sender);
                 answer.get_or_insert(back);
             }
             begin
-        };
-        let data = paths.iter().map(lay).collect();
-        (data, answer.expect("every flow has a path"))
+        });
+        (data.collect(), answer.expect("every flow has a path"))
     }
 
     fn lay_choices(
         &mut self,
-        (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),
+        path: &[LinkId],
+        [data, answers]: &[Vec<Choice>; 2],
         [sender, receiver]: [u32; 2],
     ) -> (u32, u32) {
-        self.shared.chooses = true;
         let (first, last) = (path[0], path[path.len() - 1].reverse());
         let answered = self.lay_route(std::iter::empty(), sender);
         let mut behind = Behind::new(answered);
         self.lay_later(&answers[1..], &mut behind);
         // An acknowledgement starts where the data's path ended, whichever path the data took.
         let delivery = self.lay_route(std::iter::empty(), receiver);
-        let answer = self.shared.routes.at();
+        let answer = self.routes.at();
         debug_assert_eq!(answer, Routes::answer(delivery));
-        self.lay_first((last, &answers[0]), &behind);
+        self.lay_first(last, &answers[0], &behind);
         let mut behind = Behind::new(delivery);
         self.lay_later(&data[1..], &mut behind);
-        let begin = self.shared.routes.at();
-        self.lay_first((first, &data[0]), &behind);
+        let begin = self.routes.at();
+        self.lay_first(first, &data[0], &behind);
         (begin, answer)
     }
 
     /// Choices nearest to the destination come first, so that each refers to choices already written.
     fn lay_later(&mut self, choices: &[Choice], behind: &mut Behind) {
         for choice in choices.iter().rev() {
-            let begin = self.shared.routes.at();
+            let begin = self.routes.at();
             self.lay_choice(choice, behind);
             behind.begins.insert(choice.at, begin);
             if !choice.links.iter().any(|link: &LinkId| {
@@ -198,51 +190,26 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    fn lay_first(&mut self, (first, choice): (LinkId, &Choice), behind: &Behind) {
-        self.shared.routes.push(self.layout.places[first.index()]);
+    fn lay_first(&mut self, first: LinkId, choice: &Choice, behind: &Behind) {
+        self.routes.push(self.places[first.index()]);
         self.lay_choice(choice, behind);
     }
 
     fn lay_choice(&mut self, choice: &Choice, behind: &Behind) {
-        let routes = &mut self.shared.routes;
-        routes.push_choice(choice.links.len(), choice.salt);
+        self.routes.push_choice(choice.links.len(), choice.salt);
         for link in &choice.links {
             let next = self.network.link(*link).to;
             let rest = behind.begins.get(&next).copied().unwrap_or(behind.end);
             let leads_on = !behind.nowhere.contains(&next);
-            routes.push_option(self.layout.places[link.index()], leads_on, rest);
+            self.routes.push_option(self.places[link.index()], leads_on, rest);
         }
     }
 
     fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
-        let routes = &mut self.shared.routes;
-        let begin = routes.at();
-        links.for_each(|link| routes.push(self.layout.places[link.index()]));
-        routes.push_end(end);
+        let begin = self.routes.at();
+        links.for_each(|link| self.routes.push(self.places[link.index()]));
+        self.routes.push_end(end);
         begin
-    }
-
-    pub(super) fn plan_news(&mut self) {
-        if self.shared.chooses {
-            self.control.plan(SimTime(self.now.0 + NEWS_PS), Act::LinkNews);
-        }
-    }
-
-    pub(super) fn hear_news(&mut self) {
-        for flow in 0..self.flows.len() {
-            let state: &mut FlowState = &mut self.flows[flow];
-            // Acknowledgements of finished flows may still be in flight.
-            if state.choices.is_empty() {
-                continue;
-            }
-            let ends = [state.sender.index, state.receiver.index];
-            let (paths, choices) =
-                (std::mem::take(&mut state.paths), std::mem::take(&mut state.choices));
-            let region = state.region;
-            self.lay_routes((&paths, &choices, region), ends);
-            let state = &mut self.flows[flow];
-            (state.paths, state.choices) = (paths, choices);
-        }
     }
 }
 
@@ -260,12 +227,12 @@ impl Behind {
 
 #[cfg(test)]
 mod tests {
-    use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+    use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
     use super::*;
-    use crate::engine::{EngineSettings, FlowSpec, LinkChange, LinkSpec, NetworkBuilder};
+    use crate::engine::{Engine, EngineSettings, FlowSpec, LinkChange, LinkSpec, NetworkBuilder};
     use crate::topology::LeafSpine;
-    use crate::transport::{LossRecovery, Reordering, Transport};
+    use crate::transport::{Balance, LossRecovery, Reordering, Transport};
 
     fn led_anew(between_looks: u64) -> (u32, String) {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1))
@@ -286,7 +253,7 @@ mod tests {
         };
         let settings = EngineSettings { transport, ..EngineSettings::default() };
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
-        engine.spare.between_looks = between_looks;
+        engine.regions.between_looks = between_looks;
         let flows: Vec<FlowId> = (0..4)
             .map(|at| engine.add_flow(FlowSpec::new(hosts[at], hosts[at + 4], Bytes(4 << 20))))
             .collect::<Result<_, _>>()

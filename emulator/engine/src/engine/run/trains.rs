@@ -12,7 +12,6 @@
 //! If the probe must see each packet, the engine predicts the state at `t+nT` instead of skipping,
 //! continues packet by packet and compares. Runs with such a probe therefore test this reasoning.
 
-use super::Engine;
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
 use crate::engine::shard::again::StateLag;
@@ -46,66 +45,28 @@ enum Comparand {
 }
 
 impl<P> Trains<P> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { next: 0, pause: FIRST_PAUSE, look: None, leapt: 0, is_wrong: false }
     }
-}
 
-impl<P: Probe> Engine<P> {
-    pub(crate) fn form_trains(&mut self) {
-        self.trains = Some(Box::new(Trains::new()));
+    pub(super) fn leapt(&self) -> u64 {
+        self.leapt
     }
 
-    pub(crate) fn leapt(&self) -> u64 {
-        self.trains.as_ref().map_or(0, |trains| trains.leapt)
-    }
-
-    pub(crate) fn foretold_wrongly(&self) -> bool {
-        self.trains.as_ref().is_some_and(|trains| trains.is_wrong)
+    pub(super) fn is_wrong(&self) -> bool {
+        self.is_wrong
     }
 
     /// Discards the pending comparison because the caller may change the state.
-    pub(super) fn look_away(&mut self) {
-        if let Some(trains) = &mut self.trains {
-            trains.look = None;
-            (trains.next, trains.pause) = (self.windows, FIRST_PAUSE);
-        }
+    pub(super) fn look_away(&mut self, windows: u64) {
+        self.look = None;
+        (self.next, self.pause) = (windows, FIRST_PAUSE);
     }
 
     pub(super) fn look_due(&self) -> u64 {
-        let look = self.trains.as_ref().and_then(|trains| trains.look.as_ref());
-        look.map_or(u64::MAX, |look| look.until)
+        self.look.as_ref().map_or(u64::MAX, |look| look.until)
     }
 
-    /// All events before `now` have been processed, and only packets are due before `until`.
-    pub(super) fn look(&mut self, now: u64, until: u64) {
-        let [shard] = &mut self.shards[..] else { return };
-        let Some(trains) = &mut self.trains else { return };
-        let Some(PendingComparison { seen, at, what, .. }) = trains.look.take() else {
-            if self.windows >= trains.next {
-                trains.look = PendingComparison::begin(shard, now, until);
-                trains.put_off(self.windows);
-            }
-            return;
-        };
-        match what {
-            Comparand::Foretold => {
-                trains.is_wrong |= !seen.becomes(shard, now, StateLag { time: 0, packets: 0 });
-                trains.is_wrong |= !seen.counts_as(shard);
-            }
-            Comparand::Again(pace) if seen.becomes(shard, at, pace) => {
-                let times = shard.times(&seen, (now, until), pace);
-                if times >= SHORTEST_LEAP {
-                    trains.go(shard, &seen, now, (pace, times));
-                    (trains.next, trains.pause) = (self.windows + FIRST_PAUSE, FIRST_PAUSE);
-                }
-            }
-            Comparand::Again(_) => {}
-        }
-    }
-}
-
-impl<P> Trains<P> {
     fn put_off(&mut self, windows: u64) {
         self.next = windows + self.pause;
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
@@ -113,18 +74,40 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Trains<P> {
-    fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, how: (StateLag, u32)) {
-        let (pace, times) = how;
+    /// All events before `now` have been processed, and only packets are due before `until`.
+    pub(super) fn look(&mut self, shard: &mut Shard<P>, windows: u64, now: u64, until: u64) {
+        let Some(PendingComparison { seen, at, what, .. }) = self.look.take() else {
+            if windows >= self.next {
+                self.look = PendingComparison::begin(shard, now, until);
+                self.put_off(windows);
+            }
+            return;
+        };
+        match what {
+            Comparand::Foretold => {
+                self.is_wrong |= !seen.becomes(shard, now, StateLag { time: 0, packets: 0 });
+                self.is_wrong |= !seen.counts_as(shard);
+            }
+            Comparand::Again(pace) if seen.becomes(shard, at, pace) => {
+                let times = shard.times(&seen, now, until, pace);
+                if times >= SHORTEST_LEAP {
+                    self.go(shard, &seen, now, pace, times);
+                    (self.next, self.pause) = (windows + FIRST_PAUSE, FIRST_PAUSE);
+                }
+            }
+            Comparand::Again(_) => {}
+        }
+    }
+
+    fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, pace: StateLag, times: u32) {
         if shard.probe.may_leap() {
-            let hops =
-                |shard: &Shard<P>| shard.counts.iter().map(|count| count.packets).sum::<u64>();
-            let before = hops(shard);
-            shard.leap(seen, now, how);
+            let before = shard.hops();
+            shard.leap(seen, now, pace, times);
             shard.probe.leap(&seen.probe, times);
-            self.leapt += hops(shard) - before;
+            self.leapt += shard.hops() - before;
         } else {
             let mut foretold = Box::new(shard.clone());
-            foretold.leap(seen, now, how);
+            foretold.leap(seen, now, pace, times);
             let until = now + pace.times(times).time;
             self.look = Some(PendingComparison {
                 seen: foretold,

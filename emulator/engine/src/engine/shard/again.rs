@@ -2,9 +2,7 @@
 //! Detects that a shard's state repeats one packet later, and extrapolates it.
 
 use super::{EndCount, HostState, Probe, Shard};
-use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
-use crate::engine::ring::PacketFifo;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLag {
@@ -28,17 +26,14 @@ impl<P: Probe> Shard<P> {
     }
 
     pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
-        let follows = |one: &Packet, next: &Packet| {
-            !next.is_acknowledgement()
-                && next.cursor() == one.cursor()
-                && next.sequence() == one.sequence() + 1
-        };
-        let of_wire = |queue: &PacketFifo| {
-            let first = queue.iter().find(|packet| !packet.is_acknowledgement())?;
-            let next = queue.iter().find(|packet| follows(first, packet))?;
+        self.wires.iter().find_map(|wire| {
+            let mut data = wire.queue.iter().filter(|packet| !packet.is_acknowledgement());
+            let first = data.next()?;
+            let next = data.find(|next| {
+                next.cursor() == first.cursor() && next.sequence() == first.sequence() + 1
+            })?;
             Some(StateLag { time: next.after(now) - first.after(now), packets: 1 })
-        };
-        self.wires.iter().find_map(|wire| of_wire(&wire.queue))
+        })
     }
 
     pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
@@ -48,7 +43,6 @@ impl<P: Probe> Shard<P> {
         let mut senders = self.senders.iter().zip(&later.senders);
         let mut receivers = self.receivers.iter().zip(&later.receivers);
         let mut ports = self.ports.iter().zip(&later.ports);
-        let moved = |one: &Packet, other: &Packet| one.moved(now, pace) == *other;
         self.ready == later.ready
             && ports.all(|(one, other)| {
                 one.up == other.up && one.free.max(now) + pace.time == other.free.max(then)
@@ -58,7 +52,8 @@ impl<P: Probe> Shard<P> {
             && receivers.all(|(one, other)| one.becomes(other, one.pace_to(other, pace)))
             && wires.all(|(one, other)| {
                 let (one, other) = (&one.queue, &other.queue);
-                one.len() == other.len() && one.iter().zip(other.iter()).all(|(a, b)| moved(a, b))
+                one.len() == other.len()
+                    && one.iter().zip(other.iter()).all(|(a, b)| a.moved(now, pace) == *b)
             })
     }
 
@@ -67,7 +62,7 @@ impl<P: Probe> Shard<P> {
     }
 
     /// How often the change repeats before a message ends, a flow starts, a timer expires or `until` is reached.
-    pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: StateLag) -> u32 {
+    pub(crate) fn times(&self, before: &Self, now: u64, until: u64, pace: StateLag) -> u32 {
         let starts = self.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);
         let mut packets = u32::MAX;
@@ -87,7 +82,11 @@ impl<P: Probe> Shard<P> {
         u32::try_from(times).unwrap_or(u32::MAX).min(packets / pace.packets)
     }
 
-    pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (StateLag, u32)) {
+    pub(crate) fn hops(&self) -> u64 {
+        self.counts.iter().map(|count| count.packets).sum()
+    }
+
+    pub(crate) fn leap(&mut self, before: &Self, now: u64, pace: StateLag, times: u32) {
         let far = pace.times(times);
         for (one, sender) in before.senders.iter().zip(&mut self.senders) {
             if one.pace_to(sender, pace).packets > 0 {

@@ -29,7 +29,8 @@ impl Agenda {
     pub(super) fn vertices_before(
         &self,
         vertices: &Range<usize>,
-        (block, end): (usize, u64),
+        block: usize,
+        end: u64,
     ) -> Range<usize> {
         if self.blocks[block] >= end {
             return 0..0;

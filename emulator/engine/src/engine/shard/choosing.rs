@@ -17,7 +17,8 @@ use crate::engine::switching::Switching;
 #[inline]
 pub(super) fn step(
     routes: &Routes,
-    (now, packet): (u64, Packet),
+    now: u64,
+    packet: Packet,
     backlog: impl Fn(u32) -> Backlog,
 ) -> (u32, Packet) {
     let cursor = packet.cursor();
@@ -75,25 +76,25 @@ impl<P: Probe> Shard<P> {
         for key in keys.drain(..) {
             let (packet, now) =
                 (self.scratch.arrivals[key as u32 as usize], span.start + (key >> 32));
-            let first = self.vertices[index].first_port;
-            let of = |place: u32| (first + place) as usize;
+            let ports = &self.ports[self.vertices[index].ports()];
             let (place, packet) =
-                step(&shared.routes, (now, packet), |place| backlog(&self.ports[of(place)], now));
-            let port = of(place);
+                step(&shared.routes, now, packet, |place| backlog(&ports[place as usize], now));
+            let port = (self.vertices[index].first_port + place) as usize;
             let mut head_start = 0;
             if shared.switching == Switching::CutThrough {
                 let rate = self.wire_rates[packet.ingress() as usize];
                 let header = Bytes(shared.header_bytes.into());
                 head_start = self.ports[port].head_start(&packet, rate, header);
             }
-            self.transmit(port, (now, head_start), packet);
+            self.transmit(port, now, head_start, packet);
         }
         self.scratch.all = keys;
     }
 
-    fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
+    fn transmit(&mut self, place: usize, now: u64, head_start: u64, packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
-        let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
+        let link = self.port_links[place];
+        let sent = put(port, count, link, now, head_start, packet, &mut self.probe);
         if let Some(packet) = sent {
             let arrival = port.arrival(port.free);
             Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
@@ -109,7 +110,7 @@ impl<P: Probe> Shard<P> {
         arrivals.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
-            let next = wire.queue.take_due((span.start, length), |offset, packet| {
+            let next = wire.queue.take_due(span.start, length, |offset, packet| {
                 keys.push(offset << 32 | arrivals.len() as u64);
                 arrivals.push(packet.came_by(number));
             });

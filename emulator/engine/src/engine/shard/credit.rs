@@ -7,9 +7,11 @@
 
 use std::collections::VecDeque;
 
+use lightloom_units::BitsPerSecond;
+
+use super::Probe;
 use super::interfaces::Interfaces;
 use super::stack::Stack;
-use super::{Probe, Shard};
 use crate::engine::packet::{Packet, flag};
 use crate::transport::Receiver;
 
@@ -22,6 +24,16 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
+    /// Grants credits for packets of `bits` at the rates of a host's interfaces.
+    pub(super) fn new(bits: u64, rates: &[BitsPerSecond]) -> Self {
+        let rate: u128 = rates.iter().map(|rate| u128::from(rate.get())).sum();
+        let gap = u128::from(bits) * 1_000_000_000_000 / rate.max(1);
+        let gap = u64::try_from(gap).unwrap_or(u64::MAX / 4);
+        // Packets that arrive at the same time on different interfaces are credited at once.
+        let burst = gap * (rates.len() as u64).saturating_sub(1);
+        Self { gap, burst, ..Self::default() }
+    }
+
     fn due(&self, now: u64) -> u64 {
         if self.queue.is_empty() { u64::MAX } else { self.next.max(now) }
     }
@@ -38,25 +50,14 @@ impl Pacer {
     }
 }
 
-impl<P> Shard<P> {
-    pub(crate) fn pace_credits(&mut self, bits: u64) {
-        for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
-            let rates = &self.wire_rates[vertex.wires()];
-            let rate: u128 = rates.iter().map(|rate| u128::from(rate.get())).sum();
-            let gap = u128::from(bits) * 1_000_000_000_000 / rate.max(1);
-            host.pacer.gap = u64::try_from(gap).unwrap_or(u64::MAX / 4);
-            // Packets that arrive at the same time on different interfaces are credited at once.
-            host.pacer.burst = host.pacer.gap * (rates.len() as u64).saturating_sub(1);
-        }
-    }
-}
-
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     pub(super) fn with_credit(
         &mut self,
         end: u32,
-        (is_new, is_marked): (bool, bool),
-        (now, acknowledgement): (u64, Packet),
+        is_new: bool,
+        is_marked: bool,
+        now: u64,
+        acknowledgement: Packet,
     ) -> Packet {
         if is_marked {
             self.host.pacer.slow_down();

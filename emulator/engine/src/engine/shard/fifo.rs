@@ -29,7 +29,7 @@ impl<P: Probe> Shard<P> {
                 continue;
             }
             let before = count;
-            let next = wire.queue.take_due((span.start, length), |offset, packet| {
+            let next = wire.queue.take_due(span.start, length, |offset, packet| {
                 let place = shared.routes.place(packet.cursor());
                 by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced();
@@ -114,7 +114,7 @@ impl<const CUTS_THROUGH: bool> List<'_, CUTS_THROUGH> {
                 let rate = self.wire_rates[packet.ingress() as usize];
                 head_start = sending.head_start(&packet, rate, self.header);
             }
-            if let Some(sent) = sending.send((now, head_start), packet) {
+            if let Some(sent) = sending.send(now, head_start, packet) {
                 sink.take(sent);
             }
         }

@@ -83,7 +83,7 @@ impl<P: Probe> Shard<P> {
         let mut sources = 0;
         for wire in &mut self.wires[vertex.wires()] {
             let before = arrivals.len();
-            wire.queue.take_due((span.start, length), |_, packet| arrivals.push(packet));
+            wire.queue.take_due(span.start, length, |_, packet| arrivals.push(packet));
             sources += usize::from(arrivals.len() > before);
         }
         if sources > 1 {
@@ -97,8 +97,10 @@ impl<P: Probe> Shard<P> {
     /// When a host processes the `nth` data packet (from 1) for a receiver. `None` if that is not in `span`.
     pub(crate) fn nth_arrival(
         &self,
-        (shared, span): (&Shared, SimSpan),
-        (vertex, end): (u32, u32),
+        shared: &Shared,
+        span: SimSpan,
+        vertex: u32,
+        end: u32,
         nth: usize,
     ) -> Option<u64> {
         let wires = &self.wires[self.vertices[vertex as usize].wires()];
@@ -132,8 +134,7 @@ impl<P: Probe> Shard<P> {
         let inside = &mut self.hosts[index].inside;
         acted_on.clear();
         for packet in arrivals.iter() {
-            let ends = |packet: &Packet| shared.routes.end(packet.cursor()).is_some();
-            if !packet.is_pause_frame() && ends(packet) {
+            if !packet.is_pause_frame() && shared.routes.end(packet.cursor()).is_some() {
                 let at = span.start + packet.after(span.start);
                 inside.push_back(packet.at(at + shared.host_delay));
             } else {

@@ -20,7 +20,7 @@ pub(super) struct Interface<'s> {
 impl Interface<'_> {
     #[inline(always)]
     pub(super) fn transmit<P: Probe>(&mut self, now: u64, packet: Packet, probe: &mut P) {
-        let sent = put((self.port, self.count, self.link), (now, 0), packet, probe);
+        let sent = put(self.port, self.count, self.link, now, 0, packet, probe);
         if let Some(packet) = sent {
             self.sent.push(packet);
         }
@@ -29,8 +29,11 @@ impl Interface<'_> {
 
 #[inline(always)]
 pub(super) fn put<P: Probe>(
-    (port, count, link): (&mut Port, &mut PortCount, LinkId),
-    (now, head_start): (u64, u64),
+    port: &mut Port,
+    count: &mut PortCount,
+    link: LinkId,
+    now: u64,
+    head_start: u64,
     packet: Packet,
     probe: &mut P,
 ) -> Option<Packet> {
@@ -42,7 +45,7 @@ pub(super) fn put<P: Probe>(
         probe.queue_of(link)(port.backlog(now));
     }
     let mut sending = port.open(count);
-    let sent = sending.send((now, head_start), packet);
+    let sent = sending.send(now, head_start, packet);
     sending.close();
     sent
 }

@@ -26,22 +26,21 @@ pub(crate) struct Pods {
 impl Pods {
     /// The spine comes last and consists of the vertices farthest from any host. Pods are the remaining components.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
-        let all = || (0..network.vertex_count()).map(VertexId::from_index);
+        let all = (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);
         let top = far.iter().copied().max().unwrap_or(0);
         let pod = components(network, |vertex| far[vertex.index()] < top);
-        let mut order: Vec<VertexId> = all().collect();
+        let mut order: Vec<VertexId> = all.clone().collect();
         order.sort_by_key(|vertex| pod[vertex.index()]);
-        let place = |pod_of: &VertexId| pod[pod_of.index()];
         let pods: Vec<Range<usize>> = (0..)
             .map_while(|number| {
-                let begin = order.partition_point(|vertex| place(vertex) < number);
-                let end = order.partition_point(|vertex| place(vertex) <= number);
+                let begin = order.partition_point(|vertex| pod[vertex.index()] < number);
+                let end = order.partition_point(|vertex| pod[vertex.index()] <= number);
                 (end > begin).then_some(begin..end)
             })
             .collect();
         if pods.len() < 2 {
-            return (all().collect(), Self::default());
+            return (all.collect(), Self::default());
         }
         let spine = pods[pods.len() - 1].end..order.len();
         (order, Self { pods, spine })

@@ -2,8 +2,6 @@
 //! Switches with bounded queues. Each port is processed separately unless shared state can matter;
 //! then all arrivals and departures are processed in chronological order.
 
-use std::ops::Range;
-
 use lightloom_units::{BitsPerSecond, Bytes};
 
 use super::agenda::Agenda;
@@ -30,7 +28,7 @@ impl<P: Probe> Shard<P> {
         let (mut due, has_frames) = self.sort_out(shared, index, span);
         // A port with pause frames is not plain.
         let priorities = if has_frames { 0 } else { shared.priorities };
-        let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
+        let ports = self.vertices[index].ports();
         if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
                 let is_listed = !self.scratch.by_port.is_empty(place as usize);
@@ -38,8 +36,7 @@ impl<P: Probe> Shard<P> {
                     continue;
                 }
                 if is_listed || switch.begins_before(place, span.end) {
-                    let at = (place, port, priorities);
-                    self.advance_port(shared, at, (span, wires.clone()), &mut switch);
+                    self.advance_port(shared, index, place, priorities, span, &mut switch);
                 }
                 due = due.min(switch.due_at(place, self.ports[port].paused));
             }
@@ -69,7 +66,7 @@ impl<P: Probe> Shard<P> {
                 continue;
             }
             let (before, mut bytes) = (count, 0);
-            let next = wire.queue.take_due((span.start, length), |offset, packet| {
+            let next = wire.queue.take_due(span.start, length, |offset, packet| {
                 let place = if packet.is_pause_frame() {
                     frame_delivered(&mut self.ends);
                     packet.cursor() - vertex.first_port
@@ -96,10 +93,14 @@ impl<P: Probe> Shard<P> {
     fn advance_port(
         &mut self,
         shared: &Shared,
-        (place, port, priorities): (u32, usize, u8),
-        (span, wires): (SimSpan, Range<usize>),
+        index: usize,
+        place: u32,
+        priorities: u8,
+        span: SimSpan,
         switch: &mut SwitchQueues,
     ) {
+        let vertex = self.vertices[index];
+        let port = (vertex.first_port + place) as usize;
         let (link, probe) = (self.port_links[port], &mut self.probe);
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let (port, count) = (&mut self.ports[port], &mut self.counts[port]);
@@ -107,13 +108,12 @@ impl<P: Probe> Shard<P> {
         let most = keys.len() + switch.waiting_at(place);
         let exit =
             Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes);
-        let cut_through = cut_through(shared, &self.wire_rates[wires]);
-        let how = (shared.header_bytes, cut_through);
-        let mut one = switch.one_port(place, how, (port, count));
+        let cut_through = cut_through(shared, &self.wire_rates[vertex.wires()]);
+        let mut one = switch.one_port(place, shared.header_bytes, cut_through, port, count);
         let queued = probe.queue_of(link);
         if let Some(class) = one.plain_class(priorities, keys.len()) {
             send_through!(exit, span.start, most, |sink| {
-                one.advance_plainly(class, (keys, arrivals), span, sink, queued);
+                one.advance_plainly(class, keys, arrivals, span, sink, queued);
             });
         } else {
             let arrivals =
@@ -153,7 +153,7 @@ impl<P: Probe> Shard<P> {
                 let (mut place, mut packet) = (shared.routes.place(packet.cursor() - 1), packet);
                 if shared.chooses {
                     let unmoved = packet.led_to(packet.cursor() - 1);
-                    (place, packet) = step(&shared.routes, (now, unmoved), |place| {
+                    (place, packet) = step(&shared.routes, now, unmoved, |place| {
                         let at = &outlet.ports[place as usize];
                         Backlog::of(at, || at.time_for(switch.holds(place)))
                     });
@@ -195,7 +195,7 @@ impl<P: Probe> Shard<P> {
 
     pub(crate) fn forget_pauses(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let before = std::mem::take(&mut self.ports[port as usize].paused);
-        self.counts[port as usize].note_paused((before, 0), now);
+        self.counts[port as usize].note_paused(before, 0, now);
         let Some(mut switch) = self.switches[vertex as usize].take() else {
             return self.wake(vertex, now);
         };

@@ -103,7 +103,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         };
         self.ends.delivered += 1;
         if !packet.is_acknowledgement() {
-            return self.arrive_data((end, packet), now);
+            return self.arrive_data(end, packet, now);
         }
         let sender = &mut self.senders[end as usize];
         sender.acknowledged(&packet, now);
@@ -140,12 +140,12 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     fn pass_on(&mut self, packet: Packet, now: u64) {
         let interfaces = &self.interfaces;
         let (place, packet) =
-            step(&self.shared.routes, (now, packet), |place| backlog(interfaces.port(place), now));
+            step(&self.shared.routes, now, packet, |place| backlog(interfaces.port(place), now));
         self.transmit(place as usize, now, packet);
     }
 
     #[inline(always)]
-    fn arrive_data(&mut self, (end, packet): (u32, Packet), now: u64) {
+    fn arrive_data(&mut self, end: u32, packet: Packet, now: u64) {
         let receiver = &mut self.receivers[end as usize];
         if receiver.answers_by_path {
             receiver.cursor = Routes::answer(packet.cursor());
@@ -158,8 +158,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
         self.ends.acknowledgements_sent += 1;
         if self.shared.gives_credit && !packet.is_probe() {
-            acknowledgement =
-                self.with_credit(end, (is_new, packet.has(flag::MARKED)), (now, acknowledgement));
+            let is_marked = packet.has(flag::MARKED);
+            acknowledgement = self.with_credit(end, is_new, is_marked, now, acknowledgement);
         }
         let place = self.interfaces.place(&self.shared.routes, acknowledgement.cursor());
         self.transmit(place, now, acknowledgement.advanced());
@@ -225,7 +225,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let index = ready[turn];
         let sender = &mut self.senders[index as usize];
         if sender.is_striped() {
-            return self.take_striped_turn(place, (turn, index), now);
+            return self.take_striped_turn(place, turn, index, now);
         }
         let leads_here = self.interfaces.place(&self.shared.routes, sender.cursor) == place;
         let Interface { ready, .. } = self.interfaces.at(place);

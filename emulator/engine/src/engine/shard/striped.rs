@@ -3,9 +3,9 @@
 
 use std::cmp::Reverse;
 
+use super::Probe;
 use super::interfaces::{Interface, Interfaces};
 use super::stack::Stack;
-use super::{Probe, Shard};
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     pub(super) fn enlist_striped(&mut self, index: u32, now: u64) {
@@ -30,12 +30,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    pub(super) fn take_striped_turn(
-        &mut self,
-        place: usize,
-        (turn, index): (usize, u32),
-        now: u64,
-    ) {
+    pub(super) fn take_striped_turn(&mut self, place: usize, turn: usize, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
         let interfaces = &self.interfaces;
         let lane = sender.lanes().iter().position(|lane| interfaces.place_of(lane.port) == place);
@@ -60,19 +55,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
         if !stays && wants {
             self.enlist_striped(index, now);
-        }
-    }
-}
-
-impl<P: Probe> Shard<P> {
-    pub(crate) fn wait_anew(&mut self, vertex: u32, sender: u32, now: u64) {
-        let ports = self.vertices[vertex as usize].ports();
-        for ready in &mut self.ready[ports] {
-            ready.retain(|waiting| *waiting != sender);
-        }
-        self.senders[sender as usize].enlisted = false;
-        if self.senders[sender as usize].started {
-            self.plan_start(vertex, sender, now);
         }
     }
 }

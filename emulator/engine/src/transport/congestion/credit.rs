@@ -32,7 +32,7 @@ impl State {
     }
 
     /// `is_settled`: the acknowledgement states that all earned credit has been granted.
-    pub(super) fn settle(&mut self, now: u64, is_settled: bool, (in_flight, left): (u32, u32)) {
+    pub(super) fn settle(&mut self, now: u64, is_settled: bool, in_flight: u32, left: u32) {
         let window = self.credits + in_flight;
         if !is_settled || window >= self.initial || self.credits >= left {
             self.short = None;

@@ -184,8 +184,9 @@ impl State {
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
         self.run_timers(feedback.now);
         let interval = self.settings.notification_interval.get();
-        let due = |last| feedback.now >= last + interval;
-        if feedback.marked && self.last_notification.is_none_or(due) {
+        if feedback.marked
+            && self.last_notification.is_none_or(|last| feedback.now >= last + interval)
+        {
             self.notified(feedback.now);
             self.next_send = self.paid_off();
         }

@@ -16,23 +16,18 @@ impl Sender {
 
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let StateLag { time, packets } = pace;
-        let moves = |sender: &Self, by: u32| {
-            [
-                sender.acked + by,
-                sender.next + by,
-                sender.sent + by,
-                sender.repair.max(sender.acked) + by,
-            ]
-        };
-        let stays = |sender: &Self| {
+        let [moves, moves_later] = [self, later].map(|sender| {
+            [sender.acked, sender.next, sender.sent, sender.repair.max(sender.acked)]
+        });
+        let [stays, stays_later] = [self, later].map(|sender| {
             let ends = [sender.released, sender.message_end, sender.repair_end, sender.answered];
             let flags = [sender.started, sender.enlisted, sender.repair < sender.repair_end];
             let counts = [sender.resent, sender.total, sender.in_flight];
             (ends, flags, sender.timeouts, counts, sender.cursor)
-        };
+        });
         let deadline = if self.deadline == u64::MAX { u64::MAX } else { self.deadline + time };
-        moves(self, packets) == moves(later, 0)
-            && stays(self) == stays(later)
+        moves.map(|at| at + packets) == moves_later
+            && stays == stays_later
             && deadline == later.deadline
             && self.timer.becomes(&later.timer, time)
     }
@@ -43,7 +38,7 @@ impl Sender {
 
     pub(crate) fn leap(&mut self, far: StateLag) {
         let (timeout, period) = (self.timer.timeout, far.time / u64::from(far.packets));
-        self.timer.leap(self.acked, self.next, (far.packets, period));
+        self.timer.leap(self.acked, self.next, far.packets, period);
         if self.repair >= self.acked {
             self.repair += far.packets;
         }

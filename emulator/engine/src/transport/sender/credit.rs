@@ -63,7 +63,7 @@ impl Sender {
         let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));
         let left = self.released.saturating_sub(self.next) + self.trimmed.len() as u32;
         if let Some(controller) = &mut self.controller {
-            controller.settle(now, packet.has(flag::SETTLED), (in_flight, left));
+            controller.settle(now, packet.has(flag::SETTLED), in_flight, left);
         }
         self.fit_window();
     }

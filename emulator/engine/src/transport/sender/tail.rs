@@ -20,9 +20,9 @@ struct Asking {
 
 impl TailProbe {
     pub(super) fn new(silence: Option<u64>) -> Self {
-        let asking =
-            |least| Asking { silence: least, least, due: u64::MAX, asked: None, out: None };
-        Self(silence.map(|least| Box::new(asking(least))))
+        Self(silence.map(|least| {
+            Box::new(Asking { silence: least, least, due: u64::MAX, asked: None, out: None })
+        }))
     }
 
     pub(super) fn take_round_trip(&mut self, round_trip: u64) {

@@ -9,7 +9,7 @@ use crate::transport::{Balance, Reordering};
 fn sender(recovery: LossRecovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
     let timer = RetransmissionTimer::new(Some(Picoseconds(1_000)), Picoseconds::ZERO, 10, 4);
-    let mut sender = Sender::new((0, 0), load, (4, recovery, timer), None);
+    let mut sender = Sender::new(0, 0, load, 4, recovery, timer, None);
     sender.release(2);
     sender
 }
@@ -85,8 +85,8 @@ fn timeouts_back_off_exponentially() {
 fn probe_takes_the_turn_of_a_packet() {
     let mut sender = sender(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
     let lane = SenderLane::new(0, 0..2);
-    let drawn = (vec![10, 20], vec![lane]);
-    sender.balancer = Some(Box::new(Balancer::new(Balance::Spray { paths: 2 }, drawn, (4, 0))));
+    let balancer = Balancer::new(Balance::Spray { paths: 2 }, vec![10, 20], vec![lane], 4, 0);
+    sender.balancer = Some(Box::new(balancer));
     burst(&mut sender, 0);
     sender.balancer.as_mut().unwrap().lost(10, 3);
     let later = 1_000_000_000;

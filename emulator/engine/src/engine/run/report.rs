@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the state of flows, ports and packets.
+
+use lightloom_units::{BitsPerSecond, Bytes, SimTime};
+
+use super::Engine;
+use super::flows::first_links;
+use crate::engine::deadlock::deadlock;
+use crate::engine::flow::{FlowId, FlowRecord};
+use crate::engine::layout::Place;
+use crate::engine::network::LinkId;
+use crate::engine::port::PortCount;
+use crate::engine::probe::Probe;
+use crate::engine::queueing::PRIORITIES;
+use crate::engine::route::{Choice, Paths};
+
+/// `sent = delivered + dropped + lost + in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCount {
+    pub sent: u64,
+    pub data_sent: u64,
+    pub delivered: u64,
+    pub dropped: u64,
+    pub trimmed: u64,
+    pub pauses: u64,
+    pub lost: u64,
+    pub in_flight: u64,
+    pub marked: u64,
+    pub retransmitted: u64,
+    pub duplicates: u64,
+    /// Packets put on a wire: the unit of the engine's speed.
+    pub hops: u64,
+}
+
+impl PacketCount {
+    pub(crate) fn add_times(&mut self, one: Self, times: u64) {
+        let Self {
+            sent,
+            data_sent,
+            delivered,
+            dropped,
+            trimmed,
+            pauses,
+            lost,
+            in_flight,
+            marked,
+            retransmitted,
+            duplicates,
+            hops,
+        } = one;
+        self.sent += sent * times;
+        self.data_sent += data_sent * times;
+        self.delivered += delivered * times;
+        self.dropped += dropped * times;
+        self.trimmed += trimmed * times;
+        self.pauses += pauses * times;
+        self.lost += lost * times;
+        self.in_flight += in_flight * times;
+        self.marked += marked * times;
+        self.retransmitted += retransmitted * times;
+        self.duplicates += duplicates * times;
+        self.hops += hops * times;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowWait {
+    Start,
+    Dark(LinkId),
+    Messages(FlowId),
+    Paused(LinkId),
+    Turn(LinkId),
+    Acknowledgements,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendingEnd {
+    pub acknowledged: u32,
+    /// Packets sent and not yet acknowledged or known to be lost, including retransmissions.
+    pub in_flight: u32,
+    pub window: u32,
+    /// Rate last set by congestion control. `None` if it only sets a window.
+    pub pace: Option<BitsPerSecond>,
+    pub resent: u32,
+}
+
+impl<P: Probe> Engine<P> {
+    /// Includes an ongoing pause and the bytes already sent of a packet in transmission.
+    #[must_use]
+    pub fn port_count(&self, link: LinkId) -> PortCount {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let shard = &self.shards[shard as usize];
+        let (mut count, is_paused) =
+            (shard.counts[index as usize], shard.ports[index as usize].paused != 0);
+        count.note_paused(u8::from(is_paused), 0, self.now.0);
+        let port = &shard.ports[index as usize];
+        let unsent = port.backlog_until(self.sends_until(link), self.now.0);
+        count.bytes = count.bytes.saturating_sub(unsent.0);
+        count
+    }
+
+    pub(super) fn sends_until(&self, link: LinkId) -> u64 {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let shard = &self.shards[shard as usize];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index as usize;
+        match &shard.switches[vertex] {
+            Some(switch) => switch.stands_before(index - shard.vertices[vertex].first_port).1,
+            None => shard.ports[index as usize].free,
+        }
+    }
+
+    /// When the last bit sent so far arrives, including bits of lost packets.
+    #[must_use]
+    pub fn last_arrival(&self) -> SimTime {
+        let links = (0..self.network.links().len()).map(LinkId::from_index);
+        let arrivals = links.map(|link| self.port(link).last_arrival(self.sends_until(link)));
+        SimTime(arrivals.max().unwrap_or_default())
+    }
+
+    #[must_use]
+    pub fn packets(&self) -> PacketCount {
+        let mut total = PacketCount::default();
+        for shard in &self.shards {
+            total.data_sent += shard.ends.data_sent;
+            total.sent += shard.ends.data_sent + shard.ends.acknowledgements_sent;
+            total.sent += shard.ends.frames_sent;
+            total.delivered += shard.ends.delivered;
+            total.in_flight += shard.in_flight();
+            total.retransmitted +=
+                shard.senders.iter().map(|sender| u64::from(sender.resent)).sum::<u64>();
+            total.duplicates +=
+                shard.receivers.iter().map(|end| u64::from(end.duplicates())).sum::<u64>();
+            for count in &shard.counts {
+                total.dropped += count.dropped;
+                total.lost += count.lost;
+                total.trimmed += count.trimmed;
+                total.pauses += count.pauses;
+                total.marked += count.marked;
+                total.hops += count.packets;
+            }
+        }
+        total
+    }
+
+    /// The last entry includes acknowledgements and trimmed packets. All are zero without bounded queues.
+    #[must_use]
+    pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
+        let mut total = [0; PRIORITIES];
+        let switches = self.shards.iter().flat_map(|shard| shard.switches.iter().flatten());
+        for (class, dropped) in switches.flat_map(|switch| switch.dropped().iter().enumerate()) {
+            total[class] += dropped;
+        }
+        total
+    }
+
+    #[must_use]
+    pub fn hops(&self) -> u64 {
+        self.shards.iter().flat_map(|shard| &shard.counts).map(|count| count.packets).sum()
+    }
+
+    /// What a flow waits for, and when its last acknowledgement arrived (`None` if nothing is in flight).
+    #[must_use]
+    pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
+        let state = &self.flows[flow.index()];
+        let Place { shard, index } = state.sender;
+        let shard = &self.shards[shard as usize];
+        let sender = &shard.senders[index as usize];
+        let since = sender.silent_since().map(SimTime);
+        let first = state.paths[0][0];
+        let mut links = state.paths.links().iter();
+        let dark = links.find(|link| !self.is_up(**link) || !self.is_up(link.reverse()));
+        let awaited =
+            sender.waits.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
+        let what = if !sender.started {
+            FlowWait::Start
+        } else if let Some(dark) = dark {
+            FlowWait::Dark(*dark)
+        } else if since.is_some() {
+            FlowWait::Acknowledgements
+        } else if let Some(late) = awaited.filter(|_| !sender.enlisted).find(|end| !end.is_done()) {
+            FlowWait::Messages(FlowId(late.flow))
+        } else if self.port(first).paused & (1 << sender.priority) != 0 {
+            FlowWait::Paused(first)
+        } else {
+            FlowWait::Turn(first)
+        };
+        (what, since)
+    }
+
+    #[must_use]
+    pub fn backlog(&self, link: LinkId) -> Bytes {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let shard = &self.shards[shard as usize];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index as usize;
+        let port = &shard.ports[index as usize];
+        let Some(switch) = &shard.switches[vertex] else { return port.backlog(self.now.0) };
+        let (waiting, end) = switch.stands_before(index - shard.vertices[vertex].first_port);
+        Bytes(waiting) + port.backlog_until(end, self.now.0)
+    }
+
+    #[must_use]
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// `None` before the flow starts and after its last packet has arrived.
+    #[must_use]
+    pub fn sending_end(&self, flow: FlowId) -> Option<SendingEnd> {
+        let state = &self.flows[flow.index()];
+        if state.end.is_some() || state.cancelled {
+            return None;
+        }
+        let Place { shard, index } = state.sender;
+        let sender = &self.shards[shard as usize].senders[index as usize];
+        sender.started.then(|| sender.seen())
+    }
+
+    #[must_use]
+    pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
+        let mut hit = Vec::new();
+        for (index, state) in self.flows.iter().enumerate().filter(|(_, state)| state.is_open()) {
+            let chosen = state.choices.iter().flatten().flatten().flat_map(|choice| &choice.links);
+            let mut links = state.paths.links().iter().chain(chosen);
+            if links.any(|link| !self.is_up(*link) || !self.is_up(link.reverse())) {
+                hit.push(FlowId::from_index(index));
+            }
+        }
+        hit
+    }
+
+    #[must_use]
+    pub fn path(&self, flow: FlowId) -> &[LinkId] {
+        &self.flows[flow.index()].paths[0]
+    }
+
+    #[must_use]
+    pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
+        let paths = &self.flows[flow.index()].paths;
+        first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
+    }
+
+    #[must_use]
+    pub fn paths(&self, flow: FlowId) -> &Paths {
+        &self.flows[flow.index()].paths
+    }
+
+    /// Returns the choices per interface, for data and acknowledgements, in breadth-first order. Empty except with
+    /// [`Balance::Adaptive`].
+    #[must_use]
+    pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
+        &self.flows[flow.index()].choices
+    }
+
+    #[must_use]
+    pub fn record(&self, flow: FlowId) -> FlowRecord {
+        let state = &self.flows[flow.index()];
+        let Place { shard, index } = state.sender;
+        let receivers = &self.shards[state.receiver.shard as usize].receivers;
+        let receiver = &receivers[state.receiver.index as usize];
+        let packets = receiver.packets_in_order();
+        let bytes = |packets: u32| {
+            let bytes = self.settings.transport.payload * u64::from(packets);
+            bytes.min(state.size)
+        };
+        let sender = &self.shards[shard as usize].senders[index as usize];
+        FlowRecord {
+            source: state.source(),
+            destination: state.destination(),
+            size: state.size,
+            sent: if state.end.is_some() { state.size } else { bytes(sender.packets_sent()) },
+            delivered: if state.end.is_some() { state.size } else { bytes(packets) },
+            start: state.start,
+            end: state.end,
+            acknowledged: sender.finished(),
+            retransmitted: sender.resent,
+            duplicates: receiver.duplicates(),
+            cancelled: state.cancelled,
+        }
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = FlowRecord> {
+        (0..self.flows.len()).map(|index| self.record(FlowId::from_index(index)))
+    }
+
+    /// Returns links whose ports wait for each other in a cycle, each for the next. The deadlock is
+    /// permanent unless a link changes or packets are dropped.
+    #[must_use]
+    pub fn deadlock(&self) -> Option<Vec<LinkId>> {
+        deadlock(self)
+    }
+}
