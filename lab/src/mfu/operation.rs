@@ -152,7 +152,6 @@ pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, u32, &'r Goodp
         "checkpoint every s",
     ]);
     for (arch, gpus, tp, left) in rows {
-        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
         table.row([
             arch.to_owned(),
             gpus.to_string(),
@@ -171,4 +170,8 @@ pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, u32, &'r Goodp
         CLUSTER.gpus(),
         CLUSTER.gpus_per_node,
     )
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }
