@@ -23,12 +23,12 @@ use crate::cluster::{JournalPlace, Leadership};
 use crate::journal::Damage;
 use crate::runtime::{Contact, Runtime};
 use lightloom_control::bypass::is_inside;
-use lightloom_control::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
+use lightloom_control::controller::{Crossed, OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Ledger, Open, Past};
 use lightloom_control::policy::Control;
 use lightloom_control::record::{Broken, Cause, TxnResult};
-use lightloom_control::state::{DeviceName, FibreEnd, Now, Txn};
+use lightloom_control::state::{DeviceName, Now, Txn};
 use lightloom_daemon_api::alarm::alarms;
 use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
 use lightloom_daemon_api::drift::DriftReport;
@@ -252,18 +252,19 @@ fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
 
 fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
     let broken = known.control.facts().broken();
-    let is_known =
-        |end: &FibreEnd| broken.keys().any(|part: &String| is_inside(&end_name(end), part));
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
-    let dark = dark.filter(|dark| !is_known(&dark.witness) && !is_known(&dark.far));
-    let of = |dark: DarkFibre| DarkFibreView {
+    let dark = dark.filter(|dark| {
+        let mut ends = [end_name(&dark.witness), end_name(&dark.far)].into_iter();
+        !ends.any(|end| broken.keys().any(|part: &String| is_inside(&end, part)))
+    });
+    let views = dark.map(|dark| DarkFibreView {
         near: end_name(&dark.witness),
         far: end_name(&dark.far),
         power_dbm: f64::from(dark.power_mdbm) / 1000.0,
         far_is_down: dark.far_is_down,
         far_lit_by: dark.far_lit_by,
-    };
-    dark.map(of).collect()
+    });
+    views.collect()
 }
 
 fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
@@ -286,11 +287,11 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
 /// the previous leader still holds are expected to become readable soon.
 #[must_use]
 pub fn is_settled(runtime: &Runtime) -> bool {
-    let is_silent = |name: &String| {
-        let contact = runtime.contacts.get(&DeviceName::from(name.as_str()));
-        runtime.leadership.is_none() && contact.is_some_and(|contact| contact.trouble.is_some())
-    };
-    runtime.damage.is_some() || unseen(&runtime.into()).iter().all(is_silent)
+    runtime.damage.is_some()
+        || unseen(&runtime.into()).iter().all(|name| {
+            let contact = runtime.contacts.get(&DeviceName::from(name.as_str()));
+            runtime.leadership.is_none() && contact.is_some_and(|contact| contact.trouble.is_some())
+        })
 }
 
 fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
@@ -385,11 +386,11 @@ fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
     let known = &Knowledge::from(runtime);
-    let devices = || known.control.sightings().devices().keys();
+    let devices = known.control.sightings().devices().keys();
     let (unseen, journal_damage) = (unseen(known), journal_damage(runtime));
     DriftReport {
-        slots: devices().flat_map(|name| drift_of(known, name)).collect(),
-        crossed: devices().flat_map(|name| crossed(known, name)).collect(),
+        slots: devices.clone().flat_map(|name| drift_of(known, name)).collect(),
+        crossed: devices.flat_map(|name| crossed(known, name)).collect(),
         complete: unseen.is_empty() && journal_damage.is_none() && runtime.stored(|_| ()).is_ok(),
         unseen,
         journal_damage,

@@ -29,7 +29,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use crate::outcome::{
     EndpointKind, FaultResult, FlowFigures, FlowRow, NotRestored, Outcome, OutcomeHead,
-    Percentiles, PlanResult, RunIdentity, Steps, TrafficImpact,
+    Percentiles, PlanResult, RunIdentity, Steps,
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
@@ -193,16 +193,15 @@ fn faults(
             (None, Some((traffic, moved))) => traffic.hosts_of(moved).len() as u64,
             _ => gpus,
         };
-        let moment = |time: Option<SimTime>| time.map(|time| ran.moment(time));
         let mut result = FaultResult {
             parts: event.parts.iter().map(|part| part.name.clone()).collect(),
             effect: event.effect.name().to_owned(),
-            at: moment(log.at),
-            detected: moment(log.detected),
-            replanned: moment(log.replanned),
-            restored: moment(log.restored),
-            not_restored: not_restored(ran, (event, log), delay),
-            repaired: moment(log.repaired),
+            at: log.at.map(|time| ran.moment(time)),
+            detected: log.detected.map(|time| ran.moment(time)),
+            replanned: log.replanned.map(|time| ran.moment(time)),
+            restored: log.restored.map(|time| ran.moment(time)),
+            not_restored: not_restored(ran, event, log, delay),
+            repaired: log.repaired.map(|time| ran.moment(time)),
             timeline: crate::outcome::Stage::bars(log.mattered.unwrap_or_default(), &log.timeline),
             bundles_switched: log.bundles,
             dark: log.dark,
@@ -215,7 +214,7 @@ fn faults(
             },
             gpus_affected: hosts,
             gpus_lost: log.gpus_lost,
-            traffic: moved.map(|(traffic, moved)| impact(ran, traffic, log, moved)),
+            traffic: moved.map(|(traffic, moved)| traffic.impact(log, moved, &ran.start.substrate)),
             phases: phase,
             losses: losses[at].clone(),
             delay,
@@ -230,7 +229,8 @@ fn faults(
 
 fn not_restored(
     ran: &JudgedRun<'_>,
-    (event, log): (&FaultEvent, &FaultLog),
+    event: &FaultEvent,
+    log: &FaultLog,
     delay: Option<Picoseconds>,
 ) -> Option<NotRestored> {
     let waits = log.at.is_some() && log.restored.is_none() && delay.is_none();
@@ -238,25 +238,14 @@ fn not_restored(
         return None;
     }
     let layout = ran.log.layout.as_ref().map(|(layout, _)| layout);
-    let is_looped = |part: Part| match part {
+    let mut planned = event.planned().into_iter();
+    let is_looped = planned.any(|part| match part {
         Part::Bundle(bundle) => layout.is_some_and(|of| of.path(bundle) == Path::Loopback),
         _ => false,
-    };
+    });
     Some(match log.detected {
         Some(_) => NotRestored::NoNodes,
-        None if event.planned().into_iter().any(is_looped) && ran.log.daemon.is_some() => {
-            NotRestored::InLoopback
-        }
+        None if is_looped && ran.log.daemon.is_some() => NotRestored::InLoopback,
         None => NotRestored::NotDetected,
     })
-}
-
-fn impact(
-    ran: &JudgedRun<'_>,
-    traffic: &Compared<'_>,
-    log: &FaultLog,
-    moved: &[flows::MovedFlow],
-) -> TrafficImpact {
-    let name = |host| ran.start.substrate.name(host).to_owned();
-    traffic.impact((&log.flows_hit, &log.flows_given_up), moved, &name)
 }

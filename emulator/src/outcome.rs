@@ -267,8 +267,8 @@ pub struct Percentiles {
 impl Percentiles {
     pub(crate) fn of(mut times: Vec<Picoseconds>) -> Option<Self> {
         times.sort_unstable();
-        let at = |per_cent| percentile(&times, per_cent);
-        Some(Self { p50: at(50)?, p99: at(99)?, max: at(100)? })
+        let [p50, p99, max] = [50, 99, 100].map(|per_cent| percentile(&times, per_cent));
+        Some(Self { p50: p50?, p99: p99?, max: max? })
     }
 }
 

@@ -93,10 +93,11 @@ impl Substrate {
     /// Returns the host indices for the name of a host or of a whole node: `h3`, `n4/g2` or `n4`.
     #[must_use]
     pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
-        let place = |name: &str| Some(self.place_of(self.vertex(name)?)? as usize);
-        let node =
-            || place(&format!("{name}/g0")).map(|first| first..first + self.hosts_per_server);
-        place(name).map(|place| place..place + 1).or_else(node)
+        let first = format!("{name}/g0");
+        let [host, first] =
+            [name, &first].map(|name| Some(self.place_of(self.vertex(name)?)? as usize));
+        let node = first.map(|first| first..first + self.hosts_per_server);
+        host.map(|place| place..place + 1).or(node)
     }
 
     /// Returns whether the network has switches.

@@ -41,16 +41,12 @@ const MOST_SEEDS: u64 = 1_000_000;
 impl FromStr for SeedRange {
     type Err = SeedRangeError;
     fn from_str(text: &str) -> Result<Self, SeedRangeError> {
-        let wrong = || SeedRangeError(text.to_owned());
-        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-        let (first, last) = match text.split_once("..") {
-            None => (number(text)?, number(text)?),
-            Some((first, last)) => (number(first)?, number(last)?),
-        };
-        if first > last || last - first >= MOST_SEEDS {
-            return Err(wrong());
-        }
-        Ok(Self { first, last })
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        let [first, last] = [first, last].map(|text| text.parse::<u64>().ok());
+        let range = first.zip(last).map(|(first, last)| Self { first, last });
+        range
+            .filter(|Self { first, last }| first <= last && last - first < MOST_SEEDS)
+            .ok_or_else(|| SeedRangeError(text.to_owned()))
     }
 }
 
@@ -81,11 +77,11 @@ pub struct ShardError(String);
 impl FromStr for SweepShard {
     type Err = ShardError;
     fn from_str(text: &str) -> Result<Self, ShardError> {
-        let wrong = || ShardError(text.to_owned());
-        let (index, count) = text.split_once('/').ok_or_else(wrong)?;
-        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
-        let shard = Self { index: number(index)?, count: number(count)? };
-        if shard.index < shard.count { Ok(shard) } else { Err(wrong()) }
+        let shard = text.split_once('/').and_then(|(index, count)| {
+            Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
+        });
+        let shard = shard.filter(|shard| shard.index < shard.count);
+        shard.ok_or_else(|| ShardError(text.to_owned()))
     }
 }
 
@@ -294,23 +290,24 @@ impl Sweep {
     #[must_use]
     pub fn tally(runs: &[SeedRun]) -> Vec<ExpectationTally> {
         let Some(first) = runs.first() else { return Vec::new() };
-        let tally = |(index, expected): (usize, &ExpectationResult)| {
-            let results = || {
-                runs.iter().filter_map(move |run| Some((run.seed, run.expectations.get(index)?)))
-            };
-            let worst =
-                results().min_by_key(|(_, result)| (result.passed, TotalOrder(margin_of(result))));
-            let (worst_seed, worst) = worst.expect("the first run has the expectation");
-            let passed = results().filter(|(_, result)| result.passed).count();
+        let tallies = first.expectations.iter().enumerate().map(|(index, expected)| {
+            let results = runs.iter();
+            let results: Vec<(Seed, &ExpectationResult)> =
+                results.filter_map(|run| Some((run.seed, run.expectations.get(index)?))).collect();
+            let worst = results
+                .iter()
+                .min_by_key(|(_, result)| (result.passed, TotalOrder(margin_of(result))));
+            let (worst_seed, worst) = *worst.expect("the first run has the expectation");
+            let passed = results.iter().filter(|(_, result)| result.passed).count();
             ExpectationTally {
                 expect: expected.expect.clone(),
                 passed,
-                failed: results().count() - passed,
+                failed: results.len() - passed,
                 worst_seed,
                 worst_value: worst.value.clone(),
             }
-        };
-        first.expectations.iter().enumerate().map(tally).collect()
+        });
+        tallies.collect()
     }
 
     /// Returns whether all seeds were run and passed.

@@ -75,13 +75,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn shown(refit: &Refit) -> String {
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let mut errors = TextTable::new(["runs", "number", "error before", "error after"]);
-    for (what, number, [before, after]) in [
+    for (what, number, shares) in [
         ("fitted on", refit.fitting_runs, refit.fitting_error),
         ("held out", refit.kept_back_runs, refit.kept_back_error),
     ] {
-        errors.row([what.to_owned(), number.to_string(), percent(before), percent(after)]);
+        let [before, after] = shares.map(|share| format!("{:.1} %", 100.0 * share));
+        errors.row([what.to_owned(), number.to_string(), before, after]);
     }
     let mut constants = TextTable::new([
         "constant",

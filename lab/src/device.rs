@@ -83,8 +83,8 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     let file = &arguments.file;
     let (list, mistakes) = match files::read_document(file) {
         Ok(bytes) => {
-            let mut beside = |name: &str| files::text_beside(file, name);
-            device::load_beside(&files::name(file), &bytes, &mut beside)
+            let name = files::name(file);
+            device::load_beside(&name, &bytes, &mut |name| files::text_beside(file, name))
         }
         Err(mistake) => (None, vec![*mistake]),
     };
@@ -119,15 +119,13 @@ fn show(addresses: &[ServedAddress], format: Format) -> anyhow::Result<()> {
             let rows = addresses.iter().map(|a| [a.name.as_str(), a.kind, a.speaks, a.at.as_str()]);
             let rows: Vec<_> =
                 [["device", "kind", "speaks", "at"]].into_iter().chain(rows).collect();
-            let width = |column: usize| {
+            let [a, b, c] = [0, 1, 2].map(|column: usize| {
                 rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-            };
-            let widths = [width(0), width(1), width(2)];
-            let line = |[name, kind, speaks, at]: &[&str; 4]| {
-                let [a, b, c] = widths;
+            });
+            let lines = rows.iter().map(|[name, kind, speaks, at]| {
                 format!("{name:a$}  {kind:b$}  {speaks:c$}  {at}\n")
-            };
-            output::print(&rows.iter().map(line).collect::<String>())
+            });
+            output::print(&lines.collect::<String>())
         }
     }
 }

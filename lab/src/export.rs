@@ -73,10 +73,9 @@ impl HostNames {
             return Ok(ExportNames::from_template(template, count)?);
         }
         let Some(path) = &self.hostnames else { return Ok(ExportNames::ids(prefix, count)) };
-        let name = || path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
-        ExportNames::from_list(&text, prefix, count).with_context(name)
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+        ExportNames::from_list(&text, prefix, count).context(name)
     }
 }
 
@@ -126,9 +125,9 @@ fn export_of(
         }
     }
     let plan = replan::read_plan(of.plan, &mut of.inputs)?;
-    let name = || of.plan.display().to_string();
-    let (_, faults) = khop::from_document(&fabric, &plan).with_context(name)?;
-    plan::prove(&fabric, &faults, &plan).with_context(name)?;
+    let name = of.plan.display().to_string();
+    let (_, faults) = khop::from_document(&fabric, &plan).with_context(|| name.clone())?;
+    plan::prove(&fabric, &faults, &plan).context(name)?;
     of.digest = digest(&plan);
     let circuits = fabric.dcn.circuits().filter(|_| plan.metrics.dark_port_time_share.is_some());
     let has_rings = !plan.groups.is_empty() || circuits.is_none();
@@ -223,19 +222,18 @@ struct FormatRow {
 }
 
 fn list(format: ResultFormat) -> anyhow::Result<()> {
-    let row = |target: &Target| FormatRow {
+    let formats = FORMATS.iter().map(|target| FormatRow {
         name: target.name,
         khop: target.ring.is_ok(),
         rfabric: target.fat_tree.is_ok(),
         about: target.about,
-    };
-    let formats: Vec<FormatRow> = FORMATS.iter().map(row).collect();
-    let formats = BTreeMap::from([("formats", formats)]);
+    });
+    let formats = BTreeMap::from([("formats", formats.collect::<Vec<_>>())]);
     let document = ResultDocument::new("lightloom.formats/v1", Inputs::new(), formats);
     let mut table = TextTable::new(["format", "k-hop ring", "fat-tree", "what it is"]);
-    let sign = |can: bool| if can { "yes" } else { "no" }.to_owned();
     for target in FORMATS {
-        let (ring, fat_tree) = (sign(target.ring.is_ok()), sign(target.fat_tree.is_ok()));
+        let [ring, fat_tree] = [target.ring.is_ok(), target.fat_tree.is_ok()]
+            .map(|can| if can { "yes" } else { "no" }.to_owned());
         table.row([target.name.to_owned(), ring, fat_tree, target.about.to_owned()]);
     }
     format.print(&document, "formats", || table.to_string())

@@ -6,7 +6,6 @@ pub(crate) mod packets;
 pub(crate) mod study;
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -122,10 +121,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     let mut inputs = Inputs::new();
     let model = arguments.model.as_deref().unwrap_or_default();
-    let mut model = card(("model", model), cards::model, cards::read_model, &mut inputs)?;
+    let mut model = card("model", model, cards::model, cards::read_model, &mut inputs)?;
     model.prediction_depths = arguments.prediction_depths.unwrap_or(model.prediction_depths);
-    let accelerator = ("accelerator", &*arguments.accelerator);
-    let card = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let name = &*arguments.accelerator;
+    let card = card("accelerator", name, cards::accelerator, cards::read_accelerator, &mut inputs)?;
     let networks = networks(arguments, &card, &mut inputs)?;
     let constants = constants(arguments.constants.as_deref(), &mut inputs)?;
     let job = asked(arguments, model, card, constants).prepare()?;
@@ -180,15 +179,17 @@ fn add_packets(
 pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
 
 pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
-    (role, name): (&str, &str),
+    role: &str,
+    name: &str,
     shipped: fn(&str) -> Result<T, E>,
     read: Reader<T>,
     inputs: &mut Inputs,
 ) -> anyhow::Result<T> {
     let path = Path::new(name);
-    let is_file =
-        |extension: &OsStr| ["yaml", "yml", "json"].iter().any(|known| extension == *known);
-    if !path.extension().is_some_and(is_file) {
+    let is_file = path
+        .extension()
+        .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
+    if !is_file {
         return Ok(shipped(name)?);
     }
     let (card, mistakes) = match files::read_document(path) {

@@ -43,7 +43,18 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
     for first in rows.iter().filter(|row| {
         row.nic_gbps == 100 && row.ocs_price == Level::Mean && row.communication_share > 0.99
     }) {
-        let cell = |gbps: u32, price: Level, share: f64| {
+        let mean = Level::Mean;
+        let columns = [
+            (100, mean, 1.0),
+            (200, mean, 1.0),
+            (400, mean, 1.0),
+            (800, mean, 1.0),
+            (400, Level::Low, 1.0),
+            (400, Level::High, 1.0),
+            (400, mean, 0.5),
+            (400, mean, 0.2),
+        ];
+        let cells = columns.map(|(gbps, price, share): (u32, Level, f64)| {
             rows.iter()
                 .find(|row| {
                     row.baseline == first.baseline
@@ -53,20 +64,9 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
                         && (row.communication_share - share).abs() < 1e-9
                 })
                 .map_or("-".to_owned(), |row| format!("{:.2}", row.performance_per_cost))
-        };
-        let mean = Level::Mean;
-        table.row([
-            first.baseline.to_owned(),
-            format!("{}:1", first.core_oversubscription),
-            cell(100, mean, 1.0),
-            cell(200, mean, 1.0),
-            cell(400, mean, 1.0),
-            cell(800, mean, 1.0),
-            cell(400, Level::Low, 1.0),
-            cell(400, Level::High, 1.0),
-            cell(400, mean, 0.5),
-            cell(400, mean, 0.2),
-        ]);
+        });
+        let labels = [first.baseline.to_owned(), format!("{}:1", first.core_oversubscription)];
+        table.row(labels.into_iter().chain(cells));
     }
     format!(
         "\nPerformance per cost, this fabric ÷ baseline, for a step with only communication \

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let inputs = Inputs::read(&arguments.inputs)?;
     inputs.must_be_of_one_cluster()?;
     let page = match inputs.circuits_alone() {
-        Some(network) => circuits_page(arguments, &inputs, network, form)?,
+        Some((fabric, network)) => circuits_page(arguments, &inputs, fabric, network, form)?,
         None if inputs.has_results_alone() => render(&common(arguments, &inputs), form),
         None => rings_page(arguments, &inputs, form)?,
     };
@@ -142,7 +142,7 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
     let names = design_names(arguments, inputs, own.as_deref());
     let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
-    let bought = bought(inputs, (&price_name, prices), seed)?;
+    let bought = bought(inputs, &price_name, prices, seed)?;
     let (mut comparison, mut cost) = (None, None);
     if !names.is_empty() {
         let designs = designs(&names, prices, &mut Default::default())?;
@@ -201,24 +201,23 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
 fn command(arguments: &Arguments) -> String {
     let mut words = vec!["lightloom report".to_owned()];
     words.extend(arguments.inputs.iter().map(|path| path.display().to_string()));
-    let mut flag = |name: &str, value: String| words.push(format!("{name} {value}"));
     if !arguments.fault.is_empty() {
         let parts: Vec<String> = arguments.fault.iter().map(ToString::to_string).collect();
-        flag("--fault", parts.join(","));
+        words.push(format!("--fault {}", parts.join(",")));
     }
     if let Some(at) = arguments.at {
-        flag("--at", at.to_string());
+        words.push(format!("--at {at}"));
     }
     if let Some(tp) = arguments.tp {
-        flag("--tp", tp.to_string());
+        words.push(format!("--tp {tp}"));
     }
     if !arguments.arch.is_empty() {
-        flag("--arch", arguments.arch.join(","));
+        words.push(format!("--arch {}", arguments.arch.join(",")));
     }
     if let Some(samples) = arguments.samples {
-        flag("--samples", samples.to_string());
+        words.push(format!("--samples {samples}"));
     }
-    flag("--seed", arguments.seed.to_string());
+    words.push(format!("--seed {}", arguments.seed));
     words.join(" ")
 }
 
@@ -226,44 +225,41 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     if inputs.has_results_alone() {
         return vec!["A fabric file would add its picture and a verified plan.".to_owned()];
     }
-    let mut missing = Vec::new();
-    let mut lacks = |is_missing: bool, text: &str| {
-        if is_missing {
-            missing.push(text.to_owned());
-        }
-    };
     let is_compared = inputs.circuits_alone().is_none();
-    lacks(inputs.fabric.is_none(), "A fabric file would add its picture and a verified plan.");
-    lacks(
-        is_compared && inputs.trace.is_none(),
-        "Your own fault trace would replace the synthetic one and add the plan at its worst moment.",
-    );
-    lacks(
-        inputs.prices.is_none(),
-        "Your own price file would replace the prices that ship with lightloom.",
-    );
-    lacks(
-        inputs.buy.is_none(),
-        "A buy file (docs/buy.md) would add a purchase recommendation at the top.",
-    );
-    lacks(
-        inputs.runs.is_empty(),
-        "A run (`lightloom emulate SCENARIO --format json`) would add collectives and the groups that faults affected.",
-    );
-    lacks(
-        inputs.bills.is_empty(),
-        "A run over months (`lightloom emulate SCENARIO --format json` for a scenario with `span`) would add the cost of failures.",
-    );
-    lacks(
-        inputs.training.is_empty(),
-        "A training step (`lightloom mfu --model NAME --gpus N --format json`) would add MFU and the best mapping.",
-    );
     let is_public = inputs.trace.as_ref().is_some_and(|(_, trace)| study::is_public(trace));
-    lacks(
-        is_compared && !is_public,
-        "The public fault trace (docs/traces.md) would add the published figures based on it.",
-    );
-    missing
+    let additions = [
+        (inputs.fabric.is_none(), "A fabric file would add its picture and a verified plan."),
+        (
+            is_compared && inputs.trace.is_none(),
+            "Your own fault trace would replace the synthetic one and add the plan at its worst moment.",
+        ),
+        (
+            inputs.prices.is_none(),
+            "Your own price file would replace the prices that ship with lightloom.",
+        ),
+        (
+            inputs.buy.is_none(),
+            "A buy file (docs/buy.md) would add a purchase recommendation at the top.",
+        ),
+        (
+            inputs.runs.is_empty(),
+            "A run (`lightloom emulate SCENARIO --format json`) would add collectives and the groups that faults affected.",
+        ),
+        (
+            inputs.bills.is_empty(),
+            "A run over months (`lightloom emulate SCENARIO --format json` for a scenario with `span`) would add the cost of failures.",
+        ),
+        (
+            inputs.training.is_empty(),
+            "A training step (`lightloom mfu --model NAME --gpus N --format json`) would add MFU and the best mapping.",
+        ),
+        (
+            is_compared && !is_public,
+            "The public fault trace (docs/traces.md) would add the published figures based on it.",
+        ),
+    ];
+    let missing = additions.into_iter().filter(|(is_missing, _)| *is_missing);
+    missing.map(|(_, text)| text.to_owned()).collect()
 }
 
 struct PlannedRing {
@@ -378,7 +374,8 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
 
 fn bought(
     inputs: &Inputs,
-    (price_name, prices): (&str, &PriceList),
+    price_name: &str,
+    prices: &PriceList,
     seed: Seed,
 ) -> anyhow::Result<Option<Bought>> {
     let Some(crate::buy::BuyAsked { question, trace, .. }) = &inputs.buy else { return Ok(None) };
@@ -399,9 +396,9 @@ fn sample_count(arguments: &Arguments, cluster: Cluster) -> u64 {
 
 fn first_tp(inputs: &Inputs) -> u32 {
     let of_fabric = inputs.fabric.as_ref().and_then(|(_, fabric)| Some(fabric.jobs.first()?.tp));
-    let of_plan = || inputs.plan.as_ref().and_then(|(_, plan)| Some(plan.jobs.first()?.tp));
-    let of_question = || inputs.buy.as_ref().map(|asked| asked.question.tp);
-    of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
+    let of_plan = inputs.plan.as_ref().and_then(|(_, plan)| Some(plan.jobs.first()?.tp));
+    let of_question = inputs.buy.as_ref().map(|asked| asked.question.tp);
+    of_fabric.or(of_plan).or(of_question).unwrap_or(32)
 }
 
 /// Without a fabric, plan or buy file, the usual designs are compared.
@@ -436,7 +433,8 @@ fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceL
 fn circuits_page(
     arguments: &Arguments,
     inputs: &Inputs,
-    (fabric, network): (&Fabric, &ReconfigurableFatTree),
+    fabric: &Fabric,
+    network: &ReconfigurableFatTree,
     form: RenderForm,
 ) -> anyhow::Result<String> {
     let planned = planned(arguments, inputs, fabric, None)?;
@@ -445,7 +443,7 @@ fn circuits_page(
     let designs = designs(&arguments.arch, prices, &mut Default::default())?;
     let spec = network.spec();
     let site = study::site(spec.leaves * spec.gpus_per_leaf, 8);
-    let bought = bought(inputs, (&price_name, prices), Seed(arguments.seed))?;
+    let bought = bought(inputs, &price_name, prices, Seed(arguments.seed))?;
     let cost = match designs.is_empty() {
         true => None,
         false => Some(study::costs(price_name, prices, &designs, site, None)?),

@@ -164,13 +164,13 @@ struct Asked {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let accelerator = ("accelerator", &*arguments.accelerator);
-    let chip = card(accelerator, cards::accelerator, cards::read_accelerator, &mut inputs)?;
+    let name = &*arguments.accelerator;
+    let chip = card("accelerator", name, cards::accelerator, cards::read_accelerator, &mut inputs)?;
     let asked = match &arguments.fabric {
         Some(path) => of_fabric(path, arguments, &mut inputs)?,
         None => of_command(arguments, &chip)?,
     };
-    let model = card(("model", &asked.model), cards::model, cards::read_model, &mut inputs)?;
+    let model = card("model", &asked.model, cards::model, cards::read_model, &mut inputs)?;
     let [generate, train] = asked.gpus;
     let job = ReinforcementJob {
         model,
@@ -310,31 +310,31 @@ fn text(result: &RlResult) -> String {
         "tokens/s",
         "busy",
     ]);
-    let seconds = |seconds: f64| format!("{seconds:.2} s");
     for step in &result.report.steps {
         let ReinforcementStep { generation, .. } = step;
         table.row([
             way(step.way).to_owned(),
             replicas(generation),
-            seconds(generation.seconds),
-            seconds(step.training_seconds),
-            seconds(step.weights_seconds),
-            seconds(step.step_seconds),
+            in_seconds(generation.seconds),
+            in_seconds(step.training_seconds),
+            in_seconds(step.weights_seconds),
+            in_seconds(step.step_seconds),
             format!("{:.0}", step.tokens_per_second),
             format!("{:.0} %", 100.0 * generation.busy_share),
         ]);
     }
     let report = &result.report;
     let mapping = &report.mapping;
-    let best = |ways: &[Way]| {
+    let of_ways = [&[Way::Adaptive][..], &[Way::Fixed], &[Way::Fixed, Way::FixedEven]];
+    let [adaptive, fixed, single] = of_ways.map(|ways| {
         let some = report.steps.iter().filter(|step| ways.contains(&step.way));
         some.map(|step| step.tokens_per_second).fold(0.0, f64::max)
-    };
-    let lead = match best(&[Way::Adaptive]) {
-        0.0 => format!("{:.0} tokens/s", best(&[Way::Fixed])),
+    });
+    let lead = match adaptive {
+        0.0 => format!("{fixed:.0} tokens/s"),
         adaptive => format!(
             "replicas sized for the tail reach {:.2}× the tokens/s of the best single size",
-            adaptive / best(&[Way::Fixed, Way::FixedEven])
+            adaptive / single
         ),
     };
     let rates = report.replica_gpus.iter().zip(&report.tokens_per_second_by_size);
@@ -354,7 +354,7 @@ fn text(result: &RlResult) -> String {
         result.arch,
         result.samples,
         sizes.join(", "),
-        seconds(report.least_generation_seconds),
+        in_seconds(report.least_generation_seconds),
         mapping.tensor,
         mapping.context,
         mapping.pipeline,
@@ -362,21 +362,27 @@ fn text(result: &RlResult) -> String {
     )
 }
 
+fn in_seconds(seconds: f64) -> String {
+    format!("{seconds:.2} s")
+}
+
 fn four_columns(result: &RlResult) -> String {
     let Some(longer) = result.one_topology_seconds else { return String::new() };
     let mut table = TextTable::new(["tokens/s", "one topology", "circuits follow the phases"]);
     let steps = &result.report.steps;
-    let rates = |step: &ReinforcementStep| {
-        let tokens = step.generation.tokens as f64;
-        [tokens / (step.step_seconds + longer), tokens / step.step_seconds]
-    };
     let fixed = steps.iter().filter(|step| step.way != Way::Adaptive);
     let best = fixed.max_by(|a, b| a.tokens_per_second.total_cmp(&b.tokens_per_second));
-    let Some(base) = best.map(|step| rates(step)[0]) else { return String::new() };
+    if best.is_none() {
+        return String::new();
+    }
     let adaptive = steps.iter().find(|step| step.way == Way::Adaptive);
+    let mut base = None;
     for (name, step) in [("best single size", best), ("size follows the tail", adaptive)] {
         let Some(step) = step else { continue };
-        let [one, follow] = rates(step).map(|rate| format!("{rate:.0} ({:.3}×)", rate / base));
+        let tokens = step.generation.tokens as f64;
+        let rates = [tokens / (step.step_seconds + longer), tokens / step.step_seconds];
+        let base = *base.get_or_insert(rates[0]);
+        let [one, follow] = rates.map(|rate| format!("{rate:.0} ({:.3}×)", rate / base));
         table.row([name.to_owned(), one, follow]);
     }
     format!(

@@ -110,12 +110,11 @@ struct GivenLayout {
 
 /// Reads `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`.
 fn given_layout(text: &str) -> Result<GivenLayout, String> {
-    let replicas = |part: &str, name: &str| {
-        let (count, gpus) = part.strip_prefix(name)?.strip_prefix('=')?.split_once("xTP")?;
-        let of = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=4096).contains(number));
-        Some((of(count)?, of(gpus)?))
-    };
-    let disaggregated = || {
+    let colocated = replicas(text, "colocated").map(|(count, gpus)| GivenLayout {
+        gpus: count * gpus,
+        layout: Layout::Colocated { replica_gpus: gpus },
+    });
+    let layout = colocated.or_else(|| {
         let (prefill, decode) = text.split_once(',')?;
         let (prefills, one) = replicas(prefill, "prefill")?;
         let (decodes, other) = replicas(decode, "decode")?;
@@ -126,18 +125,22 @@ fn given_layout(text: &str) -> Result<GivenLayout, String> {
             decode_replica_gpus: other,
         };
         Some(GivenLayout { gpus: prefills * one + decodes * other, layout })
-    };
-    let colocated = replicas(text, "colocated").map(|(count, gpus)| GivenLayout {
-        gpus: count * gpus,
-        layout: Layout::Colocated { replica_gpus: gpus },
     });
-    colocated.or_else(disaggregated).ok_or_else(|| {
+    layout.ok_or_else(|| {
         let use_these = "use `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`, with 1 to 4096 replicas";
         match ["DP", "EP", "PP"].into_iter().find(|other| text.contains(other)) {
             Some(other) => format!("serving with {other} (attention by request, experts across replicas, or pipelines) is not modelled: {use_these}"),
             None => use_these.to_owned(),
         }
     })
+}
+
+/// Reads the number of replicas and the GPUs of each from a part such as `decode=4xTP2`.
+fn replicas(part: &str, name: &str) -> Option<(u32, u32)> {
+    let (count, gpus) = part.strip_prefix(name)?.strip_prefix('=')?.split_once("xTP")?;
+    let [count, gpus] = [count, gpus]
+        .map(|text| text.parse::<u32>().ok().filter(|number| (1..=4096).contains(number)));
+    count.zip(gpus)
 }
 
 /// Limited because all requests of a run are held in memory.
@@ -194,9 +197,9 @@ fn load(arguments: &Arguments) -> anyhow::Result<Load> {
 }
 
 fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJob> {
-    let model = card(("model", &arguments.model), cards::model, cards::read_model, inputs)?;
-    let accelerator = ("accelerator", &*arguments.accelerator);
-    let card = card(accelerator, cards::accelerator, cards::read_accelerator, inputs)?;
+    let model = card("model", &arguments.model, cards::model, cards::read_model, inputs)?;
+    let name = &*arguments.accelerator;
+    let card = card("accelerator", name, cards::accelerator, cards::read_accelerator, inputs)?;
     let own = card.network();
     let network = match &arguments.arch {
         Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
@@ -208,11 +211,11 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
     {
         anyhow::bail!("--concurrency is only possible with colocated layouts: use --per-minute");
     }
-    let length = |mean: u32| Lengths {
+    let lengths = [arguments.prompt, arguments.response].map(|mean| Lengths {
         mean: mean.into(),
         sigma: arguments.sigma,
         most: mean.saturating_mul(16),
-    };
+    });
     let objective = Objective {
         first_seconds: in_seconds(arguments.first),
         token_seconds: in_seconds(arguments.token),
@@ -230,7 +233,7 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         network,
         gpus: arguments.layout.map_or(arguments.gpus.unwrap_or(0), |given| given.gpus),
         load,
-        lengths: [length(arguments.prompt), length(arguments.response)],
+        lengths,
         batch: arguments.batch,
         host_seconds: in_seconds(arguments.host),
         formats: Formats {
@@ -338,17 +341,18 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
         "caches moved",
     ]);
     for one in &result.layouts {
-        let first = |seconds: f64| format!("{:.0} ms", 1e3 * seconds);
-        let token = |seconds: Option<f64>| {
+        let [first, late_first] = [one.ttft_p50_seconds, one.ttft_p99_seconds]
+            .map(|seconds| format!("{:.0} ms", 1e3 * seconds));
+        let [token, late_token] = [one.tpot_p50_seconds, one.tpot_p99_seconds].map(|seconds| {
             seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
-        };
+        });
         table.row([
             layout(one, result.gpus),
             format!("{:.2} %", 100.0 * one.within),
-            first(one.ttft_p50_seconds),
-            first(one.ttft_p99_seconds),
-            token(one.tpot_p50_seconds),
-            token(one.tpot_p99_seconds),
+            first,
+            late_first,
+            token,
+            late_token,
             format!("{:.0}", one.tokens_per_second),
             format!("{:.1}", one.mean_requests),
             Bytes(one.moved_bytes).to_string(),

@@ -103,8 +103,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     let is_module = matches!(protocol, Protocol::Serial | Protocol::Eeprom);
     let groups = &arguments.may_move;
-    let is_group = |text: &String| text.parse::<u8>().is_ok_and(|group| group < 8);
-    if is_module && !groups.is_empty() && !(groups.len() == 1 && is_group(&groups[0])) {
+    let is_one = groups.len() == 1 && groups[0].parse::<u8>().is_ok_and(|group| group < 8);
+    if is_module && !groups.is_empty() && !is_one {
         let why = "--may-move takes one group of a transceiver, from 0 to 7";
         return Err(WrongUsage(why.into()).into());
     }
@@ -155,8 +155,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         }
         _ => "",
     };
-    let refused = |trouble| anyhow::anyhow!("{}: {trouble}{advice}", options.target);
-    let report = report.map_err(refused)?;
+    let report =
+        report.map_err(|trouble| anyhow::anyhow!("{}: {trouble}{advice}", options.target))?;
     show(&report, arguments)?;
     Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }

@@ -160,8 +160,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    let read = |path: &PathBuf| Ok((path.display().to_string(), files::read_result(path)?));
-    paths.iter().map(read).collect()
+    let paths = paths.iter();
+    paths.map(|path| Ok((path.display().to_string(), files::read_result(path)?))).collect()
 }
 
 fn as_files(read: &[(String, Vec<u8>)]) -> Vec<StepGraphFile<'_>> {
@@ -171,8 +171,7 @@ fn as_files(read: &[(String, Vec<u8>)]) -> Vec<StepGraphFile<'_>> {
 /// A file of another kind explains the error better than the reader of `wanted`.
 fn refused(files: &[(String, Vec<u8>)], wanted: &str, error: DescribedError) -> anyhow::Error {
     let help = "`lightloom workload --help` lists the formats";
-    let other = |(name, bytes): &(String, Vec<u8>)| other_kind(name, bytes, wanted, help);
-    match files.iter().find_map(other) {
+    match files.iter().find_map(|(name, bytes)| other_kind(name, bytes, wanted, help)) {
         _ if error.is_usage() => WrongUsage(error.to_string()).into(),
         Some(other) => other.into(),
         None => error.into(),
@@ -270,9 +269,11 @@ fn rescaled(
     let ReplayArguments { what_if_tp, what_if_dp, what_if_ep, pp, ep, .. } = *arguments;
     let to_tensor = what_if_tp.unwrap_or(tensor);
     if what_if_dp.is_none() && what_if_ep.is_none() {
-        let layout = |tensor| RankLayout { tensor, data: 1, expert: 1 };
+        let before = RankLayout { tensor, data: 1, expert: 1 };
         return match what_if_tp {
-            Some(to) => Ok((recorded.rescaled(layout(tensor), layout(to))?, to)),
+            Some(tensor) => {
+                Ok((recorded.rescaled(before, RankLayout { tensor, ..before })?, tensor))
+            }
             None => Ok((recorded, tensor)),
         };
     }
@@ -319,9 +320,7 @@ fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine>
 
 fn longest(recorded: &Recorded, tensor: u32) -> StepSummary {
     let spans = play(&recorded.graph, &recorded.took);
-    let communication = "as recorded".to_owned();
-    let empty = (0, 0);
-    report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(recorded))
+    report(&recorded.graph, &spans, recorded.ranks, tensor, Some(recorded))
 }
 
 fn emulate(
@@ -332,36 +331,35 @@ fn emulate(
     recorded: Option<&Recorded>,
 ) -> anyhow::Result<StepSummary> {
     let timeline = replay(graph, machine, RingReuse::Never, &mut Live::default())?;
-    let communication = format!("packets on {arch}");
-    let counts = (timeline.packet_hops, timeline.reused);
-    Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, recorded))
+    Ok(StepSummary {
+        communication: format!("packets on {arch}"),
+        packet_hops: timeline.packet_hops,
+        collectives_reused: timeline.reused,
+        ..report(graph, &timeline.spans, machine.ranks, tensor, recorded)
+    })
 }
 
 fn report(
     graph: &TaskGraph,
     spans: &[(SimTime, SimTime)],
-    communication: String,
-    (ranks, tp): (u32, u32),
-    (packet_hops, collectives_reused): (u64, u64),
+    ranks: u32,
+    tp: u32,
     recorded: Option<&Recorded>,
 ) -> StepSummary {
     let path = critical_path(graph, spans);
     let end = spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
     let end = end.since(SimTime::START);
-    let step = |end: Picoseconds| {
-        recorded.map_or(end.as_secs_f64(), |recorded| recorded.step_seconds(end))
-    };
     StepSummary {
         schema: "lightloom.workload/v1",
-        communication,
+        communication: "as recorded".to_owned(),
         ranks,
         tp,
         tasks: graph.tasks().len(),
         steps: recorded.map_or(1, |recorded| recorded.steps),
-        step_seconds: step(end),
-        recorded_seconds: recorded.map(|recorded| step(recorded.recorded)),
-        packet_hops,
-        collectives_reused,
+        step_seconds: recorded.map_or(end.as_secs_f64(), |recorded| recorded.step_seconds(end)),
+        recorded_seconds: recorded.map(|recorded| recorded.step_seconds(recorded.recorded)),
+        packet_hops: 0,
+        collectives_reused: 0,
         critical_path: PathShares::of(graph, spans, &path),
         critical_tasks: by_name(graph, spans, &path),
     }
@@ -377,12 +375,12 @@ fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> 
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(name, (_, took))| (std::cmp::Reverse(*took), *name));
     sums.truncate(10);
-    let critical = |(name, (times, took)): (&str, (u64, Picoseconds))| Critical {
+    let critical = sums.into_iter().map(|(name, (times, took))| Critical {
         name: name.to_owned(),
         times,
         seconds: took.as_secs_f64(),
-    };
-    sums.into_iter().map(critical).collect()
+    });
+    critical.collect()
 }
 
 fn show(report: &StepSummary, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {

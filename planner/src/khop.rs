@@ -153,15 +153,11 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
-    let sized = |job: &Job| groups_wanted(job).is_some();
-    let of_nodes = |job: &Job| job.tp >= per_node;
-    let pick = |fits: &dyn Fn(&Job) -> bool| -> Vec<usize> {
-        let placed = |job: &usize| fabric.jobs[*job].is_placed() && fits(&fabric.jobs[*job]);
-        (0..fabric.jobs.len()).filter(placed).collect()
-    };
-    let first = pick(&|job| sized(job) && of_nodes(job));
-    let small = pick(&|job| sized(job) && !of_nodes(job));
-    let rest = pick(&|job| !sized(job));
+    let placed_jobs = (0..fabric.jobs.len()).filter(|job| fabric.jobs[*job].is_placed());
+    let (sized, rest): (Vec<usize>, Vec<usize>) =
+        placed_jobs.partition(|job| groups_wanted(&fabric.jobs[*job]).is_some());
+    let (first, small): (Vec<usize>, Vec<usize>) =
+        sized.into_iter().partition(|job| fabric.jobs[*job].tp >= per_node);
     let turns = std::iter::once(first).chain(small.into_iter().chain(rest).map(|job| vec![job]));
     for jobs in turns.filter(|jobs| !jobs.is_empty()) {
         let groups = groups_of(fabric, survey, free, &jobs);
@@ -189,20 +185,20 @@ fn groups_of(
         return vec![groups];
     }
     let has_spare = spare::are_wanted(fabric);
-    let need = |job: &usize| {
-        let length = (fabric.jobs[*job].tp / per_node) as usize + usize::from(has_spare);
-        let most = || packing::most_chains(fabric, survey, free, length).len();
-        (length, groups_wanted(&fabric.jobs[*job]).unwrap_or_else(most))
-    };
-    let needs: Vec<(usize, usize)> = jobs.iter().map(need).collect();
-    let to_groups = |chains: Vec<Chain>| {
-        let mut groups: Vec<RingGroup> =
-            chains.into_iter().map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect();
+    let needs = jobs.iter().map(|job| {
+        let job = &fabric.jobs[*job];
+        let length = (job.tp / per_node) as usize + usize::from(has_spare);
+        let groups = groups_wanted(job);
+        (length, groups.unwrap_or_else(|| packing::most_chains(fabric, survey, free, length).len()))
+    });
+    let needs: Vec<(usize, usize)> = needs.collect();
+    let mut placed: Vec<Vec<RingGroup>> = Vec::new();
+    for chains in placement::orchestrate(fabric, survey, free, &needs) {
+        let groups = chains.iter().map(|chain| RingGroup::chain(&fabric.hbd, chain));
+        let mut groups: Vec<RingGroup> = groups.collect();
         placement::deal(fabric, &mut groups);
-        groups
-    };
-    let placed = placement::orchestrate(fabric, survey, free, &needs).into_iter();
-    let mut placed: Vec<Vec<RingGroup>> = placed.map(to_groups).collect();
+        placed.push(groups);
+    }
     if let ([(length, _)], [groups]) = (needs.as_slice(), placed.as_mut_slice()) {
         let wanted = groups_wanted(first).unwrap_or(usize::MAX);
         if groups.len() < wanted

@@ -43,19 +43,15 @@ fn linear(at: RegisterAddress) -> io::Result<u64> {
 
 impl ModuleMemory for Eeprom {
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError> {
-        let mut read = || {
-            let file = OpenOptions::new().read(true).open(&self.path)?;
-            file.read_exact_at(out, linear(at)?)
-        };
-        read().map_err(|error| self.failed("read", at, &error))
+        let opened = OpenOptions::new().read(true).open(&self.path);
+        let read = opened.and_then(|file| file.read_exact_at(out, linear(at)?));
+        read.map_err(|error| self.failed("read", at, &error))
     }
 
     fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError> {
-        let write = || {
-            let file = OpenOptions::new().write(true).open(&self.path)?;
-            file.write_all_at(bytes, linear(at)?)
-        };
-        write().map_err(|error| self.failed("write", at, &error))
+        let opened = OpenOptions::new().write(true).open(&self.path);
+        let written = opened.and_then(|file| file.write_all_at(bytes, linear(at)?));
+        written.map_err(|error| self.failed("write", at, &error))
     }
 
     fn pause(&mut self, span: Duration) {

@@ -31,9 +31,10 @@ pub fn command(
 ) -> Result<Vec<u8>, BusError> {
     let page = cdb::request(id, payload)
         .ok_or_else(|| BusError(format!("a payload of {} bytes is too long", payload.len())))?;
-    let at = |offset| RegisterAddress::page(cdb::PAGE, offset);
-    memory.write(at(130), &page[2..cdb::HEADER_BYTES + payload.len()])?;
-    memory.write(at(128), &page[..2])?;
+    let message = RegisterAddress::page(cdb::PAGE, 128);
+    let body = RegisterAddress::page(cdb::PAGE, 130);
+    memory.write(body, &page[2..cdb::HEADER_BYTES + payload.len()])?;
+    memory.write(message, &page[..2])?;
     let until = memory.now() + within;
     let status_at = lower::CDB_STATUS.at();
     loop {
@@ -54,7 +55,7 @@ pub fn command(
         }
     }
     let mut reply = [0; cdb::MESSAGE_BYTES];
-    memory.read(at(128), &mut reply)?;
+    memory.read(message, &mut reply)?;
     cdb::parse_reply(&reply)
         .map(<[u8]>::to_vec)
         .ok_or_else(|| BusError(format!("CDB command {id:04x}h: wrong check code in the reply")))

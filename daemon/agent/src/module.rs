@@ -203,8 +203,8 @@ impl ServedModule {
 
     fn describe(&self, names: ModuleNames, firmware: [u8; 2]) -> Identity {
         let file = self.profile.file();
-        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-        let short = |span: Duration| u16::try_from(span.as_micros()).unwrap_or(u16::MAX);
+        let [settle_us, dwell_us] = [self.profile.settle(), self.profile.dwell()]
+            .map(|span| u16::try_from(span.as_micros()).unwrap_or(u16::MAX));
         let mut capabilities = Capabilities::HOT.and(Capabilities::TAPS).and(Capabilities::GO);
         let has = [
             (file.paths.dark.is_some(), Capabilities::DARK),
@@ -226,9 +226,9 @@ impl ServedModule {
             external_paths: u8::try_from(file.paths.external.len()).unwrap_or(8),
             capabilities,
             switch_us: 0,
-            settle_us: short(self.profile.settle()),
-            dwell_us: short(self.profile.dwell()),
-            commit_max_us: micros(self.profile.within()),
+            settle_us,
+            dwell_us,
+            commit_max_us: u32::try_from(self.profile.within().as_micros()).unwrap_or(u32::MAX),
             power_low: Power(file.limits.power_low),
         }
     }
@@ -236,8 +236,9 @@ impl ServedModule {
     fn read_names(&mut self) -> Result<ModuleNames, BusError> {
         let mut page = [0; 54];
         self.memory.read(RegisterAddress::page(0, 128), &mut page)?;
-        let at = |offset: usize| std::array::from_fn(|index| page[offset - 128 + index]);
-        Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
+        let [vendor, part, serial] = [129, 148, 166]
+            .map(|offset: usize| std::array::from_fn(|index| page[offset - 128 + index]));
+        Ok(ModuleNames { vendor, part, serial })
     }
 
     /// Promises no response time, because it depends on the bus.
@@ -392,11 +393,11 @@ impl ServedModule {
         let (outcomes, active) = fired?;
         self.moved_at = Some(now);
         self.fired = Some((order, outcomes));
-        let is_there = |group: usize| {
+        let has_moved = groups.iter().any(|group| {
             matches!(outcomes[group], GroupOutcome::Success | GroupOutcome::PowerLow)
                 && active[group] == order.paths[group]
-        };
-        if groups.iter().any(is_there) {
+        });
+        if has_moved {
             self.generation = self.generation.wrapping_add(1);
         }
         Ok(self.report(TransactionId(order.transaction), outcomes, active))

@@ -100,18 +100,19 @@ fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     alarms.extend(status.management_lost.as_ref().map(|lost| devices::management(lost, moment)));
     alarms.extend(no_bypass_left(status));
-    let watched = |next: &str| format!("{next}; follow its state: lightloom ctl watch");
+    let watch = "follow its state: lightloom ctl watch";
     if let Some((about, next)) = status.journal_damage.as_ref().map(damage) {
         let next = format!("{next}; see its records: lightloom ctl journal --records");
         let what = "JOURNAL DAMAGED, changes are refused";
         alarms.push(Alarm::new(what, about, next));
     } else if let Some(why) = &status.journal_failure {
-        let next = watched(status.journal_next.as_deref().unwrap_or(FREE_SPACE));
+        let next = status.journal_next.as_deref().unwrap_or(FREE_SPACE);
+        let next = format!("{next}; {watch}");
         alarms.push(Alarm::new("JOURNAL CANNOT BE WRITTEN, changes are refused", why, next));
     }
     if let Some(why) = &status.audit_failure {
         let what = "AUDIT LOG CANNOT BE WRITTEN, changes are refused";
-        alarms.push(Alarm::new(what, why, watched(FREE_SPACE)));
+        alarms.push(Alarm::new(what, why, format!("{FREE_SPACE}; {watch}")));
     }
     if status.devices.is_empty() {
         let next = "list transceivers and switches in the daemon's file (`lightloom init \

@@ -39,9 +39,9 @@ pub fn summary(status: &Status) -> Vec<String> {
 
 fn circuits(status: &Status) -> Option<String> {
     let (up, all) = status.circuits_up();
-    let modules = || status.devices.iter().any(|device| is_bundle(&device.name));
     if all == 0 {
-        let is_bare = status.plan_sha256.is_empty() && modules();
+        let has_modules = status.devices.iter().any(|device| is_bundle(&device.name));
+        let is_bare = status.plan_sha256.is_empty() && has_modules;
         return is_bare.then(|| "circuits up: 0".to_owned());
     }
     let loopbacks = match status.loopbacks.len() {

@@ -203,11 +203,10 @@ impl Gnmi {
     }
 
     fn names_of(&self, slot: u32, position: u32) -> Vec<String> {
-        let is_it = |of: &Listed| {
+        let of = self.listed.iter().filter(|(_, of)| {
             let ends = of.input.as_deref().zip(of.output.as_deref());
             ends.and_then(|(a, b)| self.layout.pair(a, b)) == Some((slot, position))
-        };
-        let of = self.listed.iter().filter(|(_, of)| is_it(of));
+        });
         of.map(|(name, _)| name.clone()).collect()
     }
 
@@ -311,19 +310,16 @@ impl Gnmi {
             let (input, output) = self.names(*slot, *position)?;
             return Err(format!("`{input}` and `{output}` report different connections"));
         }
-        let twice = || "two of its circuits share a port".to_owned();
-        self.ports.take_circuits(from_inputs.iter().copied()).ok_or_else(twice)?;
-        let pending = |of: &&Listed| {
+        let taken = self.ports.take_circuits(from_inputs.iter().copied());
+        taken.ok_or_else(|| "two of its circuits share a port".to_owned())?;
+        let pending = self.listed.values().filter(|of| {
             matches!(
                 of.status,
                 Some(ConnectionStatus::PendingConnection | ConnectionStatus::PendingDeletion)
             )
-        };
-        let pairs = self
-            .listed
-            .values()
-            .filter(pending)
-            .filter_map(|of| self.layout.pair(of.input.as_deref()?, of.output.as_deref()?));
+        });
+        let pairs =
+            pending.filter_map(|of| self.layout.pair(of.input.as_deref()?, of.output.as_deref()?));
         let tuning: Vec<u32> =
             pairs.filter(|pair| from_inputs.contains(pair)).map(|(slot, _)| slot).collect();
         self.ports.take_tuning(tuning);

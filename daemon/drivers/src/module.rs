@@ -39,12 +39,12 @@ struct Copy<'a>(&'a [(RegisterAddress, Vec<u8>)]);
 
 impl Registers for Copy<'_> {
     fn byte(&self, at: RegisterAddress) -> u8 {
-        let inside = |(first, bytes): &(RegisterAddress, Vec<u8>)| {
+        let byte = self.0.iter().find_map(|(first, bytes)| {
             let same = first.page == at.page && first.bank == at.bank;
             let offset = usize::from(at.offset).checked_sub(usize::from(first.offset))?;
             bytes.get(offset).copied().filter(|_| same)
-        };
-        self.0.iter().find_map(inside).unwrap_or(0)
+        });
+        byte.unwrap_or(0)
     }
 }
 
@@ -59,25 +59,26 @@ impl Module {
         registers: Vec<(RegisterAddress, Vec<u8>)>,
     ) -> Self {
         let copy = Copy(&registers);
-        let nibbles = |byte: u8| (byte >> 4, byte & 0xf);
+        let [cmis, layout] = [lower::REVISION.get(&copy).unwrap_or(0), identity.layout]
+            .map(|byte| (byte >> 4, byte & 0xf));
         let groups = 0..usize::from(identity.groups);
-        let position = |code: u8| Position(u32::from(code));
-        let power_on =
-            |group: usize| page_b0::power_on_path(group).get(&copy).map_or(0, |path| path.code());
+        let lit = groups.clone().map(|group| status.active[group].code());
+        let at_power_on = groups
+            .map(|group| page_b0::power_on_path(group).get(&copy).map_or(0, |path| path.code()));
         Self {
             vendor: text(&identity.vendor),
             part: text(&identity.part),
             serial: text(&identity.serial),
             firmware: identity.firmware,
-            cmis: nibbles(lower::REVISION.get(&copy).unwrap_or(0)),
-            layout: nibbles(identity.layout),
+            cmis,
+            layout,
             state: state(lower::MODULE_STATE.get(&copy)),
             temperature_c: f64::from(lower::TEMPERATURE.get(&copy)) / 256.0,
             supply_v: f64::from(lower::SUPPLY.get(&copy)) / 10_000.0,
             generation: status.generation,
             boots: status.boots,
-            lit: groups.clone().map(|group| position(status.active[group].code())).collect(),
-            at_power_on: groups.map(|group| position(power_on(group))).collect(),
+            lit: lit.map(|code| Position(u32::from(code))).collect(),
+            at_power_on: at_power_on.map(|code| Position(u32::from(code))).collect(),
             registers,
         }
     }

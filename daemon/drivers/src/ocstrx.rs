@@ -113,8 +113,11 @@ impl OcsTrx {
     }
 
     fn knows_neighbours(&self) -> bool {
-        let capable = |identity: Identity| identity.capabilities.has(Capabilities::NEIGHBOURS);
-        self.name != LinkName::NONE && self.identity.is_some_and(capable)
+        self.name != LinkName::NONE && self.has(Capabilities::NEIGHBOURS)
+    }
+
+    fn has(&self, capability: Capabilities) -> bool {
+        self.identity.is_some_and(|identity| identity.capabilities.has(capability))
     }
 
     fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
@@ -122,12 +125,11 @@ impl OcsTrx {
             return false;
         }
         self.reads = self.reads.wrapping_add(1);
-        let known = |links: &LinksReport, status: &StatusReport| {
-            let lit = |group: &usize| status.active[*group].external_number().is_some();
-            (0..GROUPS_MAX).filter(lit).all(|group| neighbour(links.neighbours[group]).is_some())
-        };
-        let all_known =
-            self.links.zip(self.status).is_some_and(|(links, status)| known(&links, &status));
+        let all_known = self.links.zip(self.status).is_some_and(|(links, status)| {
+            let lit =
+                (0..GROUPS_MAX).filter(|group| status.active[*group].external_number().is_some());
+            lit.map(|group| neighbour(links.neighbours[group])).all(|known| known.is_some())
+        });
         self.knows_neighbours()
             && (asked == Neighbours::Always
                 || !all_known
@@ -203,8 +205,7 @@ impl OcsTrx {
             requests = self.arm(&want)?;
         }
         let (transaction, paths, groups) = self.armed.take().ok_or("nothing is armed")?;
-        let capable = |identity: Identity| identity.capabilities.has(Capabilities::GO);
-        if at_once && self.identity.is_some_and(capable) {
+        if at_once && self.has(Capabilities::GO) {
             let arm = Arm { transaction, policy: self.policy, paths };
             return Ok(vec![self.ask(&Wire::Go { arm, groups }, Awaits::Done)]);
         }
@@ -255,11 +256,11 @@ impl OcsTrx {
 
     fn is_armed_for(&self, want: &Positions) -> bool {
         let Some((_, paths, groups)) = &self.armed else { return false };
-        let matches = |(slot, position): (&Slot, &Position)| {
+        let armed = want.iter().all(|(slot, position)| {
             let group = slot.0 as usize;
             groups.contains(group) && u32::from(paths[group].code()) == position.0
-        };
-        want.len() == groups.iter().count() && want.iter().all(matches)
+        });
+        armed && want.len() == groups.iter().count()
     }
 
     fn take(&mut self, reply: &Reply<'_>) -> Progress {
@@ -412,8 +413,7 @@ impl Dialect for OcsTrx {
 
     fn after_hello(&mut self) -> Vec<Request> {
         self.events = None;
-        let capable = |identity: Identity| identity.capabilities.has(Capabilities::EVENTS);
-        match self.identity.is_some_and(capable) {
+        match self.has(Capabilities::EVENTS) {
             true => {
                 let wire = Wire::Events { enabled: true, debounce_us: 0 };
                 vec![self.ask(&wire, Awaits::Events)]
@@ -509,23 +509,23 @@ fn neighbour(seen: Neighbour) -> Option<Port> {
 fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;
-    let is = |states: &[DataPathState]| {
-        lanes.iter().any(|code: &u8| states.iter().any(|state| state.code() == *code))
-    };
-    let says = lanes.iter().any(|code| DataPathState::from_code(*code).is_some());
-    if !says || is(&[DataPathState::Activated]) || status.module_state == ModuleState::Fault.code()
-    {
+    let states = lanes.iter().filter_map(|code| DataPathState::from_code(*code));
+    let states: Vec<DataPathState> = states.collect();
+    let is_active = states.contains(&DataPathState::Activated);
+    if states.is_empty() || is_active || status.module_state == ModuleState::Fault.code() {
         return None;
     }
-    match is(&[DataPathState::Initialized, DataPathState::TxTurnOff]) {
+    let ready = [DataPathState::Initialized, DataPathState::TxTurnOff];
+    match states.iter().any(|state| ready.contains(state)) {
         true => Some(Shut::TxDisabled),
         false => Some(Shut::NotActivated),
     }
 }
 
 fn worst(outcomes: &[PathOutcome]) -> Option<String> {
-    let good = |o: &&PathOutcome| matches!(o, PathOutcome::None | PathOutcome::Success);
-    let (group, outcome) = outcomes.iter().enumerate().find(|(_, o)| !good(o))?;
+    let mut groups = outcomes.iter().enumerate();
+    let (group, outcome) =
+        groups.find(|(_, o)| !matches!(o, PathOutcome::None | PathOutcome::Success))?;
     Some(format!("switch group {group}: {outcome:?}"))
 }
 

@@ -35,8 +35,9 @@ impl Ports {
     }
 
     pub(super) fn take_size(&mut self, ingress: &str, egress: &str) -> Option<()> {
-        let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= PORTS_MAX);
-        self.size = Some((count(ingress)?, count(egress)?));
+        let [ingress, egress] = [ingress, egress]
+            .map(|text| text.trim().parse().ok().filter(|count| *count <= PORTS_MAX));
+        self.size = Some((ingress?, egress?));
         Some(())
     }
 
@@ -65,12 +66,11 @@ impl Ports {
         self.check_size()?;
         moves.iter().try_for_each(|m| self.check(m.slot, m.to))?;
         let dark = moves.iter().filter(|m| m.to.is_dark()).count();
-        let circuits = |end: fn(&Move) -> Position| {
-            moves.iter().map(|m| (m.slot.0, end(m).0)).collect::<Vec<_>>()
-        };
         let task = match dark {
-            0 => Task::Add(circuits(|m| m.to)),
-            dark if dark == moves.len() => Task::Remove(circuits(|m| m.from)),
+            0 => Task::Add(moves.iter().map(|m| (m.slot.0, m.to.0)).collect()),
+            dark if dark == moves.len() => {
+                Task::Remove(moves.iter().map(|m| (m.slot.0, m.from.0)).collect())
+            }
             _ => return Err("removals and additions in one step".into()),
         };
         self.believed.extend(moves.iter().map(|m| (m.slot, m.to)));

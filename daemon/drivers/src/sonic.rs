@@ -278,13 +278,13 @@ impl Reply {
         let (kind, line) = bytes[..end].split_first().ok_or("an empty line")?;
         let text = String::from_utf8_lossy(line).into_owned();
         let after = end + 2;
-        let count = || text.parse::<i64>().map_err(|_| "a count that is not a number");
+        let count = text.parse::<i64>().map_err(|_| "a count that is not a number");
         match kind {
             b'+' => Ok(Some((Self::Text(text), after))),
             b'-' => Ok(Some((Self::Error(text), after))),
             b':' => Ok(Some((Self::Number, after))),
-            b'$' => Self::parse_text(bytes, after, count()?),
-            b'*' if depth < DEPTH_MAX => Self::parse_array(bytes, after, count()?, depth),
+            b'$' => Self::parse_text(bytes, after, count?),
+            b'*' if depth < DEPTH_MAX => Self::parse_array(bytes, after, count?, depth),
             _ => Err("not RESP"),
         }
     }

@@ -156,12 +156,14 @@ impl Tender {
     }
 
     pub fn abandon(&mut self, now: Micros, ticket: Ticket, out: &mut Vec<Does>) {
-        let late = || "no answer in time".to_owned();
-        match &self.state {
-            State::Busy(busy) if *busy == ticket => self.lost(now, late(), out),
-            State::Resting(_, resting, _) if *resting == ticket => self.lost(now, late(), out),
-            State::Looking(_, Some((next, _))) if *next == ticket => self.lost(now, late(), out),
-            _ => {}
+        let waits = match &self.state {
+            State::Busy(busy) => *busy == ticket,
+            State::Resting(_, resting, _) => *resting == ticket,
+            State::Looking(_, Some((next, _))) => *next == ticket,
+            _ => false,
+        };
+        if waits {
+            self.lost(now, "no answer in time".to_owned(), out);
         }
     }
 
@@ -221,9 +223,9 @@ impl Tender {
                 self.ended(now, ticket, outcome, out);
             }
             (Some(Reached::Ended(Outcome::Done(_))), State::Looking(..)) => {
+                let senseless = "its registers have impossible values";
                 let module = self.conversation.module();
-                let senseless = || Outcome::Failed("its registers have impossible values".into());
-                self.looked(now, module.ok_or_else(senseless), out);
+                self.looked(now, module.ok_or_else(|| Outcome::Failed(senseless.into())), out);
             }
             (Some(Reached::Ended(outcome)), State::Looking(..)) => {
                 self.looked(now, Err(outcome), out);
@@ -286,8 +288,8 @@ impl Tender {
         out.push(Does::Account(Box::new(account)));
         match (lost, next) {
             (Some(why), next) => {
-                let reply = |(ticket, _)| self.reply(ticket, Outcome::Unknown(why.clone()));
-                out.extend(next.map(reply));
+                let unknown = Outcome::Unknown(why.clone());
+                out.extend(next.map(|(ticket, _)| self.reply(ticket, unknown)));
                 self.lost(now, why, out);
             }
             (None, Some((ticket, op))) => self.run(now, ticket, &op, out),

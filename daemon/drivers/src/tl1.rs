@@ -93,19 +93,19 @@ impl Tl1 {
                 self.ports.take_size(ingress, egress)?;
             }
             Awaits::Positions => {
-                let pair = |line: &String| {
+                let circuits = body.iter().map(|line| {
                     let (slot, port) = line.split_once(',')?;
                     Some((slot.trim().parse().ok()?, port.trim().parse().ok()?))
-                };
-                let circuits: Option<Vec<(u32, u32)>> = body.iter().map(pair).collect();
+                });
+                let circuits: Option<Vec<(u32, u32)>> = circuits.collect();
                 self.ports.take_circuits(circuits?)?;
             }
             Awaits::Power => {
-                let pair = |line: &String| {
+                let powers = body.iter().map(|line| {
                     let (port, power) = line.split_once(':')?;
                     Some((port.trim().parse().ok()?, millis(power)?))
-                };
-                let powers: Option<Vec<(u32, i32)>> = body.iter().map(pair).collect();
+                });
+                let powers: Option<Vec<(u32, i32)>> = powers.collect();
                 self.ports.take_power(powers?);
             }
             Awaits::Identity => self.identity = body.join(" "),
@@ -288,14 +288,14 @@ pub fn second_line(lines: &[&str]) -> Option<usize> {
 
 /// Returns whether a line is the first of a reply: `   OCS1 26-11-28 10:00:00`.
 fn is_header(line: &str) -> bool {
-    let is_numbers = |word: Option<&str>, between: char| {
+    let mut words = line.split_whitespace().rev();
+    let [time, date] = [(words.next(), ':'), (words.next(), '-')];
+    [time, date].into_iter().all(|(word, between)| {
         word.is_some_and(|word| {
             let mut parts = word.split(between);
             parts.clone().count() == 3 && parts.all(|part| part.parse::<u32>().is_ok())
         })
-    };
-    let mut words = line.split_whitespace().rev();
-    is_numbers(words.next(), ':') && is_numbers(words.next(), '-')
+    })
 }
 
 fn begins(line: &str) -> bool {

@@ -16,15 +16,16 @@ use lightloom_daemon_api::circuit::{
 };
 
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
-    let of = |(a, b): (Port, Port)| CircuitView {
+    let ends: Vec<(Port, Port)> = match known.control.plan() {
+        Some(plan) => plan.circuits.iter().map(|circuit| (circuit.a, circuit.b)).collect(),
+        None => unplanned(known),
+    };
+    let circuits = ends.into_iter().map(|(a, b)| CircuitView {
         a: a.to_string(),
         b: b.to_string(),
         stands: [a, b].into_iter().all(|port| stands(known, port) == Some(true)),
-    };
-    match known.control.plan() {
-        Some(plan) => plan.circuits.iter().map(|c| of((c.a, c.b))).collect(),
-        None => unplanned(known).into_iter().map(of).collect(),
-    }
+    });
+    circuits.collect()
 }
 
 fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
@@ -66,13 +67,12 @@ fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
 
 pub(super) fn loopbacks(known: &Knowledge<'_>) -> Vec<LoopbackView> {
     let Some(plan) = known.control.plan() else { return Vec::new() };
-    let of = |(device, bundle): (&DeviceName, BundleId)| LoopbackView {
-        bundle: bundle.to_string(),
-        stands: read_at(known, device, Slot(0)) == Some(Position::LOOPBACK),
-    };
     let modules = &known.control.setup().modules;
-    let closing = closing(plan).into_iter();
-    closing.filter_map(|bundle| Some(of((modules.get(&bundle)?, bundle)))).collect()
+    let loopbacks = closing(plan).into_iter().filter_map(|bundle| {
+        let stands = read_at(known, modules.get(&bundle)?, Slot(0)) == Some(Position::LOOPBACK);
+        Some(LoopbackView { bundle: bundle.to_string(), stands })
+    });
+    loopbacks.collect()
 }
 
 fn closing(plan: &Plan) -> BTreeSet<BundleId> {
@@ -104,13 +104,13 @@ pub(super) fn dark(
     let closing = closing(plan);
     let (mut dark, mut elsewhere) = (BTreeMap::new(), Vec::new());
     for (device, seen) in controller.sightings().devices() {
-        let explained = |slot| seen.drift().iter().any(|drift| drift.slot == slot);
         let part = |end: &str| broken.keys().any(|part| is_inside(end, part));
         for (&slot, &wanted) in controller.transactions().planned(device) {
             let Some(read) = read_at(known, device, slot).filter(|read| *read != wanted) else {
                 continue;
             };
-            if explained(slot) || part(device.as_str()) || attention::needs_action(known, device) {
+            let explained = seen.drift().iter().any(|drift| drift.slot == slot);
+            if explained || part(device.as_str()) || attention::needs_action(known, device) {
                 continue;
             }
             let bundle = device.as_str().parse::<BundleId>().ok();
@@ -179,8 +179,8 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
     let mode = if known.control.facts().broken().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
-    let no_light = |(name, seen): (&DeviceName, &Sighting)| is_dark(name, seen);
-    (bypasses || devices.all(no_light)).then_some(NoPlan { lit: circuits.len(), next })
+    (bypasses || devices.all(|(name, seen)| is_dark(name, seen)))
+        .then_some(NoPlan { lit: circuits.len(), next })
 }
 
 pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {

@@ -18,12 +18,12 @@ fn kind(culprit: &Culprit) -> PartKind {
 
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<NamedPart> {
     let diagnoses = known.control.diagnoses(&known.now).into_iter();
-    let of = |Diagnosis { named, wall_ms }: Diagnosis| NamedPart {
+    let parts = diagnoses.map(|Diagnosis { named, wall_ms }| NamedPart {
         kind: kind(&named.culprit),
         part: named.culprit.to_string(),
         evidence: named.evidence.iter().map(ToString::to_string).collect(),
         second: named.second.map(|second| second.to_string()),
         since_unix_ms: wall_ms,
-    };
-    diagnoses.map(of).collect()
+    });
+    parts.collect()
 }

@@ -30,12 +30,11 @@ pub fn diff(
     let after = apply.broken.clone().unwrap_or_else(|| broken.clone());
     let forgotten = broken.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
     let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(known, b));
-    let moves = preview.changes.iter();
+    let moves = preview.changes.iter().flat_map(|(device, moves)| {
+        moves.iter().map(move |m| move_view(known, preview, next, device, m))
+    });
     let ledger = known.control.ledger();
     let plan_after = plan_after(ledger, apply);
-    let of = |(device, moves): (&DeviceName, &Vec<Move>)| {
-        moves.iter().map(|m| move_view(known, preview, next, device, m)).collect::<Vec<_>>()
-    };
     Diff {
         version: preview.version,
         confirmation,
@@ -49,7 +48,7 @@ pub fn diff(
         plan_sha256: plan_after.to_owned(),
         circuits: circuits::counted(known, &preview.changes),
         crossed: moved_and_crossed(known, preview, apply),
-        moves: moves.flat_map(of).collect(),
+        moves: moves.collect(),
         waves: preview.waves.len(),
         phase: preview.phase.as_ref().map(ToString::to_string).unwrap_or_default(),
         dark_links_max: dark_links_max(known, preview),
@@ -65,10 +64,10 @@ fn dark_links_max(known: &Knowledge<'_>, preview: &Preview) -> usize {
 }
 
 fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
-    let touched = || apply.target.keys().any(|device| ledger.plan_devices.contains(device));
+    let is_touched = apply.target.keys().any(|device| ledger.plan_devices.contains(device));
     match () {
         () if !apply.plan_sha256.is_empty() => &apply.plan_sha256,
-        () if touched() => "",
+        () if is_touched => "",
         () => &ledger.plan_sha256,
     }
 }
@@ -80,14 +79,15 @@ fn others(
 ) -> Vec<OtherChange> {
     let Some(Cause::Rollback(first)) = apply.cause else { return Vec::new() };
     let history = known.control.ledger().history.iter().rev();
-    let changed = |past: &&Past| matches!(past.result, TxnResult::Committed | TxnResult::Partial);
-    let spoken_of = history.filter(changed).filter(|past| spoken_of(first, past));
-    let of = |past: &Past| OtherChange {
+    let spoken_of = history.filter(|past| {
+        matches!(past.result, TxnResult::Committed | TxnResult::Partial) && spoken_of(first, past)
+    });
+    let others = spoken_of.map(|past| OtherChange {
         txn: past.txn.0,
         actor: past.actor.to_string(),
         summary: words::of_past(past),
-    };
-    spoken_of.map(of).collect()
+    });
+    others.collect()
 }
 
 fn moved_and_crossed(known: &Knowledge<'_>, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {

@@ -49,16 +49,11 @@ pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
 
 #[must_use]
 pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
-    let named = |device: &DeviceName| {
+    let devices = known.control.sightings().devices().iter();
+    let silent = devices.filter(|(device, seen)| {
         let begins = format!("{device}: ");
-        reasons.iter().any(|reason| reason.starts_with(&begins))
-    };
-    let silent = known
-        .control
-        .sightings()
-        .devices()
-        .iter()
-        .filter(|(device, seen)| named(device) && (!seen.answers()));
+        !seen.answers() && reasons.iter().any(|reason| reason.starts_with(&begins))
+    });
     when(known, &silent.map(|(device, _)| device.clone()).collect())
 }
 
@@ -114,7 +109,6 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let names: Vec<String> = devices.iter().map(|(device, _)| device.to_string()).collect();
     let shown = shown(&names);
     let silent = devices.iter().map(|(_, silent)| *silent).min().unwrap_or_default();
-    let seconds = |time: Micros| time.0.div_ceil(1_000_000);
     let replies = devices.iter();
     let replies = replies
         .map(|(device, _)| known.control.sightings().inventory().limits(device).reply_within);
@@ -132,13 +126,13 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
             format!(
                 "{shown}: not read yet; its state is known at most {} s after the daemon starts: \
                     lightloom ctl wait, then retry",
-                seconds(connect + replies.max().unwrap_or_default())
+                (connect + replies.max().unwrap_or_default()).0.div_ceil(1_000_000)
             )
         }
         Kind::Reading => format!(
             "{shown}: being read for the first time, which takes at most {} s: lightloom ctl \
                 wait, then retry",
-            seconds(replies.max().unwrap_or_default())
+            replies.max().unwrap_or_default().0.div_ceil(1_000_000)
         ),
         Kind::NotMissed => format!(
             "{shown}: unresponsive for {} s, which is not treated as a fault: it is bypassed only \

@@ -63,7 +63,7 @@ impl Change<'_> {
             "" => None,
             sha256 => Some(plan(sha256)),
         };
-        let back = || match &plan {
+        let back = match &plan {
             Some(plan) => format!(" (back to {plan})"),
             None => " (back to no plan)".into(),
         };
@@ -83,11 +83,11 @@ impl Change<'_> {
             Cause::Bypass => "bypass".into(),
             Cause::Repair => "repair".into(),
             Cause::Rollback(txn) => {
-                format!("rollback to before {txn}{}{}", back(), around(&broken, &repaired))
+                format!("rollback to before {txn}{back}{}", around(&broken, &repaired))
             }
             Cause::ConfirmTimeout(txn) => {
                 let around = around(&broken, &repaired);
-                format!("{txn} was not confirmed in time{}{around}", back())
+                format!("{txn} was not confirmed in time{back}{around}")
             }
             Cause::Drift => "drift restored".into(),
             Cause::Deferred(txn) => format!("deferred part of {txn}"),

@@ -62,11 +62,12 @@ impl Exchange {
             }
             Self::Bruck | Self::Binary => {
                 let powers = std::iter::successors(Some(1), |power| Some(power * 2));
-                let shift = |distance: usize| Shift {
+                let distances = powers.take_while(|power| *power < ranks);
+                let shifts = distances.map(|distance| Shift {
                     distance,
                     ways: (1..ranks).filter(|way| way & distance != 0).collect(),
-                };
-                powers.take_while(|power| *power < ranks).map(shift).collect()
+                });
+                shifts.collect()
             }
         })
     }

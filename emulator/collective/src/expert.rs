@@ -69,10 +69,10 @@ static FITS: LazyLock<Vec<KernelFit>> = LazyLock::new(|| rows(include_str!("expe
 impl ExpertExchange {
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        let is_this = |fit: &&KernelFit| (fit.kernel, fit.left_out) == (self.kernel, self.left_out);
+        let mut of_kernel = FITS.iter().filter(|fit| fit.kernel == self.kernel);
+        let own = of_kernel.clone().find(|fit| fit.left_out == self.left_out);
         // Without another generation to fit to, the constants of all rows are used.
-        let all = || FITS.iter().find(|fit| fit.kernel == self.kernel);
-        let fit = FITS.iter().find(is_this).or_else(all).expect("one row per kernel");
+        let fit = own.or(of_kernel.next()).expect("one row per kernel");
         let latency = self.generation.latency(DomainFit::without(None).two_dies).sqrt();
         let ranks = self.nodes * self.gpus_per_node;
         let start = latency * (fit.start_us + fit.expert_us * self.experts / ranks)

@@ -28,13 +28,14 @@ impl Hierarchical {
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let of_group = self.check()?;
         let groups = self.groups.len();
-        let names = |group: usize| (group * of_group..(group + 1) * of_group).collect::<Vec<_>>();
+        let names: Vec<usize> = (0..groups * of_group).collect();
+        let names: Vec<&[usize]> = names.chunks(of_group).collect();
         let mut sendings = Vec::new();
         let mut phases: [Vec<TimeForm>; 3] = Default::default();
         let mut done: Vec<Vec<Vec<usize>>> = Vec::new();
-        for group in 0..groups {
+        for names in &names {
             let ring = self.inner(CollectiveKind::ReduceScatter, of_group);
-            let laid = ring.lay_out(&mut sendings, (&names(group), NetworkLevel::Inside), &[])?;
+            let laid = ring.lay_out(&mut sendings, names, NetworkLevel::Inside, &[])?;
             phases[0].push(laid.form);
             done.push(laid.into);
         }
@@ -47,15 +48,15 @@ impl Hierarchical {
             };
             let peers: Vec<usize> = (0..groups).map(|group| group * of_group + rank).collect();
             let waits: Vec<_> = done.iter().map(|group| group[rank].clone()).collect();
-            let laid = ring.lay_out(&mut sendings, (&peers, NetworkLevel::Between), &waits)?;
+            let laid = ring.lay_out(&mut sendings, &peers, NetworkLevel::Between, &waits)?;
             phases[1].push(laid.form);
             for (group, into) in laid.into.into_iter().enumerate() {
                 done[group][rank] = into;
             }
         }
-        for (group, waits) in done.iter().enumerate() {
+        for (names, waits) in names.iter().zip(&done) {
             let ring = self.inner(CollectiveKind::AllGather, of_group);
-            let laid = ring.lay_out(&mut sendings, (&names(group), NetworkLevel::Inside), waits)?;
+            let laid = ring.lay_out(&mut sendings, names, NetworkLevel::Inside, waits)?;
             phases[2].push(laid.form);
         }
         let form = TimeForm::InTurn(phases.into_iter().map(TimeForm::AtOnce).collect());

@@ -56,7 +56,7 @@ impl Ring {
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let mut sendings = Vec::new();
         let ranks: Vec<usize> = (0..self.ranks).collect();
-        let laid = self.lay_out(&mut sendings, (&ranks, NetworkLevel::Inside), &[])?;
+        let laid = self.lay_out(&mut sendings, &ranks, NetworkLevel::Inside, &[])?;
         let Self { kind, ranks, size, .. } = *self;
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
@@ -70,7 +70,7 @@ impl Ring {
         for first in 0..count {
             let turned = domains.iter().flat_map(|own| own[first..].iter().chain(&own[..first]));
             let names: Vec<usize> = turned.copied().collect();
-            forms.push(share.lay_out(&mut sendings, (&names, NetworkLevel::Inside), &[])?.form);
+            forms.push(share.lay_out(&mut sendings, &names, NetworkLevel::Inside, &[])?.form);
         }
         Ok(Schedule { kind, ranks, size, sendings, form: TimeForm::AtOnce(forms) })
     }
@@ -78,7 +78,8 @@ impl Ring {
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,
-        (names, level): (&[usize], NetworkLevel),
+        names: &[usize],
+        level: NetworkLevel,
         waits: &[Vec<usize>],
     ) -> Result<Laid, CollectiveError> {
         let ranks = self.ranks;

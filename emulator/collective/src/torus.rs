@@ -75,7 +75,7 @@ impl TorusAllReduce {
         for names in rings {
             let waits: Vec<_> = names.iter().map(|rank| share.into[*rank].clone()).collect();
             let ring = Ring { kind, ranks: names.len(), size, directions };
-            let laid = ring.lay_out(sendings, (names, NetworkLevel::Inside), &waits)?;
+            let laid = ring.lay_out(sendings, names, NetworkLevel::Inside, &waits)?;
             forms.push(laid.form);
             for (rank, sendings) in names.iter().zip(laid.into) {
                 into[*rank] = sendings;

@@ -28,14 +28,15 @@ impl JudgedRun<'_> {
         able: &dyn Fn(usize) -> bool,
         likely: &dyn Fn(usize) -> bool,
     ) -> Option<usize> {
-        let began = |fault: usize| Some((fault, self.began(fault).filter(|at| *at <= to)?));
-        let rank = |(fault, at): &(usize, SimTime)| {
+        let began = (0..self.log.faults.len())
+            .filter_map(|fault| Some((fault, self.began(fault).filter(|at| *at <= to)?)));
+        let culprit = began.min_by_key(|(fault, at)| {
             let is_over = self.is_over(*fault, from);
             let state = if *at > from { 0 } else { 1 + u8::from(is_over) };
             let order = if is_over { u64::MAX - at.0 } else { at.0 };
             (!able(*fault), state, !likely(*fault), order)
-        };
-        (0..self.log.faults.len()).filter_map(began).min_by_key(rank).map(|(fault, _)| fault)
+        });
+        culprit.map(|(fault, _)| fault)
     }
 }
 

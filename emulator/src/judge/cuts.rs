@@ -47,10 +47,9 @@ impl Cuts {
             return;
         }
         places.sort_unstable();
-        let is_inside = |vertex: &VertexId| set.binary_search(vertex).is_ok();
         let mut rates = [0; 2];
         for link in set.iter().flat_map(|vertex| usable.links_from(*vertex)) {
-            if !is_inside(&substrate.network.link(link).to) {
+            if set.binary_search(&substrate.network.link(link).to).is_err() {
                 for (rate, link) in rates.iter_mut().zip([link, link.reverse()]) {
                     *rate += u128::from(substrate.network.link(link).spec.rate.0);
                 }
@@ -63,14 +62,12 @@ impl Cuts {
 }
 
 fn name(substrate: &Substrate, places: &[u32]) -> String {
-    let host = |place: u32| substrate.name(substrate.hosts[place as usize]);
     let (first, last) = (places[0], places[places.len() - 1]);
+    let [from, to] = [first, last].map(|place| substrate.name(substrate.hosts[place as usize]));
     match places.len() {
-        1 => host(first).to_owned(),
-        count if (last - first) as usize + 1 == count => {
-            format!("{}..{}", host(first), host(last))
-        }
-        count => format!("{} to {}, {count} hosts,", host(first), host(last)),
+        1 => from.to_owned(),
+        count if (last - first) as usize + 1 == count => format!("{from}..{to}"),
+        count => format!("{from} to {to}, {count} hosts,"),
     }
 }
 
@@ -119,8 +116,8 @@ impl<'a> Usable<'a> {
 
     fn below_tiers(&self) -> Vec<Vec<VertexId>> {
         let highest = self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied();
-        let below = |tier: u32| self.together(move |at: u32| at <= tier);
-        (0..highest.unwrap_or(0)).flat_map(below).collect()
+        let tiers = 0..highest.unwrap_or(0);
+        tiers.flat_map(|tier| self.together(move |at: u32| at <= tier)).collect()
     }
 
     fn together(&self, is_in: impl Fn(u32) -> bool) -> Vec<Vec<VertexId>> {
@@ -149,33 +146,34 @@ impl<'a> Usable<'a> {
     }
 
     fn around_switches(&self) -> Vec<Vec<VertexId>> {
-        let around = |switch: VertexId| {
+        let switches = self.vertices().filter(|vertex| self.tiers[vertex.index()] == 1);
+        let around = switches.map(|switch| {
             let ends = self.links_from(switch).map(|link| self.substrate.network.link(link).to);
             let hosts = ends.filter(|end| self.tiers[end.index()] == 0);
             let mut set: Vec<VertexId> = hosts.chain([switch]).collect();
             set.sort_unstable();
             set.dedup();
             set
-        };
-        self.vertices().filter(|vertex| self.tiers[vertex.index()] == 1).map(around).collect()
+        });
+        around.collect()
     }
 }
 
 fn halves(substrate: &Substrate, usable: &Usable<'_>) -> Vec<Vec<VertexId>> {
-    let half = |mut set: Vec<VertexId>| {
-        set.sort_unstable();
-        set
-    };
     if let Some(grid) = &substrate.grid {
-        let along = |dimension: usize| {
+        let halves = (0..grid.sides.len()).map(|dimension| {
             let rings = grid.rings(dimension);
             let first = rings.iter().flat_map(|ring| &ring[..ring.len() / 2]);
-            half(first.map(|place| grid.hosts[*place]).collect())
-        };
-        return (0..grid.sides.len()).map(along).collect();
+            let mut half: Vec<VertexId> = first.map(|place| grid.hosts[*place]).collect();
+            half.sort_unstable();
+            half
+        });
+        return halves.collect();
     }
     if usable.tiers.iter().any(|tier| *tier != 0 && *tier != u32::MAX) {
         return Vec::new();
     }
-    vec![half(substrate.hosts[..substrate.hosts.len() / 2].to_vec())]
+    let mut half = substrate.hosts[..substrate.hosts.len() / 2].to_vec();
+    half.sort_unstable();
+    vec![half]
 }

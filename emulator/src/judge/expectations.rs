@@ -51,12 +51,12 @@ impl ExpectationJudge<'_> {
                 .map_or_else(|| no_workload(name), |traffic| traffic.completes(name, *within)),
             Expectation::Unaffected(group) => self.unaffected(*group),
         };
-        let late = |span: &Picoseconds| {
-            let is_late = |one: &Restorable| one.took.is_none_or(|took| took > *span);
-            self.restorable(outcome).into_iter().filter(is_late).map(|one| one.fault).collect()
-        };
         let breached_by = match expectation {
-            Expectation::RestoredWithin(span) => late(span),
+            Expectation::RestoredWithin(span) => {
+                let restorable = self.restorable(outcome).into_iter();
+                let late = restorable.filter(|one| one.took.is_none_or(|took| took > *span));
+                late.map(|one| one.fault).collect()
+            }
             _ => Vec::new(),
         };
         ExpectationResult { expect: expectation.to_string(), passed, value, margin, breached_by }
@@ -84,23 +84,20 @@ impl ExpectationJudge<'_> {
 
     fn figure(&self, figure: Figure, outcome: &Outcome) -> f64 {
         let log = self.ran.log;
-        let plan = |pick: fn(&PlanMetrics) -> f64| self.plan.map_or(f64::NAN, pick);
-        let moved = || {
-            let moved = groups::moved(log, self.ran.baseline).into_iter().enumerate();
-            moved.filter(|(_, at)| at.is_some()).map(|(group, _)| group)
-        };
+        let moved = groups::moved(log, self.ran.baseline);
+        let moved = (0..moved.len()).filter(|group| moved[*group].is_some());
         let packets = &outcome.head.packets;
         match figure {
-            Figure::WasteRatio => plan(|metrics| metrics.waste_ratio),
-            Figure::CrossTorShare => plan(|metrics| metrics.cross_tor_share),
-            Figure::GpusUsed => plan(|metrics| metrics.gpus_used as f64),
+            Figure::WasteRatio => self.plan.map_or(f64::NAN, |metrics| metrics.waste_ratio),
+            Figure::CrossTorShare => self.plan.map_or(f64::NAN, |metrics| metrics.cross_tor_share),
+            Figure::GpusUsed => self.plan.map_or(f64::NAN, |metrics| metrics.gpus_used as f64),
             Figure::GpusAffected if log.groups.is_empty() => {
                 self.traffic.map_or(0.0, |traffic| traffic.hosts_of(&traffic.moved).len() as f64)
             }
             Figure::GpusAffected => {
-                moved().map(|group| f64::from(log.groups[group].gpus)).fold(0.0, |a, b| a + b)
+                moved.map(|group| f64::from(log.groups[group].gpus)).fold(0.0, |a, b| a + b)
             }
-            Figure::GroupsAffected => moved().count() as f64,
+            Figure::GroupsAffected => moved.count() as f64,
             Figure::GpusLost => {
                 outcome.faults.iter().map(|fault| fault.gpus_lost).sum::<u64>() as f64
             }
@@ -144,24 +141,23 @@ impl ExpectationJudge<'_> {
             Figure::FctP99 => 99,
             _ => 100,
         };
-        let own =
-            || outcome.flow_records.iter().filter(|flow| flow.workload.as_deref() == Some(name));
-        let open = own().filter(|flow| flow.end.is_none()).count();
-        least(own().filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
+        let own = outcome.flow_records.iter().filter(|flow| flow.workload.as_deref() == Some(name));
+        let open = own.clone().filter(|flow| flow.end.is_none()).count();
+        least(own.filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
     fn all_came_too_late(&self, end: SimTime) -> Option<Found> {
-        let mut events = self.ran.faults().map(|(event, _)| event);
-        let is_late = |event: &FaultEvent| {
-            matches!(event.when, When::At(at) if at > end) && !event.from_start
-        };
-        let first = events.next().filter(|event| is_late(event))?;
+        let events: Vec<&FaultEvent> = self.ran.faults().map(|(event, _)| event).collect();
+        let first = events.first()?;
         let When::At(at) = first.when else { return None };
+        let are_late = events
+            .iter()
+            .all(|event| matches!(event.when, When::At(at) if at > end) && !event.from_start);
         let why = format!(
             "{} fails at {at}, after the run ended at {end}, so restoration was not tested",
             first.what()
         );
-        events.all(is_late).then_some((false, why, None))
+        are_late.then_some((false, why, None))
     }
 
     fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {

@@ -17,9 +17,10 @@ use super::bounds;
 use super::cuts::Cuts;
 use super::expectations::{Found, ended_by};
 use crate::outcome::{FlowFigures, TrafficImpact, WorkloadResult};
-use crate::run::RunLog;
 use crate::run::workload::{Job, Repetition};
+use crate::run::{FaultLog, RunLog};
 use crate::scenario::{FaultEvent, Traffic};
+use crate::substrate::Substrate;
 
 #[derive(Clone, Copy)]
 pub(super) struct WorkloadEnds<'a> {
@@ -103,19 +104,23 @@ impl<'a> Compared<'a> {
         for moved in &self.moved {
             let start = self.here.engine.record(moved.flow).start;
             let routes = LazyCell::new(|| self.here.engine.paths(moved.flow));
-            let is_hit = |fault: &usize| {
-                let is_on = |link: &LinkId| {
-                    let both = [*link, link.reverse()];
-                    both.iter().any(|link| links[*fault].binary_search(link).is_ok())
-                };
+            let faults = (0..links.len()).filter(|fault| {
                 ran.began(*fault).is_some_and(|at| at < moved.at && logs[*fault].over() > start)
                     && (hit[*fault].contains(&moved.flow)
-                        || routes.iter().any(|route| route.iter().any(is_on)))
-            };
-            let mut faults: Vec<usize> = (0..links.len()).filter(is_hit).collect();
+                        || routes.iter().copied().flatten().any(|link| {
+                            let mut both = [*link, link.reverse()].into_iter();
+                            both.any(|link| links[*fault].binary_search(&link).is_ok())
+                        }))
+            });
+            let mut faults: Vec<usize> = faults.collect();
             if faults.is_empty() {
-                let hits = |fault: usize| !hit[fault].is_empty();
-                faults.extend(ran.culprit(start.min(moved.at), moved.at, &hits, &|_| true));
+                let from = start.min(moved.at);
+                faults.extend(ran.culprit(
+                    from,
+                    moved.at,
+                    &|fault| !hit[fault].is_empty(),
+                    &|_| true,
+                ));
             }
             faults.into_iter().for_each(|fault| affected[fault].push(*moved));
         }
@@ -124,19 +129,20 @@ impl<'a> Compared<'a> {
 
     pub(super) fn impact(
         &self,
-        (hit, given_up): (&[FlowId], &[FlowId]),
+        log: &FaultLog,
         moved: &[MovedFlow],
-        name: &dyn Fn(VertexId) -> String,
+        substrate: &Substrate,
     ) -> TrafficImpact {
+        let hosts = self.hosts_of(moved).into_iter();
         TrafficImpact {
-            flows_hit: hit.len() as u64,
+            flows_hit: log.flows_hit.len() as u64,
             flows_moved: moved.len() as u64,
-            flows_given_up: given_up.len() as u64,
+            flows_given_up: log.flows_given_up.len() as u64,
             workloads: workloads_of(moved)
                 .into_iter()
                 .map(|place| self.workloads[place].name.clone())
                 .collect(),
-            hosts: self.hosts_of(moved).into_iter().map(name).collect(),
+            hosts: hosts.map(|host| substrate.name(host).to_owned()).collect(),
         }
     }
 
@@ -146,13 +152,15 @@ impl<'a> Compared<'a> {
     }
 
     pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
-        let end = |ran: WorkloadEnds<'_>, place: usize| {
-            let job = &ran.jobs[place];
-            let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
-            is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
-        };
-        let late = |place| Some(end(self.here, place)?.0.saturating_sub(end(self.calm, place)?.0));
-        let delays: Option<Vec<u64>> = workloads_of(moved).into_iter().map(late).collect();
+        let late = workloads_of(moved).into_iter().map(|place| {
+            let [here, calm] = [self.here, self.calm].map(|ran| {
+                let job = &ran.jobs[place];
+                let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
+                is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
+            });
+            Some(here?.0.saturating_sub(calm?.0))
+        });
+        let delays: Option<Vec<u64>> = late.collect();
         Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
     }
 
@@ -171,16 +179,15 @@ impl<'a> Compared<'a> {
 
     /// A workload that waits for an unfinished one has not started, so it is not reported.
     pub(super) fn incomplete(&self, of: impl Fn(&Traffic) -> bool) -> Option<Found> {
-        let mine = || self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| of(one));
-        let open = mine().find(|(job, _)| !job.done);
-        let never = |one: &Traffic| (false, format!("`{}` never ended", one.name), None);
-        let flows = |job: &Job| job.steps.iter().map(|step| given_up(self.here, step)).sum();
-        let cut = |(job, one): (&Job, &Traffic)| {
-            let flows: usize = flows(job);
-            let text = || format!("{flows} flows of `{}` were abandoned", one.name);
-            (flows > 0).then(|| (false, text(), None))
-        };
-        open.map(|(_, one)| never(one)).or_else(|| mine().find_map(cut))
+        let mine = self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| of(one));
+        if let Some((_, one)) = mine.clone().find(|(job, _)| !job.done) {
+            return Some((false, format!("`{}` never ended", one.name), None));
+        }
+        let mut flows = mine.map(|(job, one)| {
+            (job.steps.iter().map(|step| given_up(self.here, step)).sum::<usize>(), &one.name)
+        });
+        let (flows, name) = flows.find(|(flows, _)| *flows > 0)?;
+        Some((false, format!("{flows} flows of `{name}` were abandoned"), None))
     }
 
     pub(super) fn completes(&self, name: &str, within: Picoseconds) -> Found {
@@ -191,8 +198,8 @@ impl<'a> Compared<'a> {
     }
 
     pub(super) fn unaffected(&self, name: &str) -> Found {
-        let of_name = |moved: &&MovedFlow| self.workloads[moved.workload].name == name;
-        match self.moved.iter().filter(of_name).map(|moved| moved.at).min() {
+        let moved = self.moved.iter().filter(|moved| self.workloads[moved.workload].name == name);
+        match moved.map(|moved| moved.at).min() {
             None if self.is_silent(name) => {
                 (false, format!("no flow of `{name}` ever started"), None)
             }

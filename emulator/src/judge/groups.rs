@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 
 pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
     let moved = moved(log, baseline);
-    let result = |(index, group): (usize, &GroupLog)| {
+    let results = log.groups.iter().enumerate().map(|(index, group)| {
         let end = end(log, group);
         let there = baseline.groups.get(index);
         let end_without_faults = there.and_then(|there| self::end(baseline, there));
@@ -35,8 +35,8 @@ pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
                 false => group.steps.iter().map(|step| step.end).collect(),
             },
         }
-    };
-    log.groups.iter().enumerate().map(result).collect()
+    });
+    results.collect()
 }
 
 fn steps<'a>(log: &'a RunLog, group: &'a GroupLog) -> impl Iterator<Item = &'a StepLog> {
@@ -85,21 +85,26 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
 
 /// Groups that were formed only after a repair have no baseline, so they never differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
-    let differs = |here: &[StepLog], there: &[StepLog]| {
-        let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
-        let mut moved = here.iter().filter(|step| step.end != calm_end(step));
-        let first = moved.next().map(|step| step.end.or(calm_end(step)).unwrap_or(log.ended));
-        first.or((here.len() != there.len()).then_some(log.ended))
-    };
-    let first_difference = |(group, there): (&GroupLog, &GroupLog)| {
-        let job = group.job as usize;
-        let between = differs(&log.between[job], &baseline.between[job]);
-        differs(&group.steps, &there.steps).into_iter().chain(between).min()
-    };
     let both = log.groups.iter().zip(&baseline.groups);
-    let mut moved: Vec<_> = both.map(first_difference).collect();
+    let first = both.map(|(group, there)| {
+        let job = group.job as usize;
+        let between = first_difference(&log.between[job], &baseline.between[job], log.ended);
+        let own = first_difference(&group.steps, &there.steps, log.ended);
+        own.into_iter().chain(between).min()
+    });
+    let mut moved: Vec<_> = first.collect();
     moved.resize(log.groups.len(), None);
     moved
+}
+
+fn first_difference(here: &[StepLog], there: &[StepLog], ended: SimTime) -> Option<SimTime> {
+    let ends = here.iter().map(|step| {
+        let calm = at_place(there, step.place);
+        (step.end, calm.and_then(|calm| calm.end))
+    });
+    let mut moved = ends.filter(|(end, calm)| end != calm);
+    let first = moved.next().map(|(end, calm)| end.or(calm).unwrap_or(ended));
+    first.or((here.len() != there.len()).then_some(ended))
 }
 
 fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
@@ -131,57 +136,63 @@ pub(super) fn impacts(
     for ((_, job), late) in &late {
         *late_in_all.entry(job).or_default() += (*late).max(0);
     }
-    let job_of = |group: usize| {
+    let jobs = log.groups.iter().map(|group| {
         let mut jobs = log.trained.iter();
-        jobs.find(|job| job.step.job == log.groups[group].job).map(|job| job.name.as_str())
-    };
-    let lost = |fault: usize, group: usize| late.get(&(fault, job_of(group)?)).copied();
-    let delay = |fault: usize, group: usize| {
-        let all = job_of(group).and_then(|job| late_in_all.get(job)).copied().unwrap_or(0);
-        let others = all - lost(fault, group).unwrap_or(0).max(0);
-        Some(Picoseconds(results[group].delay?.0.saturating_sub(others.cast_unsigned())))
-    };
+        jobs.find(|job| job.step.job == group.job).map(|job| job.name.as_str())
+    });
+    let jobs: Vec<Option<&str>> = jobs.collect();
     let moved = moved(log, ran.baseline);
     let mut affected = by_hits(ran, &moved);
     for (fault, groups) in affected.iter_mut().enumerate() {
+        let moved = (0..moved.len()).filter(|group| moved[*group].is_some());
         groups.extend(
-            (0..moved.len())
-                .filter(|group| moved[*group].is_some() && lost(fault, *group).is_some()),
+            moved.filter(|group| jobs[*group].is_some_and(|job| late.contains_key(&(fault, job)))),
         );
     }
-    let impact = |(fault, groups): (usize, BTreeSet<usize>)| GroupImpact {
-        gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
-        delay: groups
-            .iter()
-            .map(|group| delay(fault, *group))
-            .collect::<Option<Vec<_>>>()
-            .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
-        unaffected: (!log.trained.is_empty()).then(|| {
-            let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
-            let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
-            at_work.map(GroupId::from_index).collect()
-        }),
-        groups: groups.into_iter().map(GroupId::from_index).collect(),
-    };
-    affected.into_iter().enumerate().map(impact).collect()
+    let impacts = affected.into_iter().enumerate().map(|(fault, groups)| {
+        let delays = groups.iter().map(|group| {
+            let others = jobs[*group].map_or(0, |job| {
+                let own = late.get(&(fault, job)).copied().unwrap_or(0);
+                late_in_all.get(job).copied().unwrap_or(0) - own.max(0)
+            });
+            let delay = results[*group].delay?;
+            Some(Picoseconds(delay.0.saturating_sub(others.cast_unsigned())))
+        });
+        let delays = delays.collect::<Option<Vec<_>>>();
+        GroupImpact {
+            gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
+            delay: delays.and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
+            unaffected: (!log.trained.is_empty()).then(|| {
+                let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
+                let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
+                at_work.map(GroupId::from_index).collect()
+            }),
+            groups: groups.into_iter().map(GroupId::from_index).collect(),
+        }
+    });
+    impacts.collect()
 }
 
 fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
-    // A plan can also move idle groups.
-    let is_affected = |group: &&usize| {
-        moved.get(**group).is_some_and(|moved| moved.is_some() || log.groups[**group].lost)
-    };
-    let affected = log.faults.iter().map(|f| f.groups.iter().filter(is_affected).copied());
-    let mut affected: Vec<BTreeSet<usize>> = affected.map(Iterator::collect).collect();
+    let affected = log.faults.iter().map(|fault| {
+        // A plan can also move idle groups.
+        let groups = fault.groups.iter().copied().filter(|group| {
+            moved.get(*group).is_some_and(|moved| moved.is_some() || log.groups[*group].lost)
+        });
+        groups.collect()
+    });
+    let mut affected: Vec<BTreeSet<usize>> = affected.collect();
     for (group, at) in moved.iter().enumerate() {
         let Some(at) = at.filter(|_| !hit.contains(&group)) else { continue };
-        let hits_job = |fault: usize| {
-            let mut hit = log.faults[fault].groups.iter();
-            hit.any(|hit| log.groups[*hit].job == log.groups[group].job)
-        };
-        if let Some(fault) = ran.culprit(at, at, &hits_job, &|_| true) {
+        let job = log.groups[group].job;
+        let hits_job = log
+            .faults
+            .iter()
+            .map(|fault| fault.groups.iter().any(|hit| log.groups[*hit].job == job));
+        let hits_job: Vec<bool> = hits_job.collect();
+        if let Some(fault) = ran.culprit(at, at, &|fault| hits_job[fault], &|_| true) {
             affected[fault].insert(group);
         }
     }

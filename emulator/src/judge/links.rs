@@ -32,18 +32,18 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
         results.push(class_result(ran, class, &links, queue));
     }
     results.retain(|class| class.links_used > 0);
-    let paused = || (0..classes.len()).map(|link| ran.paused(LinkId::from_index(link)));
+    let paused = (0..classes.len()).map(|link| ran.paused(LinkId::from_index(link)));
     let queues = QueueFigures {
-        paused: paused().fold(Picoseconds::ZERO, |sum, paused| sum + paused),
-        paused_max: paused().max().unwrap_or_default(),
+        paused: paused.clone().fold(Picoseconds::ZERO, |sum, paused| sum + paused),
+        paused_max: paused.max().unwrap_or_default(),
         ..all.as_ref().map(queues).unwrap_or_default()
     };
     (results, queues)
 }
 
 fn queues(histogram: &Histogram<u64>) -> QueueFigures {
-    let at = |quantile: f64| Bytes(histogram.value_at_quantile(quantile));
-    let (p50_bytes, p99_bytes) = (at(0.5), at(0.99));
+    let [p50_bytes, p99_bytes] =
+        [0.5, 0.99].map(|quantile| Bytes(histogram.value_at_quantile(quantile)));
     QueueFigures {
         p50_bytes,
         p99_bytes,
@@ -53,12 +53,13 @@ fn queues(histogram: &Histogram<u64>) -> QueueFigures {
 }
 
 fn queue_result(histogram: &Histogram<u64>) -> QueueResult {
-    let at = |quantile: f64| Bytes(histogram.value_at_quantile(quantile));
+    let [p50_bytes, p99_bytes, p999_bytes] =
+        [0.5, 0.99, 0.999].map(|quantile| Bytes(histogram.value_at_quantile(quantile)));
     QueueResult {
         packets: histogram.len(),
-        p50_bytes: at(0.5),
-        p99_bytes: at(0.99),
-        p999_bytes: at(0.999),
+        p50_bytes,
+        p99_bytes,
+        p999_bytes,
         max_bytes: Bytes(histogram.max()),
         histogram: histogram
             .iter_log(1, 2.0)

@@ -25,12 +25,13 @@ fn of_job(
     log: &TrainLog,
     calm: &TrainLog,
 ) -> Option<BTreeMap<usize, JobLoss>> {
-    let is_open = |log: &TrainLog| log.steps.last().is_none_or(|step| step.end.is_none());
-    if is_open(log) || is_open(calm) || log.steps.len() != calm.steps.len() {
+    let mut logs = [log, calm].into_iter();
+    let is_open = logs.any(|log| log.steps.last().is_none_or(|step| step.end.is_none()));
+    if is_open || log.steps.len() != calm.steps.len() {
         return None;
     }
     let mut losses: BTreeMap<usize, JobLoss> = BTreeMap::new();
-    let none = || JobLoss { job: log.name.clone(), gpus: log.step.gpus(), ..JobLoss::default() };
+    let none = JobLoss { job: log.name.clone(), gpus: log.step.gpus(), ..JobLoss::default() };
     let mut levels = Levels::default();
     for (step, calm) in log.steps.iter().zip(&calm.steps) {
         let end = step.end?;
@@ -38,7 +39,7 @@ fn of_job(
         let why = if more == 0 { &calm.why } else { &step.why };
         let mut lost = 0;
         for (fault, [outage, redone]) in &why.by_fault {
-            let loss = losses.entry(*fault).or_insert_with(none);
+            let loss = losses.entry(*fault).or_insert_with(|| none.clone());
             loss.outage += outage.0.cast_signed();
             loss.redone += redone.0.cast_signed();
             lost += (*outage + *redone).0.cast_signed();
@@ -47,11 +48,10 @@ fn of_job(
         let parts: [i64; 4] = std::array::from_fn(|part| here[part] - there[part]);
         let contention = more - lost - parts.iter().sum::<i64>();
         let [transition, exchange, compute, generation] = parts;
-        let is_hit = |fault| log.hit_by.contains(&fault);
-        let culprit = ran.culprit(step.start, end, &|_| true, &is_hit);
+        let culprit = ran.culprit(step.start, end, &|_| true, &|fault| log.hit_by.contains(&fault));
         let all = [contention, transition, exchange, compute, generation];
         for (fault, level) in levels.next(ran, step.start, culprit, all) {
-            let loss = losses.entry(fault).or_insert_with(none);
+            let loss = losses.entry(fault).or_insert_with(|| none.clone());
             loss.contention += level[0];
             loss.transition += level[1];
             loss.exchange += level[2];

@@ -8,7 +8,6 @@ use super::JudgedRun;
 use super::account::Levels;
 use super::shares::optical_ports;
 use crate::outcome::{PhaseImpact, PhaseResult, PortTime, StepResult, Times};
-use crate::run::FaultLog;
 use crate::scenario::CircuitPlan;
 
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
@@ -16,8 +15,7 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     let count = plan.phases.len();
     let circuits = ran.start.substrate.circuits.as_ref();
     let fluid = circuits.map(|circuits| fluid::plan_seconds(circuits.network(), phases, plan));
-    let longer = |time: Option<Picoseconds>| time.map(|time| ran.longer(time));
-    let result = |(at, phase): (usize, &crate::run::log::PhaseLog)| {
+    let results = ran.log.phases.iter().enumerate().map(|(at, phase)| {
         let planned = &plan.phases[at % count];
         let modelled = fluid.as_ref().map(|seconds| seconds[at % count]);
         let modelled = modelled.filter(|seconds| seconds.is_finite());
@@ -31,9 +29,11 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
             circuits_planned: planned.circuits.len(),
             start: ran.moment(phase.start),
             times: Times {
-                packets: longer(phase.time),
-                packets_without_faults: longer(there.and_then(|phase| phase.time)),
-                fluid: modelled.or(longer(phase.fullest)),
+                packets: phase.time.map(|time| ran.longer(time)),
+                packets_without_faults: there
+                    .and_then(|phase| phase.time)
+                    .map(|time| ran.longer(time)),
+                fluid: modelled.or(phase.fullest.map(|time| ran.longer(time))),
                 closed_form: planned.duration_ps,
             },
             transition: ran.longer(phase.transition),
@@ -42,31 +42,32 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
             held_bytes: phase.held * ran.scale,
             change_missed: phase.change_missed,
         }
-    };
-    ran.log.phases.iter().enumerate().map(result).collect()
+    });
+    results.collect()
 }
 
 pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
     let circuits = ran.start.circuits.as_ref().zip(ran.scenario.phases);
     let Some((CircuitPlan { plan, .. }, run)) = circuits else { return Vec::new() };
-    let step = |step: u32| {
+    let steps = (0..run.steps).map(|step| {
         let mine: Vec<&PhaseResult> = phases.iter().filter(|phase| phase.step == step).collect();
         let is_whole = mine.len() == plan.phases.len();
-        let sum = |pick: fn(&Times) -> Option<Picoseconds>| {
-            let times = mine.iter().map(|phase| pick(&phase.times));
-            times.sum::<Option<Picoseconds>>().filter(|_| is_whole)
-        };
         StepResult {
             step,
             times: Times {
-                packets: sum(|times| times.packets),
-                packets_without_faults: sum(|times| times.packets_without_faults),
-                fluid: sum(|times| times.fluid),
+                packets: sum(&mine, |times| times.packets).filter(|_| is_whole),
+                packets_without_faults: sum(&mine, |times| times.packets_without_faults)
+                    .filter(|_| is_whole),
+                fluid: sum(&mine, |times| times.fluid).filter(|_| is_whole),
                 closed_form: plan.phases.iter().map(|phase| phase.duration_ps).sum(),
             },
         }
-    };
-    (0..run.steps).map(step).collect()
+    });
+    steps.collect()
+}
+
+fn sum(phases: &[&PhaseResult], pick: fn(&Times) -> Option<Picoseconds>) -> Option<Picoseconds> {
+    phases.iter().map(|phase| pick(&phase.times)).sum()
 }
 
 pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
@@ -79,15 +80,15 @@ pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
 
 pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
     let planned = &ran.start.circuits.as_ref()?.plan.phases;
-    let impact = |log: &FaultLog| PhaseImpact {
+    let impacts = ran.log.faults.iter().map(|log| PhaseImpact {
         circuits_lost: log.circuits.len(),
         changes_missed: log.changes_missed,
         leaves_affected: log.leaves.iter().copied().collect(),
         packets_lost: 0,
         phases_slowed: Vec::new(),
         delay: Some(Picoseconds::ZERO),
-    };
-    let mut impacts: Vec<PhaseImpact> = ran.log.faults.iter().map(impact).collect();
+    });
+    let mut impacts: Vec<PhaseImpact> = impacts.collect();
     let mut late = vec![0; impacts.len()];
     let mut levels: Vec<Levels<1>> = planned.iter().map(|_| Levels::default()).collect();
     let phases = &ran.log.phases;
@@ -96,11 +97,10 @@ pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
         let name = format!("{}/{}", at / planned.len(), planned[kind].name);
         let Some(without) = calm.time else { break };
         let end = phases.get(at + 1).map_or(ran.log.ended, |next| next.start);
-        let is_likely = |fault: usize| {
+        let culprit = ran.culprit(phase.start, end, &|_| true, &|fault| {
             let lost = &ran.log.faults[fault].circuits;
             planned[kind].circuits.iter().any(|circuit| lost.contains(circuit))
-        };
-        let culprit = ran.culprit(phase.start, end, &|_| true, &is_likely);
+        });
         if let Some(fault) = culprit {
             impacts[fault].packets_lost += phase.packets_lost.saturating_sub(calm.packets_lost);
         }

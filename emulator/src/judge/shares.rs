@@ -4,8 +4,6 @@
 //! Workers are the GPUs of a group, hosts that carry only traffic, and optical ports of a fabric
 //! with phases.
 
-use lightloom_units::SimTime;
-
 use super::flows::Compared;
 use super::{JudgedRun, groups};
 use crate::outcome::Metrics;
@@ -48,13 +46,13 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     if let Some(ports) = optical_ports(ran) {
         let time = ran.log.ended.0 as f64;
         up.add(Share { part: ports * time - ran.log.broken as f64, whole: ports * time });
-        let took = |log: &crate::run::RunLog| {
+        let [took, calm] = [ran.log, ran.baseline].map(|log| {
             let ended = log.phases.len() == ran.baseline.phases.len();
             let times = log.phases.iter().map(|phase| phase.time);
             times.sum::<Option<lightloom_units::Picoseconds>>().filter(|_| ended)
-        };
-        let part = took(ran.log).and(took(ran.baseline)).map_or(0.0, |time| time.0 as f64);
-        let whole = took(ran.log).map_or(time, |time| time.0 as f64);
+        });
+        let part = took.and(calm).map_or(0.0, |time| time.0 as f64);
+        let whole = took.map_or(time, |time| time.0 as f64);
         useful.add(Share { part: part * ports, whole: whole * ports });
     }
     Metrics { availability: up.ratio(), goodput: useful.ratio() }
@@ -69,7 +67,7 @@ pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
 fn of_hosts(ran: &JudgedRun<'_>) -> Share {
     let ended = ran.log.ended;
     let whole = ended.0 as f64 * ran.start.substrate.hosts.len() as f64;
-    let out = |(since, until): &(SimTime, SimTime)| until.0.min(ended.0).saturating_sub(since.0);
-    let lost: u64 = ran.log.out_of_service.iter().map(out).sum();
+    let out = ran.log.out_of_service.iter();
+    let lost: u64 = out.map(|(since, until)| until.0.min(ended.0).saturating_sub(since.0)).sum();
     Share { part: whole - lost as f64, whole }
 }

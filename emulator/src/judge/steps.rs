@@ -5,22 +5,19 @@ use lightloom_units::Picoseconds;
 
 use super::JudgedRun;
 use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
-use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
+use crate::run::workload::{StepBreakdown, TrainLog};
 
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
-    let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
-    let of_job = |(log, calm): (&TrainLog, &TrainLog)| -> Vec<JobStep> {
+    let mut results = Vec::new();
+    for (log, calm) in ran.log.trained.iter().zip(&ran.baseline.trained) {
         let closed = parts(&log.closed_form, log.step.pool_seconds().unwrap_or_default());
-        log.steps.iter().enumerate().map(|at| step((log, closed), calm, at)).collect()
-    };
-    logs.flat_map(of_job).collect()
+        results.extend((0..log.steps.len()).map(|at| step(log, calm, closed, at)));
+    }
+    results
 }
 
-fn step(
-    (log, closed_form_parts): (&TrainLog, ClosedForm),
-    calm: &TrainLog,
-    (at, step): (usize, &TrainStepLog),
-) -> JobStep {
+fn step(log: &TrainLog, calm: &TrainLog, closed_form_parts: ClosedForm, at: usize) -> JobStep {
+    let step = &log.steps[at];
     let took = step.end.map(|end| end.since(step.start));
     let there = calm.steps.get(at);
     let same = there.filter(|there| there.end.map(|end| end.since(there.start)) == took);

@@ -4,7 +4,7 @@
 use lightloom_units::{Milliseconds, Picoseconds};
 use serde::Serialize;
 
-use super::{Answer, LossTable, Month, Prepared, TrainedJob};
+use super::{Answer, LossTable, Month, Prepared};
 use crate::scenario::{ControlDelays, DaemonSetup, FailureSource, Scenario};
 
 /// A single change to the scenario.
@@ -46,10 +46,10 @@ pub struct Alternative {
 }
 
 pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)> {
-    let half = |time: Picoseconds| Picoseconds(time.0 / 2);
     match control.lightloomd {
         Some(daemon) => {
-            let (poll_every, heartbeat) = (half(daemon.poll_every), half(daemon.heartbeat));
+            let [poll_every, heartbeat] =
+                [daemon.poll_every, daemon.heartbeat].map(|time| Picoseconds(time.0 / 2));
             let words =
                 format!("a polling interval of {poll_every} and a heartbeat of {heartbeat}");
             let daemon = DaemonSetup { poll_every, heartbeat, ..daemon };
@@ -57,7 +57,7 @@ pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)>
         }
         None if control.detection_delay.0 < 2 => None,
         None => {
-            let detection_delay = half(control.detection_delay);
+            let detection_delay = Picoseconds(control.detection_delay.0 / 2);
             let words = format!("a detection delay of {detection_delay}");
             Some((ControlDelays { detection_delay, ..*control }, words))
         }
@@ -105,13 +105,13 @@ fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     }
     let (mut more, mut fewer) = (table.clone(), table.clone());
     more.gpus += table.gpus_per_node;
-    let words = |now: usize| {
+    let [one_more, one_fewer] = [spare + 1, spare.saturating_sub(1)].map(|now: usize| {
         format!("{now} spare node{} instead of {spare}", if now == 1 { "" } else { "s" })
-    };
-    let mut all = vec![(Change::OneSpareMore, words(spare + 1), more)];
+    });
+    let mut all = vec![(Change::OneSpareMore, one_more, more)];
     if spare > 0 {
         fewer.gpus -= table.gpus_per_node;
-        all.push((Change::OneSpareFewer, words(spare - 1), fewer));
+        all.push((Change::OneSpareFewer, one_fewer, fewer));
     }
     all
 }
@@ -126,8 +126,7 @@ fn checkpoints(
     let between = time / hits.max(1) as f64;
     let (mut other, mut words) = (table.clone(), Vec::new());
     let mut writes = false;
-    let restarts = |job: &&mut TrainedJob| job.policy.answer == Answer::Restart;
-    for job in other.jobs.iter_mut().filter(restarts) {
+    for job in other.jobs.iter_mut().filter(|job| job.policy.answer == Answer::Restart) {
         let policy = &mut job.policy;
         let every = match policy.write {
             0 => policy.every / 2,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Losses by cause over many seeds, and the single change with the largest saving.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_fabric::trace::NodesError;
@@ -9,12 +9,10 @@ use lightloom_units::seed::Seed;
 use serde::Serialize;
 
 use super::alternatives::{self, Alternative, Change};
-use super::{
-    CaseRun, Cause, Goodput, LossSample, LossTable, LossesFrom, Month, Prepared, TrainedJob, month,
-};
+use super::{CaseRun, Cause, Goodput, LossTable, LossesFrom, Month, Prepared, TrainedJob, month};
 use crate::EmulateError;
 use crate::nearest_rank::percentile;
-use crate::scenario::{ControlDelays, FailureRate, FailureSource, StartError};
+use crate::scenario::{ControlDelays, FailureSource, StartError};
 use crate::shipped::MakeControl;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
@@ -39,8 +37,8 @@ pub struct Figure {
 impl Figure {
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        let at = |per_cent| percentile(&values, per_cent).unwrap_or_default();
-        Self { mean: values.iter().sum::<f64>() / values.len() as f64, p50: at(50), p99: at(99) }
+        let [p50, p99] = [50, 99].map(|per_cent| percentile(&values, per_cent).unwrap_or_default());
+        Self { mean: values.iter().sum::<f64>() / values.len() as f64, p50, p99 }
     }
 }
 
@@ -64,9 +62,10 @@ pub struct BillRow {
 }
 
 fn goodput(months: &[Month]) -> Goodput {
-    let mean =
-        |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;
-    Goodput::new(mean(Month::scheduling), mean(Month::runtime), mean(Month::program))
+    let shares: [fn(&Month) -> f64; 3] = [Month::scheduling, Month::runtime, Month::program];
+    let [scheduling, runtime, program] =
+        shares.map(|of| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64);
+    Goodput::new(scheduling, runtime, program)
 }
 
 /// A job of the scenario.
@@ -132,8 +131,8 @@ pub struct TableRow {
 
 impl TableRow {
     fn of(table: &LossTable) -> Vec<Self> {
-        let row = |(part, out, samples): (AnyPart, usize, Vec<&LossSample>)| {
-            let gone_on = |sample: &&LossSample| {
+        let rows = table.rows().map(|(part, out, samples)| {
+            let sums = samples.iter().filter_map(|sample| {
                 let jobs = sample.jobs.iter().zip(&table.jobs);
                 let mut sums = (0.0, 0.0);
                 for (loss, job) in jobs {
@@ -143,22 +142,23 @@ impl TableRow {
                     sums.1 += loss.slower as f64 * job.gpus as f64 / 1e12;
                 }
                 Some(sums)
-            };
-            let sums: Vec<(f64, f64)> = samples.iter().filter_map(gone_on).collect();
-            let figure = |of: fn(&(f64, f64)) -> f64| match sums.is_empty() {
+            });
+            let (once, each_step): (Vec<f64>, Vec<f64>) = sums.unzip();
+            let stopped = samples.len() - once.len();
+            let [once, each_step] = [once, each_step].map(|sums| match sums.is_empty() {
                 true => Figure::default(),
-                false => Figure::of(sums.iter().map(of).collect()),
-            };
+                false => Figure::of(sums),
+            });
             Self {
                 part: part.name(),
                 out,
                 runs: samples.len(),
-                stopped: samples.len() - sums.len(),
-                once_gpu_seconds: figure(|sums| sums.0),
-                each_step_gpu_seconds: figure(|sums| sums.1),
+                stopped,
+                once_gpu_seconds: once,
+                each_step_gpu_seconds: each_step,
             }
-        };
-        table.rows().map(row).collect()
+        });
+        rows.collect()
     }
 }
 
@@ -242,26 +242,31 @@ pub fn months(
     let (table, runs) = filled(prepared, run_cases)?;
     let all: Vec<Seed> = seeds.share(None).collect();
     let drawn = run_all(prepared, &table, &all)?;
-    let mut alternatives = Vec::new();
-    let mut add = |change, words, months: &[Month]| {
-        alternatives.push(alternative(prepared, (change, words), &drawn, months));
-    };
+    let mut changed = Vec::new();
     for (change, words, other) in alternatives::of_table(prepared, &table, &drawn) {
-        add(change, words, &run_all(prepared, &other, &all)?);
+        changed.push((change, words, mean_lost(&run_all(prepared, &other, &all)?)));
     }
     if let Some(sooner) = alternatives::repaired_sooner(prepared.scenario()) {
         let sooner = prepared.with_scenario(sooner);
         let words = "repairs in half the time".to_owned();
-        add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
+        changed.push((Change::RepairHalved, words, mean_lost(&run_all(&sooner, &table, &all)?)));
     }
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;
         let (table, _) = filled(&faster, run_cases)?;
-        add(Change::DetectionHalved, words, &run_all(&faster, &table, &all)?);
+        let lost = mean_lost(&run_all(&faster, &table, &all)?);
+        changed.push((Change::DetectionHalved, words, lost));
     }
+    let (lost, price) = (mean_lost(&drawn), prepared.span().gpu_hour);
+    let alternatives = changed.into_iter().map(|(change, words, lost_gpu_hours)| {
+        let saves_gpu_hours = lost - lost_gpu_hours;
+        let saves_usd = price.map(|price| price.0 * saves_gpu_hours);
+        Alternative { change, words, lost_gpu_hours, saves_gpu_hours, saves_usd }
+    });
+    let mut alternatives: Vec<Alternative> = alternatives.collect();
     alternatives.sort_by(|a, b| b.saves_gpu_hours.total_cmp(&a.saves_gpu_hours));
-    Ok(result(prepared, (&table, runs), (seeds, &all, &drawn), alternatives))
+    Ok(result(prepared, &table, runs, seeds, &drawn, alternatives))
 }
 
 fn filled(
@@ -282,11 +287,11 @@ fn run_all(
     table: &LossTable,
     seeds: &[Seed],
 ) -> Result<Vec<Month>, EmulateError> {
-    let one = |seed: &Seed| {
+    let months = seeds.iter().map(|seed| {
         let changes = prepared.changes(*seed)?;
         Ok(month(table, &changes, prepared.span().length, *seed))
-    };
-    let months: Result<Vec<Month>, NodesError> = seeds.iter().map(one).collect();
+    });
+    let months: Result<Vec<Month>, NodesError> = months.collect();
     months.map_err(|error| {
         let what = "fabric";
         EmulateError::Start(StartError::Trace { what, error })
@@ -298,37 +303,27 @@ fn mean_lost(months: &[Month]) -> f64 {
     hours.sum::<f64>() / months.len().max(1) as f64
 }
 
-fn alternative(
-    prepared: &Prepared,
-    (change, words): (Change, String),
-    before: &[Month],
-    months: &[Month],
-) -> Alternative {
-    let lost_gpu_hours = mean_lost(months);
-    let saves_gpu_hours = mean_lost(before) - lost_gpu_hours;
-    let price = prepared.span().gpu_hour;
-    let saves_usd = price.map(|price| price.0 * saves_gpu_hours);
-    Alternative { change, words, lost_gpu_hours, saves_gpu_hours, saves_usd }
-}
-
 fn result(
     prepared: &Prepared,
-    (table, runs): (&LossTable, Vec<CaseRun>),
-    (seeds, all, months): (SeedRange, &[Seed], &[Month]),
+    table: &LossTable,
+    runs: Vec<CaseRun>,
+    seeds: SeedRange,
+    months: &[Month],
     alternatives: Vec<Alternative>,
 ) -> MonthsResult {
     let (scenario, span) = (prepared.scenario(), prepared.span());
     let ControlDelays { lightloomd, .. } = scenario.control;
-    let hours = |month: &Month| month.lost_time() as f64 / HOUR;
-    let lost_gpu_hours = Figure::of(months.iter().map(hours).collect());
-    let row = |(seed, month): (&Seed, &Month)| MonthRow {
-        seed: *seed,
+    let hours: Vec<f64> = months.iter().map(|month| month.lost_time() as f64 / HOUR).collect();
+    let rows = seeds.share(None).zip(months).zip(&hours).map(|((seed, month), hours)| MonthRow {
+        seed,
         failures: month.failures,
         hits: month.hits,
         waits: month.waits,
-        lost_gpu_hours: hours(month),
+        lost_gpu_hours: *hours,
         useful_share: month.useful as f64 / month.capacity.max(1) as f64,
-    };
+    });
+    let rows = rows.collect();
+    let lost_gpu_hours = Figure::of(hours);
     let best = alternatives.first().filter(|best| best.saves_gpu_hours > 0.0);
     MonthsResult {
         made: Provenance::of(MONTHS_SCHEMA, Inputs::new()),
@@ -351,7 +346,7 @@ fn result(
         losses_from: prepared.losses_from().cloned(),
         table: TableRow::of(table),
         runs,
-        months: all.iter().zip(months).map(row).collect(),
+        months: rows,
     }
 }
 
@@ -359,10 +354,9 @@ fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
     let causes: BTreeSet<Cause> =
         months.iter().flat_map(|month| month.lost.keys()).copied().collect();
     let capacity = months.first().map_or(0.0, |month| month.capacity as f64 / HOUR);
-    let row = |cause: Cause| {
-        let of =
-            |lost: &BTreeMap<Cause, i128>| lost.get(&cause).map_or(0.0, |time| *time as f64 / HOUR);
-        let gpu_hours = Figure::of(months.iter().map(|month| of(&month.lost)).collect());
+    let rows = causes.into_iter().map(|cause| {
+        let lost = months.iter().map(|month| month.lost.get(&cause).copied().unwrap_or(0));
+        let gpu_hours = Figure::of(lost.map(|time| time as f64 / HOUR).collect());
         BillRow {
             cause: cause.key(),
             stage: cause.stage(),
@@ -371,8 +365,8 @@ fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
             share: gpu_hours.mean / capacity.max(f64::MIN_POSITIVE),
             usd: prepared.span().gpu_hour.map(|price| price.0 * gpu_hours.mean),
         }
-    };
-    causes.into_iter().map(row).collect()
+    });
+    rows.collect()
 }
 
 fn job_row(job: &TrainedJob) -> JobRow {
@@ -401,13 +395,13 @@ fn failure_rows(failures: &FailureSource) -> Vec<FailureRow> {
             source: file.clone(),
         }],
         FailureSource::Rates(rates) => {
-            let row = |rate: &FailureRate| FailureRow {
+            let rows = rates.iter().map(|rate| FailureRow {
                 part: rate.part.name(),
                 mtbf_hours: Some(rate.mtbf.as_hours()),
                 repair_hours: Some(rate.repair.as_hours()),
                 source: rate.source.clone().unwrap_or_else(|| "assumed".to_owned()),
-            };
-            rates.iter().map(row).collect()
+            });
+            rows.collect()
         }
     }
 }

@@ -104,7 +104,7 @@ impl Prepared {
         }
         let start = plan(&short)?;
         if let Some(known) = &span.losses {
-            return Self::of_known(scenario, (short, start), known).map(Some);
+            return Self::of_known(scenario, short, start, known).map(Some);
         }
         let calm = run_alone((&short, &start), &[], maker)?.trained;
         let mut jobs = Vec::new();
@@ -113,7 +113,7 @@ impl Prepared {
             let policy = Policy::from(train.restart);
             let replicas = replicas(&log.step, &start, took);
             let replicas = match policy.answer.is_elastic() {
-                true => with_fewer(&short, (log, replicas), maker)?,
+                true => with_fewer(&short, log, replicas, maker)?,
                 false => replicas,
             };
             jobs.push(TrainedJob {
@@ -134,7 +134,8 @@ impl Prepared {
 
     fn of_known(
         scenario: &Scenario,
-        (short, start): (Scenario, RunStart),
+        short: Scenario,
+        start: RunStart,
         known: &KnownLosses,
     ) -> Result<Self, EmulateError> {
         let (On::Fabric(fabric), Some((plan, _))) = (&scenario.on, start.plan.as_deref()) else {
@@ -150,8 +151,9 @@ impl Prepared {
             };
             let closed_form = step.closed_form().step_seconds;
             let stretch = if is_own { 1.0 } else { closed_form / then.closed_form_seconds };
-            let of_step = |then: i64| Picoseconds((then as f64 * stretch) as u64);
-            let (took, fewer) = (of_step(then.step_ps), then.step_with_fewer_ps.map(of_step));
+            let took = Picoseconds((then.step_ps as f64 * stretch) as u64);
+            let fewer = then.step_with_fewer_ps;
+            let fewer = fewer.map(|then| Picoseconds((then as f64 * stretch) as u64));
             let replicas = replicas(&step, &start, took);
             let step_with_fewer = fewer.unwrap_or(took).0.into();
             trained.push(step.job);
@@ -227,8 +229,8 @@ impl Prepared {
 
     /// Returns the failures and repairs drawn with `seed`.
     pub fn changes(&self, seed: Seed) -> Result<Vec<PartChange>, NodesError> {
-        let count = |part| self.start.substrate.count(part);
-        changes(self.span(), &count, self.gpus_per_node as u32, seed)
+        let substrate = &self.start.substrate;
+        changes(self.span(), &|part| substrate.count(part), self.gpus_per_node as u32, seed)
     }
 
     /// Returns the cases for the loss table. Without spare nodes, node failures are included only
@@ -241,16 +243,16 @@ impl Prepared {
         };
         let spare = self.table().spare_nodes();
         let elastic = usize::from(self.jobs.iter().any(|job| job.policy.answer.is_elastic()));
-        let most = |part| match part {
-            AnyPart::Node => spare.min(OUT_MAX + 1).max(elastic),
-            _ => 1,
-        };
-        let samples = self.span().samples;
-        let of = |part| {
-            let numbers = move |out| (0..samples).map(move |number| Case { part, out, number });
-            (0..most(part)).flat_map(numbers)
-        };
-        parts.into_iter().flat_map(of).collect()
+        let mut cases = Vec::new();
+        for part in parts {
+            let is_node = part == AnyPart::Node;
+            let most = if is_node { spare.min(OUT_MAX + 1).max(elastic) } else { 1 };
+            for out in 0..most {
+                let samples = 0..self.span().samples;
+                cases.extend(samples.map(|number| Case { part, out, number }));
+            }
+        }
+        cases
     }
 
     /// Executes a case.
@@ -272,13 +274,14 @@ impl Prepared {
         let late: f64 = random.random();
         // Spread the failures evenly over the step to reduce the number of runs.
         let share = (f64::from(case.number) + late) / f64::from(self.span().samples);
-        self.run_with(case, (&out, place), share, maker)
+        self.run_with(case, &out, place, share, maker)
     }
 
     fn run_with(
         &self,
         case: &Case,
-        (out, place): (&[usize], usize),
+        out: &[usize],
+        place: usize,
         share: f64,
         maker: &dyn MakeControl,
     ) -> Result<CaseRun, EmulateError> {
@@ -296,14 +299,13 @@ impl Prepared {
         let at = begins + Picoseconds((takes.0 as f64 * share) as u64);
         events.extend(self.failure(case.part, place, at));
         let log = run_alone((&self.short, &self.start), &events, maker)?;
-        let sample = self.sample((case.part, place), &log, &before);
-        let name = |node: &usize| NodeId::from_index(*node).to_string();
+        let sample = self.sample(case.part, place, &log, &before);
         let losses = self.jobs.iter().zip(&sample.jobs);
         let losses = losses.filter_map(|(job, loss)| Some(known::written(job, loss.as_ref()?)));
         Ok(CaseRun {
             losses: losses.collect(),
             case: *case,
-            failed_at_start: out.iter().map(name).collect(),
+            failed_at_start: out.iter().map(|node| NodeId::from_index(*node).to_string()).collect(),
             place,
             fails: events.last().map(FaultEvent::what).unwrap_or_default(),
             at,
@@ -313,24 +315,18 @@ impl Prepared {
 
     /// Returns each job's loss due to the last fault, relative to the run without this fault, and
     /// the slowdown of later steps relative to the run without any fault.
-    fn sample(
-        &self,
-        (part, place): (AnyPart, usize),
-        log: &RunLog,
-        before: &[TrainLog],
-    ) -> LossSample {
+    fn sample(&self, part: AnyPart, place: usize, log: &RunLog, before: &[TrainLog]) -> LossSample {
         let fault = log.faults.last();
         let jobs = log.trained.iter().zip(before).zip(&self.calm).zip(&self.jobs);
-        let of =
-            |(((log, before), calm), job): (((&TrainLog, &TrainLog), &TrainLog), &TrainedJob)| {
-                let fault = fault?;
-                if part == AnyPart::Node && job.policy.answer.is_elastic() {
-                    let is_hit = !job.replicas.of_node[place].is_empty();
-                    return loss_of_elastic(log, (before, calm), fault, is_hit);
-                }
-                loss(log, (before, calm), fault)
-            };
-        LossSample { jobs: jobs.map(of).collect() }
+        let losses = jobs.map(|(((log, before), calm), job)| {
+            let fault = fault?;
+            if part == AnyPart::Node && job.policy.answer.is_elastic() {
+                let is_hit = !job.replicas.of_node[place].is_empty();
+                return loss_of_elastic(log, before, calm, fault, is_hit);
+            }
+            loss(log, before, calm, fault)
+        });
+        LossSample { jobs: losses.collect() }
     }
 
     fn failure(&self, part: AnyPart, place: usize, at: SimTime) -> Option<FaultEvent> {
@@ -367,7 +363,8 @@ fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replica
 
 fn with_fewer(
     short: &Scenario,
-    (log, replicas): (&TrainLog, Replicas),
+    log: &TrainLog,
+    replicas: Replicas,
     maker: &dyn MakeControl,
 ) -> Result<Replicas, EmulateError> {
     let mut fewer = short.clone();
@@ -388,12 +385,13 @@ fn with_fewer(
 
 fn loss_of_elastic(
     log: &TrainLog,
-    (before, calm): (&TrainLog, &TrainLog),
+    before: &TrainLog,
+    calm: &TrainLog,
     fault: &FaultLog,
     is_hit: bool,
 ) -> Option<JobLossSample> {
     // Other failed nodes can still slow the job's steps.
-    let slower = loss(log, (before, calm), fault).map_or(0, |loss| loss.slower);
+    let slower = loss(log, before, calm, fault).map_or(0, |loss| loss.slower);
     if !is_hit {
         return Some(JobLossSample { once: Vec::new(), slower });
     }
@@ -416,34 +414,34 @@ fn loss_of_elastic(
 
 fn loss(
     log: &TrainLog,
-    (before, calm): (&TrainLog, &TrainLog),
+    before: &TrainLog,
+    calm: &TrainLog,
     fault: &FaultLog,
 ) -> Option<JobLossSample> {
     let at = FAILS_IN;
-    let end = |log: &TrainLog| Some(i128::from(log.steps.last()?.end?.0));
-    let late = end(log)? - end(before)?;
+    let late = i128::from(log.steps.last()?.end?.0) - i128::from(before.steps.last()?.end?.0);
     if log.steps.len() != before.steps.len() {
         return None;
     }
-    let length = |log: &TrainLog| Some(i128::from(took(log.steps.last()?)?.0));
-    let step = length(log)?;
-    let slower = step - length(before)?;
+    let [step, without, calm] =
+        [log, before, calm].map(|log| Some(i128::from(took(log.steps.last()?)?.0)));
+    let (step, calm) = (step?, calm?);
+    let slower = step - without?;
     // Assumes that steps after the restart take as long as the last one.
     let is_spilled = log.steps.get(at + 1).is_some_and(|step: &TrainStepLog| {
         step.restarts > 0 || fault.restored.is_some_and(|restored| restored > step.start)
     });
     let after = log.steps.len() - at - 1 - usize::from(is_spilled);
     let once = late - slower * after as i128;
-    let more = |part: fn(&TrainStepLog) -> u64| {
-        let sum = |log: &TrainLog| log.steps[at..].iter().map(|s| i128::from(part(s))).sum();
-        let (with, without): (i128, i128) = (sum(log), sum(before));
-        with - without
-    };
-    let (outage, again) = (more(|step| step.why.fault.0), more(|step| step.why.restart.0));
+    let (mut outage, mut again) = (0, 0);
+    for (with, without) in log.steps[at..].iter().zip(&before.steps[at..]) {
+        outage += i128::from(with.why.fault.0) - i128::from(without.why.fault.0);
+        again += i128::from(with.why.restart.0) - i128::from(without.why.restart.0);
+    }
     let mut causes = stages(fault, outage);
     causes.extend([(Cause::DoneAgain, again), (Cause::Disturbed, once - outage - again)]);
     causes.retain(|(_, time)| *time != 0);
-    Some(JobLossSample { once: causes, slower: step - length(calm)? })
+    Some(JobLossSample { once: causes, slower: step - calm })
 }
 
 fn stages(fault: &FaultLog, outage: i128) -> Vec<(Cause, i128)> {

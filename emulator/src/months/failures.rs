@@ -43,15 +43,15 @@ pub fn changes(
                 u32::try_from(count(AnyPart::Node)).expect("the number of nodes is limited");
             let timeline = trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
             let from = TraceTime::from_days(*from_day);
-            let change = |at, place, fails| PartChange { at, part: AnyPart::Node, place, fails };
             let out = timeline.faulty_at(from).into_iter();
-            changes.extend(out.map(|node| change(Milliseconds::ZERO, node.index(), true)));
+            let out = out.map(|node| (Milliseconds::ZERO, node, true));
             let later = timeline.changes().iter().filter(|change| change.at > from);
             let later = later.map(|one| {
-                let at = Milliseconds(one.at.ms_since(from));
-                change(at, one.node.index(), one.health == Health::Faulty)
+                (Milliseconds(one.at.ms_since(from)), one.node, one.health == Health::Faulty)
             });
-            changes.extend(later.filter(|one| one.at < span.length));
+            for (at, node, fails) in out.chain(later.filter(|(at, ..)| *at < span.length)) {
+                changes.push(PartChange { at, part: AnyPart::Node, place: node.index(), fails });
+            }
         }
     }
     // At equal times, repairs precede failures.
@@ -65,15 +65,13 @@ fn of_part(
     length: Milliseconds,
     mut random: Stream,
 ) -> Vec<PartChange> {
-    let mut exponential = |mean: Milliseconds| {
-        let share: f64 = random.random();
-        Milliseconds((-(1.0 - share).ln() * mean.get() as f64) as u64)
-    };
     let (mut at, mut changes) = (Milliseconds::ZERO, Vec::new());
     let mut fails = true;
     loop {
         // An instantaneous repair would precede its failure.
-        let time = if fails { exponential(rate.mtbf) } else { exponential(rate.repair) };
+        let mean = if fails { rate.mtbf } else { rate.repair };
+        let share: f64 = random.random();
+        let time = Milliseconds((-(1.0 - share).ln() * mean.get() as f64) as u64);
         at = Milliseconds(at.get().saturating_add(time.get().max(1)));
         if at >= length {
             return changes;

@@ -23,15 +23,15 @@ pub struct LossesFrom {
 }
 
 pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
-    let part = |(cause, time): &(Cause, i128)| LossPart {
+    let once = loss.once.iter().map(|(cause, time)| LossPart {
         cause: cause.key().to_owned(),
         stage: cause.stage(),
         time_ps: saturated(*time),
-    };
+    });
     RunLoss {
         job: job.name.clone(),
         gpus: job.gpus,
-        once: loss.once.iter().map(part).collect(),
+        once: once.collect(),
         slower_ps: saturated(loss.slower),
     }
 }
@@ -42,23 +42,21 @@ fn saturated(time: i128) -> i64 {
 }
 
 fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
-    let stretched = |time: i64| (time as f64 * stretch) as i128;
-    let part = |part: &LossPart| {
+    let once = loss.once.iter().filter_map(|part| {
         let cause = Cause::of_run(&part.cause, part.stage)?;
         let belongs_to_steps = matches!(cause, Cause::DoneAgain | Cause::Disturbed);
-        let exact = i128::from(part.time_ps);
-        Some((cause, if belongs_to_steps { stretched(part.time_ps) } else { exact }))
-    };
-    let once = loss.once.iter().filter_map(part).collect();
-    JobLossSample { once, slower: stretched(loss.slower_ps) }
+        let stretched = (part.time_ps as f64 * stretch) as i128;
+        Some((cause, if belongs_to_steps { stretched } else { i128::from(part.time_ps) }))
+    });
+    JobLossSample { once: once.collect(), slower: (loss.slower_ps as f64 * stretch) as i128 }
 }
 
 pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) -> Vec<CaseRun> {
-    let run = |run: &KnownRun| {
-        let of = |(job, stretch): (&TrainedJob, &f64)| {
+    let runs = known.runs.iter().map(|run| {
+        let losses_of_jobs = jobs.iter().zip(&from.stretched).map(|(job, stretch)| {
             let loss = run.losses.iter().find(|loss| loss.job == job.name)?;
             Some(read(loss, *stretch))
-        };
+        });
         let KnownRun { part, out, number, failed_at_start, fails, place, at_ps, losses } = run;
         CaseRun {
             case: Case { part: *part, out: *out, number: *number },
@@ -67,8 +65,8 @@ pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) 
             place: if from.stand_in { usize::MAX } else { *place },
             at: *at_ps,
             losses: losses.clone(),
-            sample: LossSample { jobs: jobs.iter().zip(&from.stretched).map(of).collect() },
+            sample: LossSample { jobs: losses_of_jobs.collect() },
         }
-    };
-    known.runs.iter().map(run).collect()
+    });
+    runs.collect()
 }

@@ -96,11 +96,12 @@ impl Cluster<'_> {
     }
 
     fn left_out(&self) -> i128 {
-        let of = |(at, one): (usize, &Training<'_>)| {
+        let running = self.jobs.iter().enumerate().filter(|(_, one)| one.waits.is_none());
+        let left_out = running.map(|(at, one)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
             (i128::from(one.job.gpus) - one.held() - vacant).max(0)
-        };
-        self.jobs.iter().enumerate().filter(|(_, one)| one.waits.is_none()).map(of).sum()
+        });
+        left_out.sum()
     }
 
     fn gpus_out(&self) -> i128 {
@@ -130,15 +131,15 @@ impl Cluster<'_> {
         let (out, free, left_out) = (self.gpus_out(), self.free(), self.left_out());
         let waiting = self.jobs.iter().filter(|one| one.waits.is_some());
         let waiting = waiting.map(|one| i128::from(one.job.gpus)).sum::<i128>().min(free);
-        let mut lose = |cause, gpus: i128| {
-            if gpus != 0 {
-                *self.month.lost.entry(cause).or_default() += gpus * time;
-            }
-        };
-        lose(Cause::UnderRepair, out);
-        lose(Cause::LeftOut, left_out);
-        lose(Cause::WaitingForNodes, waiting);
-        lose(Cause::IdleSpares, free - waiting);
+        let lost = [
+            (Cause::UnderRepair, out),
+            (Cause::LeftOut, left_out),
+            (Cause::WaitingForNodes, waiting),
+            (Cause::IdleSpares, free - waiting),
+        ];
+        for (cause, gpus) in lost.into_iter().filter(|(_, gpus)| *gpus != 0) {
+            *self.month.lost.entry(cause).or_default() += gpus * time;
+        }
         self.month.allocated += self.held() * time;
         self.jobs.iter_mut().filter(|one| one.waits.is_none()).for_each(|one| one.advance(time));
         self.now += time;
@@ -150,13 +151,12 @@ impl Cluster<'_> {
         let (choice, victim, whose): (f64, f64, f64) =
             (random.random(), random.random(), random.random());
         let before = self.nodes_out();
-        let of = (change.part, change.place);
         let table = self.table;
-        let draw = |out| {
-            let samples = table.samples(of, out);
+        let [sample, alone] = [before, 0].map(|out| {
+            let samples = table.samples(change.part, change.place, out);
             samples.get((samples.len() as f64 * choice) as usize).copied()
-        };
-        let (sample, alone) = (draw(before), self.slower(draw(0)));
+        });
+        let alone = self.slower(alone);
         if change.part == AnyPart::Node && before > 0 {
             self.together = self.slower(sample);
         }
@@ -217,12 +217,13 @@ impl Cluster<'_> {
     }
 
     fn idle(&self) -> i128 {
-        let kept = |(at, one): (usize, &Training<'_>)| {
+        let keep = self.jobs.iter().enumerate();
+        let keep = keep.filter(|(_, one)| one.waits.is_some() && one.is_elastic());
+        let kept = keep.map(|(at, one)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
             (i128::from(one.job.gpus) - vacant).max(0)
-        };
-        let keeps = |(_, one): &(usize, &Training<'_>)| one.waits.is_some() && one.is_elastic();
-        self.free() - self.jobs.iter().enumerate().filter(keeps).map(kept).sum::<i128>()
+        });
+        self.free() - kept.sum::<i128>()
     }
 
     fn try_again(&mut self, at: usize) {
@@ -238,23 +239,20 @@ impl Cluster<'_> {
     }
 
     fn slower(&self, sample: Option<&LossSample>) -> Vec<i128> {
-        let of = |at: usize| {
+        let slower = (0..self.jobs.len()).map(|at| {
             let loss = sample.and_then(|sample| sample.jobs[at].as_ref());
             loss.map_or(0, |loss| loss.slower)
-        };
-        (0..self.jobs.len()).map(of).collect()
+        });
+        slower.collect()
     }
 
     fn set_steps(&mut self) {
-        let nodes = self.nodes_out();
+        let (nodes, others): (Vec<&Out>, Vec<&Out>) =
+            self.open.iter().partition(|out| out.part == AnyPart::Node);
         for (at, one) in self.jobs.iter_mut().enumerate() {
-            let of = |is_node: bool| {
-                let open =
-                    self.open.iter().filter(move |out| (out.part == AnyPart::Node) == is_node);
-                open.map(|out| out.alone[at]).sum::<i128>()
-            };
-            one.slower = of(false);
-            one.slower_elsewhere = if nodes > 1 { self.together[at] } else { of(true) };
+            let alone = nodes.iter().map(|out| out.alone[at]).sum();
+            one.slower = others.iter().map(|out| out.alone[at]).sum();
+            one.slower_elsewhere = if nodes.len() > 1 { self.together[at] } else { alone };
         }
     }
 
@@ -274,8 +272,9 @@ impl Cluster<'_> {
     }
 
     fn works_again(&mut self, change: &PartChange) {
-        let is_it = |out: &Out| (out.part, out.place) == (change.part, change.place);
-        let Some(at) = self.open.iter().position(is_it) else { return };
+        let part = (change.part, change.place);
+        let place = self.open.iter().position(|out| (out.part, out.place) == part);
+        let Some(at) = place else { return };
         self.open.remove(at);
         self.set_steps();
         if change.part == AnyPart::Node {
@@ -307,18 +306,18 @@ pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, se
         together: vec![0; table.jobs.len()],
         month: Month::default(),
     };
-    let instant = |at: Milliseconds| i128::from(at.get()) * MILLISECOND;
     for change in changes.iter().filter(|change| change.at < length) {
-        cluster.advance_to(instant(change.at));
+        cluster.advance_to(i128::from(change.at.get()) * MILLISECOND);
         if change.fails {
             cluster.fails(change, seed);
         } else {
             cluster.works_again(change);
         }
     }
-    cluster.advance_to(instant(length));
+    let length = i128::from(length.get()) * MILLISECOND;
+    cluster.advance_to(length);
     let Cluster { jobs, mut month, .. } = cluster;
-    month.capacity = i128::from(table.gpus) * instant(length);
+    month.capacity = i128::from(table.gpus) * length;
     for one in &jobs {
         month.useful += one.useful;
         month.utilised += one.useful as f64 * one.job.mfu;

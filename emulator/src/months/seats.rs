@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, LossTable, TrainedJob};
+use super::{Answer, LossTable};
 
 /// A job, and its replicas that have GPUs in the node.
 type Seat = (usize, Vec<u32>);
@@ -26,11 +26,12 @@ impl Seats {
     pub(super) fn of(table: &LossTable) -> Self {
         let nodes = (table.gpus / table.gpus_per_node.max(1)) as usize;
         let mut of_node: Vec<Option<Seat>> = Vec::new();
-        let start = |job: &TrainedJob| match job.policy.answer {
+        let start = table.jobs.iter().map(|job| match job.policy.answer {
             Answer::Elastic { start, .. } => Some(start),
             _ => None,
-        };
-        for (at, job) in table.jobs.iter().enumerate().filter(|(_, job)| start(job).is_some()) {
+        });
+        let start: Vec<_> = start.collect();
+        for (at, job) in table.jobs.iter().enumerate().filter(|(at, _)| start[*at].is_some()) {
             of_node.resize(of_node.len().max(job.replicas.of_node.len()), None);
             let nodes = job.replicas.of_node.iter().enumerate();
             for (node, replicas) in nodes.filter(|(_, replicas)| !replicas.is_empty()) {
@@ -43,7 +44,7 @@ impl Seats {
             broken: BTreeSet::new(),
             vacant: Vec::new(),
             left_out: BTreeMap::new(),
-            start: table.jobs.iter().map(start).collect(),
+            start,
         }
     }
 
@@ -69,9 +70,9 @@ impl Seats {
 
     pub(super) fn fill(&mut self, mut idle: usize, now: i128) {
         while idle > 0 && !self.vacant.is_empty() {
-            let is_free =
-                |node: &usize| self.of_node[*node].is_none() && !self.broken.contains(node);
-            let Some(node) = (0..self.of_node.len()).find(is_free) else { return };
+            let free = (0..self.of_node.len())
+                .find(|node| self.of_node[*node].is_none() && !self.broken.contains(node));
+            let Some(node) = free else { return };
             let (job, replicas) = self.vacant.remove(0);
             for replica in &replicas {
                 let Some(out) = self.left_out.get_mut(&(job, *replica)) else { continue };
@@ -90,8 +91,8 @@ impl Seats {
     }
 
     pub(super) fn take_up(&mut self, now: i128) -> BTreeSet<usize> {
-        let is_ready = |out: &LeftOut| out.ready.is_some_and(|ready| ready <= now);
-        let ready = self.left_out.iter().filter(|(_, out)| is_ready(out));
+        let ready = self.left_out.iter();
+        let ready = ready.filter(|(_, out)| out.ready.is_some_and(|ready| ready <= now));
         let ready: Vec<(usize, u32)> = ready.map(|(key, _)| *key).collect();
         for key in &ready {
             self.left_out.remove(key);

@@ -57,7 +57,7 @@ impl LossTable {
     /// Returns the runs for a kind of part with `out` nodes failed, or with the next lower number
     /// available. Prefers runs in which exactly this part failed.
     #[must_use]
-    pub fn samples(&self, (part, place): (AnyPart, usize), out: usize) -> Vec<&LossSample> {
+    pub fn samples(&self, part: AnyPart, place: usize, out: usize) -> Vec<&LossSample> {
         let fits = self.rows.iter().filter(|row| row.part == part && row.out <= out);
         let Some(row) = fits.max_by_key(|row| row.out) else { return Vec::new() };
         let own = row.runs.iter().filter(|(at, _)| *at == place).map(|(_, sample)| sample);

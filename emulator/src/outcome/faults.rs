@@ -166,11 +166,11 @@ const FEW_GROUPS: usize = 8;
 #[must_use]
 pub fn listed(groups: &[GroupId]) -> String {
     let stretches = groups.chunk_by(|a, b| groups.len() > FEW_GROUPS && a.0 + 1 == b.0);
-    let name = |stretch: &[GroupId]| match stretch {
+    let names = stretches.map(|stretch| match stretch {
         [first, .., last] => format!("{first}-{last}"),
         _ => stretch.iter().map(ToString::to_string).collect(),
-    };
-    stretches.map(name).collect::<Vec<String>>().join(" ")
+    });
+    names.collect::<Vec<String>>().join(" ")
 }
 
 impl FaultResult {
@@ -192,23 +192,22 @@ impl fmt::Display for FaultResult {
             return write!(f, "{what}{effect}: starts after the end of the run");
         };
         write!(f, "{what}{effect} at {at}: ")?;
-        let since = |time: Option<SimTime>| {
-            time.map_or("never".to_owned(), |t| format!("+{}", t.since(at)))
-        };
         let groups = listed(&self.groups_affected);
         let is_planned = self.replanned.is_some() && self.traffic.is_none()
             || self.bundles_switched > 0
             || !groups.is_empty();
         match (is_planned, self.restored) {
             (_, None) if !self.had_effect() => f.write_str("no restoration needed")?,
-            (true, restored) => write!(
-                f,
-                "detected {}, replanned {}, restored {}; {}",
-                since(self.detected),
-                since(self.replanned),
-                since(restored),
-                count(self.bundles_switched as u64, "bundle switched", "bundles switched"),
-            )?,
+            (true, restored) => {
+                let [detected, replanned, restored] = [self.detected, self.replanned, restored]
+                    .map(|time| time.map_or("never".to_owned(), |t| format!("+{}", t.since(at))));
+                let switched = self.bundles_switched as u64;
+                let switched = count(switched, "bundle switched", "bundles switched");
+                write!(
+                    f,
+                    "detected {detected}, replanned {replanned}, restored {restored}; {switched}"
+                )?;
+            }
             (false, Some(restored)) => write!(f, "restored +{}", restored.since(at))?,
             (false, None) => f.write_str("not restored")?,
         }

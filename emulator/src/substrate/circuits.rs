@@ -67,11 +67,12 @@ impl OpticalCircuits {
             leaves.push(leaf);
         }
         let core = (network.electrical_rate() > 0.0).then(|| builder.add(VertexRole::Switch));
-        let rate = |leaf| network.electrical_rate_of(LeafId::from_index(leaf)).max(NO_RATE);
-        let uplink = |leaf| cable(rate(leaf), FIBRE_DELAY, DCN, switches);
         let below =
             core.iter().flat_map(|core| leaves.iter().enumerate().map(move |leaf| (leaf, *core)));
-        let uplinks = below.map(|((at, leaf), core)| builder.connect(*leaf, core, uplink(at)));
+        let uplinks = below.map(|((at, leaf), core)| {
+            let rate = network.electrical_rate_of(LeafId::from_index(at)).max(NO_RATE);
+            builder.connect(*leaf, core, cable(rate, FIBRE_DELAY, DCN, switches))
+        });
         let uplinks = uplinks.collect();
         Self {
             network: network.clone(),
@@ -142,10 +143,11 @@ impl OpticalCircuits {
     }
 
     pub(super) fn name(&self, vertex: VertexId) -> Option<String> {
-        let leaf = |at: usize| LeafId::from_index(at).to_string();
-        let hosts = self.hosts.binary_search(&vertex).ok().map(|at| format!("{}/gpus", leaf(at)));
-        let core = || (self.core == Some(vertex)).then(|| "core".to_owned());
-        hosts.or_else(|| self.leaves.binary_search(&vertex).ok().map(leaf)).or_else(core)
+        let host = self.hosts.binary_search(&vertex).ok();
+        let host = host.map(|at| format!("{}/gpus", LeafId::from_index(at)));
+        let leaf = self.leaves.binary_search(&vertex).ok();
+        let leaf = leaf.map(|at| LeafId::from_index(at).to_string());
+        host.or(leaf).or_else(|| (self.core == Some(vertex)).then(|| "core".to_owned()))
     }
 
     pub(crate) fn links_of(&self, hop: &LaneHop) -> Vec<LinkId> {

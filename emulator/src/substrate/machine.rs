@@ -42,9 +42,9 @@ impl Substrate {
 impl Domains {
     /// Applies only to domain switches, because cables between neighbours carry only ring traffic.
     pub(crate) fn is_inside(&self, ranks: &[u32]) -> bool {
-        let domain = |rank: &u32| self.domain_of[*rank as usize];
-        let first = ranks.first().and_then(domain);
-        first.is_some() && ranks.iter().all(|rank| domain(rank) == first)
+        let mut domains = ranks.iter().map(|rank| self.domain_of[*rank as usize]);
+        let first = domains.next().flatten();
+        first.is_some() && domains.all(|domain| domain == first)
     }
 
     pub(crate) fn domain(&self, rank: u32) -> Option<u32> {

@@ -152,9 +152,9 @@ impl Substrate {
         if let Some(vertex) = self.vertex(text) {
             return Ok(self.vertex_part(text, vertex));
         }
-        let switch = |name: &str| self.vertex(name).filter(|at| self.place_of(*at).is_none());
         if let Some(name) = text.strip_prefix("rack ") {
-            let switch = switch(name.trim()).ok_or_else(|| self.unknown(text))?;
+            let switch = self.vertex(name.trim()).filter(|at| self.place_of(*at).is_none());
+            let switch = switch.ok_or_else(|| self.unknown(text))?;
             return Ok(self.rack(switch));
         }
         if let Some(number) = text.strip_prefix("plane").and_then(|rest| rest.parse::<u8>().ok()) {
@@ -238,12 +238,12 @@ impl Substrate {
         let mut links: Vec<LinkId> = links.into_iter().collect();
         links.sort_unstable();
         links.dedup();
-        let at_host = |link: &&LinkId| {
-            let ends = self.network.link(**link);
+        let interfaces = links.iter().copied().filter(|link| {
+            let ends = self.network.link(*link);
             let is_interface = self.rings.is_none() || ends.spec.plane == DCN;
             is_interface && self.place_of(ends.to).is_some()
-        };
-        let interfaces = links.iter().filter(at_host).copied().collect();
+        });
+        let interfaces = interfaces.collect();
         NetworkPart { name: name.to_owned(), links, interfaces, ..NetworkPart::default() }
     }
 
@@ -315,12 +315,12 @@ impl Substrate {
     }
 
     fn cable(&self, text: &str) -> Result<NetworkPart, NoSuchPart> {
-        let unknown = || self.unknown(text);
-        let (from, to) = text.split_once('-').ok_or_else(unknown)?;
-        let (one, other) = self.vertex(from).zip(self.vertex(to)).ok_or_else(unknown)?;
-        let leads = |link: &&LinkId| self.network.link(**link).to == other;
-        let cable = self.network.outgoing(one).iter().find(leads);
-        let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
+        let (from, to) = text.split_once('-').ok_or_else(|| self.unknown(text))?;
+        let ends = self.vertex(from).zip(self.vertex(to));
+        let (one, other) = ends.ok_or_else(|| self.unknown(text))?;
+        let mut cables = self.network.outgoing(one).iter();
+        let cable = cables.find(|link| self.network.link(**link).to == other);
+        let cable = cable.ok_or_else(|| self.no_cable(one, from, to))?;
         // A GPU that loses its island's switch takes the node out of the plan.
         let island = [&one, &other].into_iter().find(|at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
@@ -330,7 +330,7 @@ impl Substrate {
         Ok(NetworkPart { planned: nodes.collect(), ..self.of_links(text, both_ways(*cable)) })
     }
 
-    fn no_cable(&self, (one, from): (VertexId, &str), to: &str) -> NoSuchPart {
+    fn no_cable(&self, one: VertexId, from: &str, to: &str) -> NoSuchPart {
         const SHOWN: usize = 8;
         let ends = self.network.outgoing(one).iter().map(|link| self.network.link(*link).to);
         let mut names: Vec<&str> = ends.map(|end| self.name(end)).collect();
@@ -390,8 +390,9 @@ impl Substrate {
         if !is_nic {
             return Ok(whole);
         }
-        let nic = |link: &LinkId| self.network.link(*link).spec.plane == DCN;
-        let part = self.of_links(text, self.around(vertex).filter(nic));
+        let around = self.around(vertex);
+        let interface = around.filter(|link| self.network.link(*link).spec.plane == DCN);
+        let part = self.of_links(text, interface);
         Ok(NetworkPart { planned: whole.planned, ..part })
     }
 
@@ -466,23 +467,21 @@ impl Substrate {
     }
 
     fn unknown(&self, name: &str) -> NoSuchPart {
-        let some = |names: Vec<&str>| match names.as_slice() {
-            [] => "none".to_owned(),
-            [one] => format!("`{one}`"),
-            [first, .., last] => format!("`{first}` to `{last}`"),
-        };
         let hosts: Vec<&str> = self.hosts.iter().map(|host| self.name(*host)).collect();
         let switches: Vec<&str> = self.switches().map(|at| self.name(at)).collect();
         let example = hosts.first().copied().unwrap_or("h0").to_owned();
+        let [hosts, switches] = [hosts, switches].map(|names| match names.as_slice() {
+            [] => "none".to_owned(),
+            [one] => format!("`{one}`"),
+            [first, .., last] => format!("`{first}` to `{last}`"),
+        });
         let mut there = match &self.rings {
             Some(_) => "use a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre \
                         `n17/b0.2`, a ToR `t3`, everything under it `rack t3`, `any node` or `control`"
                 .to_owned(),
             None => format!(
-                "it has hosts {} and switches {}; use a host or switch by name, an interface `{example}/nic0`, a cable \
+                "it has hosts {hosts} and switches {switches}; use a host or switch by name, an interface `{example}/nic0`, a cable \
                  `A-B` by its ends, `rack S`, `ocs3`, `any host`, `any switch`, `any cable`, `any optical switch` or `control`",
-                some(hosts),
-                some(switches),
             ),
         };
         let last = self.network.links().iter().map(|link| link.spec.plane.0).max().unwrap_or(0);

@@ -76,8 +76,8 @@ impl Substrate {
             optical
         });
         let network = builder.build()?;
-        let vertices = || (0..network.vertex_count()).map(VertexId::from_index);
-        let names = vertices().map(|at| name_of(rings.as_ref(), optical.as_ref(), at)).collect();
+        let vertices = (0..network.vertex_count()).map(VertexId::from_index);
+        let names = vertices.map(|at| name_of(rings.as_ref(), optical.as_ref(), at)).collect();
         let hosts: Vec<VertexId> = match (&rings, &optical) {
             (Some(rings), _) => rings.gpus.clone(),
             (None, Some(optical)) => optical.hosts().to_vec(),
@@ -150,8 +150,8 @@ impl RingCables {
         for node in (0..fabric.hbd.nodes()).map(NodeId) {
             let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
             for gpu in 0..self.gpus_per_node {
-                let over = |bundle: &BundleId| fabric.hbd.ring_edge(bundle.bundle) == gpu;
-                let bundle = bundles.clone().find(over);
+                let mut bundles = bundles.clone();
+                let bundle = bundles.find(|bundle| fabric.hbd.ring_edge(bundle.bundle) == gpu);
                 self.carriers.push(bundle.map_or(Carrier::Always, Carrier::Loopback));
                 let next = GpuId { node, gpu: (gpu + 1) % self.gpus_per_node };
                 let edge =
@@ -254,7 +254,7 @@ impl RingCables {
         let aggregations: Vec<Vec<VertexId>> = tor_vertices
             .chunks(leaves_per_domain)
             .zip((0..).step_by(leaves_per_domain))
-            .map(|(domain, first)| aggregate(builder, (domain, first), (uplinks, faults), link))
+            .map(|(domain, first)| aggregate(builder, domain, first, uplinks, faults, link))
             .collect();
         if aggregations.len() < 2 {
             return;
@@ -350,11 +350,11 @@ impl RingCables {
     }
 
     fn name(&self, vertex: VertexId) -> Option<String> {
-        let tor = || self.tors.binary_search(&vertex).ok();
         let gpu = self.gpu(vertex).map(|gpu| gpu.to_string());
-        let island = || self.islands.binary_search(&vertex).ok();
-        gpu.or_else(|| Some(TorId::from_index(tor()?).to_string()))
-            .or_else(|| Some(format!("hbd{}", island()?)))
+        let tor = self.tors.binary_search(&vertex).ok();
+        let island = self.islands.binary_search(&vertex).ok();
+        gpu.or_else(|| tor.map(|tor| TorId::from_index(tor).to_string()))
+            .or_else(|| island.map(|island| format!("hbd{island}")))
     }
 
     /// Returns the condition under which a link has light.
@@ -364,7 +364,7 @@ impl RingCables {
     }
 
     fn classes(&self, network: &lightloom_engine::Network) -> Vec<u8> {
-        let class = |index: usize| {
+        let classes = (0..network.links().len()).map(|index| {
             let link = LinkId::from_index(index);
             let ends = network.link(link);
             match (network.role(ends.from), network.role(ends.to)) {
@@ -374,15 +374,17 @@ impl RingCables {
                 (_, VertexRole::Switch) => 2,
                 _ => u8::from(matches!(self.carrier(link), Carrier::Fibre(..))),
             }
-        };
-        (0..network.links().len()).map(class).collect()
+        });
+        classes.collect()
     }
 }
 
 fn aggregate(
     builder: &mut NetworkBuilder,
-    (tors, first): (&[VertexId], u32),
-    (uplinks, faults): (u32, &FaultSet),
+    tors: &[VertexId],
+    first: u32,
+    uplinks: u32,
+    faults: &FaultSet,
     link: LinkSpec,
 ) -> Vec<VertexId> {
     let aggregations: Vec<VertexId> =

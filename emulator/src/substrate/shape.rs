@@ -7,8 +7,8 @@ use lightloom_engine::topology::{
     RingShape, SwitchedDomain, Torus,
 };
 use lightloom_engine::{
-    Crossing, Link, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route,
-    VertexGroups, VertexId, VertexRole,
+    Crossing, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexGroups,
+    VertexId, VertexRole,
 };
 use lightloom_units::Picoseconds;
 use schemars::JsonSchema;
@@ -133,9 +133,11 @@ impl Substrate {
 const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
 
 pub(super) fn classes_by_role(network: &Network) -> (Vec<u8>, &'static [&'static str]) {
-    let is_switch = |at| u8::from(network.role(at) == VertexRole::Switch);
-    let class = |link: &Link| is_switch(link.from) * 2 + is_switch(link.to);
-    (network.links().iter().map(class).collect(), &CLASSES)
+    let classes = network.links().iter().map(|link| {
+        let [from, to] = [link.from, link.to].map(|at| network.role(at) == VertexRole::Switch);
+        u8::from(from) * 2 + u8::from(to)
+    });
+    (classes.collect(), &CLASSES)
 }
 
 const fn hosts_per_server(shape: &Shape) -> usize {
@@ -158,11 +160,11 @@ fn route(shape: &Shape, network: &Network) -> Route {
 
 fn numbered(places: &[Option<u32>]) -> Vec<String> {
     let mut switches = 0..;
-    let mut name = |place: &Option<u32>| match place {
+    let names = places.iter().map(|place| match place {
         Some(place) => format!("h{place}"),
         None => format!("s{}", switches.next().unwrap_or(0)),
-    };
-    places.iter().map(&mut name).collect()
+    });
+    names.collect()
 }
 
 fn equipped(
@@ -231,8 +233,9 @@ fn lay_out_graph(graph: &CableGraph, builder: &mut NetworkBuilder) -> LaidShape 
     let cables = graph.cables.iter();
     let links: Vec<LinkId> =
         cables.map(|(from, to, spec)| builder.connect(all[*from], all[*to], *spec)).collect();
-    let through = |places: &Vec<usize>| places.iter().map(|place| links[*place]).collect();
-    let circuits = graph.circuits.iter().map(through).collect();
+    let circuits = graph.circuits.iter();
+    let circuits =
+        circuits.map(|places| places.iter().map(|place| links[*place]).collect()).collect();
     let names = graph.hosts.iter().chain(&graph.switches).cloned().collect();
     LaidShape { names, circuits, ..LaidShape::of(hosts) }
 }

@@ -33,21 +33,17 @@ impl StepLosses {
         if steps.is_empty() {
             return None;
         }
-        let jobs = || steps.chunk_by(|one, next| one.job == next.job);
+        let jobs: Vec<&[JobStep]> = steps.chunk_by(|one, next| one.job == next.job).collect();
         let has_ended = outcome.stop.is_none() && steps.iter().all(|step| step.end.is_some());
-        let most = |lost: fn(&[JobStep]) -> Option<u64>| {
-            let all = jobs().map(lost).collect::<Option<Vec<u64>>>()?;
-            all.into_iter().max().filter(|_| has_ended).map(Picoseconds)
-        };
-        let is_affected = |group: &&crate::outcome::GroupResult| {
+        let affected = outcome.groups.iter().filter(|group| {
             outcome.faults.iter().any(|fault| fault.groups_affected.contains(&group.group))
-        };
+        });
         Some(Self {
-            time_lost: most(late),
-            worst_step_lost: most(longest),
-            groups_affected: outcome.groups.iter().filter(is_affected).count() as u64,
+            time_lost: most(jobs.iter().map(|steps| late(steps))).filter(|_| has_ended),
+            worst_step_lost: most(jobs.iter().map(|steps| longest(steps))).filter(|_| has_ended),
+            groups_affected: affected.count() as u64,
             groups_lost: outcome.groups.iter().filter(|group| group.lost).count() as u64,
-            gpu_time_lost: has_ended.then(|| jobs().map(gpu_time).sum()),
+            gpu_time_lost: has_ended.then(|| jobs.iter().map(|steps| gpu_time(steps)).sum()),
         })
     }
 }
@@ -55,6 +51,10 @@ impl StepLosses {
 fn gpu_time(steps: &[JobStep]) -> u64 {
     let gpus = steps.first().map_or(0, |step| step.gpus);
     late(steps).unwrap_or(0).saturating_mul(gpus)
+}
+
+fn most(losses: impl Iterator<Item = Option<u64>>) -> Option<Picoseconds> {
+    losses.collect::<Option<Vec<u64>>>()?.into_iter().max().map(Picoseconds)
 }
 
 fn late(steps: &[JobStep]) -> Option<u64> {
@@ -159,10 +159,11 @@ impl LossFigure {
 
     fn of(self, run: &SeedRun) -> Option<f64> {
         let lost = run.step_losses?;
-        let time = |time: Option<Picoseconds>| time.map_or(f64::INFINITY, |time| time.0 as f64);
         Some(match self {
-            Self::TimeLostPs => time(lost.time_lost),
-            Self::WorstStepLostPs => time(lost.worst_step_lost),
+            Self::TimeLostPs => lost.time_lost.map_or(f64::INFINITY, |time| time.0 as f64),
+            Self::WorstStepLostPs => {
+                lost.worst_step_lost.map_or(f64::INFINITY, |time| time.0 as f64)
+            }
             // Rounded to nine digits to survive the JSON round trip.
             Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
             Self::GroupsAffected => lost.groups_affected as f64,
@@ -175,20 +176,19 @@ impl LossFigure {
 }
 
 pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
-    let distribution = |figure: LossFigure| {
-        let value = |run: &SeedRun| Some((figure.of(run)?, run.seed));
-        let mut values: Vec<(f64, Seed)> = runs.iter().filter_map(value).collect();
+    let distributions = LossFigure::ALL.into_iter().filter_map(|figure| {
+        let values = runs.iter().filter_map(|run| Some((figure.of(run)?, run.seed)));
+        let mut values: Vec<(f64, Seed)> = values.collect();
         // If losses tie, the first seed is the worst.
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
-        let at = |per_cent| {
+        let [p50, p90, p99, max] = [50, 90, 99, 100].map(|per_cent| {
             let value = percentile(&values, per_cent).map(|(value, _)| value);
             value.filter(|value| value.is_finite())
-        };
+        });
         let worst_seed = values.last()?.1;
-        let (p50, p90, p99, max) = (at(50), at(90), at(99), at(100));
         Some(Distribution { figure, p50, p90, p99, max, worst_seed })
-    };
-    LossFigure::ALL.into_iter().filter_map(distribution).collect()
+    });
+    distributions.collect()
 }
 
 #[cfg(test)]

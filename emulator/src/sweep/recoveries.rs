@@ -57,15 +57,15 @@ fn part(name: &str) -> &'static str {
 fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
     let at = fault.at?;
     let what = part(fault.parts.first()?);
-    let broken = |other: &&FaultResult| {
+    let broken = others.iter().find(|other| {
         let over = other.repaired.into_iter().chain(other.restored).min();
         !std::ptr::eq(*other, fault)
             && other.at.is_some_and(|began| began <= at)
             && over.is_none_or(|over| over > at)
-    };
+    });
     // Keep the first word, so that `{late: 20ms}` becomes `late`.
     let effect = fault.effect.split([':', ' ', '{']).find(|word| !word.is_empty()).unwrap_or("");
-    let beside = others.iter().find(broken).and_then(|other| other.parts.first());
+    let beside = broken.and_then(|other| other.parts.first());
     Some(match beside {
         Some(other) => format!("{what} {effect}, {} broken", part(other)),
         None => format!("{what} {effect}"),
@@ -98,7 +98,8 @@ fn recoveries(kind: String, faults: &[Ended]) -> Recoveries {
         faults.iter().filter_map(|fault| Some((fault.took?, fault.seed))).collect();
     // If recovery times tie, the first seed is the worst.
     took.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
-    let at = |per_cent| percentile(&took, per_cent).map(|(time, _)| Picoseconds(time));
+    let [p50, p90, p99, max] = [50, 90, 99, 100]
+        .map(|per_cent| percentile(&took, per_cent).map(|(time, _)| Picoseconds(time)));
     let never: Vec<&Ended> = faults.iter().filter(|fault| fault.waits).collect();
     let mut never_because = BTreeMap::new();
     for why in never.iter().filter_map(|fault| fault.why) {
@@ -109,10 +110,10 @@ fn recoveries(kind: String, faults: &[Ended]) -> Recoveries {
         recovered: took.len() as u64,
         never: never.len() as u64,
         never_because,
-        p50: at(50),
-        p90: at(90),
-        p99: at(99),
-        max: at(100),
+        p50,
+        p90,
+        p99,
+        max,
         worst_seed: never.first().map(|fault| fault.seed).or(took.last().map(|(_, seed)| *seed)),
         kind,
     }

@@ -100,8 +100,9 @@ impl TaskPace {
 
     #[must_use]
     pub fn lag(&self, cables: [Picoseconds; 2]) -> Picoseconds {
-        let level = |at: usize| self.step[at].saturating_sub(cables[at]) * self.steps[at].into();
-        self.start + level(0) + level(1)
+        let waits =
+            [0, 1].map(|at| self.step[at].saturating_sub(cables[at]) * self.steps[at].into());
+        self.start + waits[0] + waits[1]
     }
 
     /// Returns the effective shares of the link rates, inside a domain and between domains.
@@ -212,19 +213,17 @@ struct Dependents {
 impl Dependents {
     fn of(graph: &TaskGraph) -> Self {
         let mut ends = vec![0; graph.tasks.len()];
-        let edges = || {
-            graph.tasks.iter().enumerate().flat_map(|(task, of)| {
-                of.after.iter().map(move |before| (before.index(), TaskId(task as u32)))
-            })
-        };
-        edges().for_each(|(before, _)| ends[before] += 1);
+        let edges = graph.tasks.iter().enumerate().flat_map(|(task, of)| {
+            of.after.iter().map(move |before| (before.index(), TaskId(task as u32)))
+        });
+        edges.clone().for_each(|(before, _)| ends[before] += 1);
         let mut count = 0;
         for end in &mut ends {
             count += std::mem::replace(end, count);
         }
         // During filling, each entry is the position of the task's next dependent.
         let mut tasks = vec![TaskId(0); count as usize];
-        for (before, task) in edges() {
+        for (before, task) in edges {
             tasks[ends[before] as usize] = task;
             ends[before] += 1;
         }
@@ -247,8 +246,9 @@ impl Schedule {
 
     #[must_use]
     pub fn ready(&self) -> Vec<TaskId> {
-        let is_ready = |task: &usize| self.waiting[*task] == 0 && !self.done[*task];
-        (0..self.waiting.len()).filter(is_ready).map(|task| TaskId(task as u32)).collect()
+        let tasks = 0..self.waiting.len();
+        let ready = tasks.filter(|task| self.waiting[*task] == 0 && !self.done[*task]);
+        ready.map(|task| TaskId(task as u32)).collect()
     }
 
     pub fn finish(&mut self, task: TaskId) -> Vec<TaskId> {

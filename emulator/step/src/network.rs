@@ -202,8 +202,8 @@ impl Network {
         let Some(site) = self.site(kind, group, efficiency) else {
             return self.bare(kind, group, bytes, efficiency);
         };
-        let is_run = |way, _| matches!(way, Algorithm::Ring | Algorithm::Pairwise);
-        let time = site.choose(kind, bytes, is_run);
+        let time =
+            site.choose(kind, bytes, |way, _| matches!(way, Algorithm::Ring | Algorithm::Pairwise));
         let found = time.and_then(|time| Some((time.seconds, site.pace(kind, bytes, time)?)));
         let (seconds, mut pace) = found.unwrap_or((0.0, Pace::BARE));
         pace.shares[1] *= site.card_rate / self.across_rate(group);

@@ -219,7 +219,7 @@ impl Maker<'_> {
             };
             let to = next.map(|next| (next % pipeline.stages) as u32);
             let slot = StagePass { stage: stage as u32, pass };
-            let PassEnds { end, sent } = self.pass(slot, (place, places), to, front);
+            let PassEnds { end, sent } = self.pass(slot, place, places, to, front);
             let arrives = sent.unwrap_or_else(|| end.clone());
             match (pass.kind, next) {
                 (PassKind::Forward, Some(next)) => forward[next][micro] = arrives,
@@ -239,7 +239,8 @@ impl Maker<'_> {
     fn pass(
         &mut self,
         slot: StagePass,
-        (place, places): (usize, usize),
+        place: usize,
+        places: usize,
         to: Option<u32>,
         mut front: Front,
     ) -> PassEnds {
@@ -264,7 +265,7 @@ impl Maker<'_> {
                 for (at, layer) in layers.iter().rev().enumerate() {
                     let seconds = work.layer(*layer).weight_gradient;
                     front = self.compute("weight gradient", slot, seconds, front);
-                    front = self.reduced(slot, (at, layers.len()), front);
+                    front = self.reduced(slot, at, layers.len(), front);
                 }
                 PassEnds { end: front, sent: None }
             }
@@ -312,7 +313,7 @@ impl Maker<'_> {
             front = self.program(slot, &own.backward, front);
             if !work.mapping.is_zero_bubble() {
                 front = self.compute("weight gradient", slot, own.weight_gradient, front);
-                front = self.reduced(slot, (at, layers.len()), front);
+                front = self.reduced(slot, at, layers.len(), front);
             }
         }
         let (Some(transfer), Some(to)) = (&transfer, to) else {

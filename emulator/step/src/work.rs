@@ -126,14 +126,12 @@ impl StepWork {
         let pieces = places / p;
         let inner = self.fullest_inner(self.extra_layers());
         let ends = u32::from(self.has_balanced_ends && places > 1);
-        let of_stage = |stage: u32| {
-            let before = (inner * stage).min(layers);
-            let end = if stage + 1 == p { layers } else { (inner * (stage + 1)).min(layers) };
-            end - before
-        };
         let of_place = |place: u32| {
             if self.is_uneven() {
-                let own = of_stage(place % p);
+                let stage = place % p;
+                let before = (inner * stage).min(layers);
+                let end = if stage + 1 == p { layers } else { (inner * (stage + 1)).min(layers) };
+                let own = end - before;
                 return own / pieces + u32::from(place / p < own % pieces);
             }
             let all = layers + 2 * ends;
@@ -153,9 +151,11 @@ impl StepWork {
     /// longer, even with the work of `extra` additional layers.
     fn fullest_inner(&self, extra: f64) -> u32 {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
-        let last = |inner: u32| (f64::from(inner) - extra).max(0.0).floor();
-        let enough = |inner: &u32| f64::from(inner * (p - 1)) + last(*inner) >= f64::from(layers);
-        (layers.div_ceil(p)..=layers).find(enough).unwrap_or(layers)
+        let enough = (layers.div_ceil(p)..=layers).find(|inner| {
+            let last = (f64::from(*inner) - extra).max(0.0).floor();
+            f64::from(inner * (p - 1)) + last >= f64::from(layers)
+        });
+        enough.unwrap_or(layers)
     }
 
     fn extra_layers(&self) -> f64 {

@@ -88,8 +88,8 @@ pub fn run(
         elected: None,
     };
     let said = session.capabilities()?;
-    let knows = |encoding: Encoding| said.supported_encodings.contains(&(encoding as i32));
-    if !knows(Encoding::JsonIetf) && knows(Encoding::Json) {
+    let known = &said.supported_encodings;
+    if !known.contains(&(Encoding::JsonIetf as i32)) && known.contains(&(Encoding::Json as i32)) {
         session.encoding = Encoding::Json;
     }
     let model = said.supported_models.iter().find(|model| model.name.contains("optical-switch"));
@@ -128,8 +128,8 @@ fn sort(name: &str, switch: &ShownSwitch, free: &mut FreePorts<String>) -> Resul
     let Some(port) = switch.ports.get(name) else {
         return Err(format!("--may-move: unknown port `{name}`"));
     };
-    let is_end = |end: &Option<String>| end.as_deref() == Some(name);
-    let used = switch.connections.iter().find(|(_, c)| is_end(&c.input) || is_end(&c.output));
+    let end = Some(name.to_owned());
+    let used = switch.connections.iter().find(|(_, c)| c.input == end || c.output == end);
     if let Some((other, _)) = used {
         return Err(format!(
             "--may-move: `{name}` is part of connection `{other}`: choose dark ports"
@@ -246,8 +246,8 @@ impl GnmiSuite {
         said: &CapabilityResponse,
     ) -> Result<Option<(Case, String)>, ExchangeError> {
         let models = &said.supported_models;
-        let is_named = |name: &str| models.iter().any(|model| model.name == name);
-        let missing: Vec<_> = MODULES.iter().filter(|name| !is_named(name)).collect();
+        let missing: Vec<_> =
+            MODULES.iter().filter(|name| models.iter().all(|model| model.name != **name)).collect();
         let seen = match self.get_as(&WHOLE, self.encoding, DataType::All) {
             Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
             Err(_) => return Ok(None),
@@ -442,9 +442,8 @@ impl SuiteSession for GnmiSuite {
                 return Err(ExchangeError::Nonsense(format!("Set refused: {}", shown(&status))));
             }
         }
-        let is_gone =
-            |switch: &ShownSwitch| gone.iter().all(|name| !switch.connections.contains_key(name));
-        let (all_gone, _) = self.until(is_gone)?;
+        let (all_gone, _) =
+            self.until(|switch| gone.iter().all(|name| !switch.connections.contains_key(name)))?;
         if !all_gone {
             return Err(ExchangeError::Nonsense(format!("{} was not deleted", gone.join(", "))));
         }

@@ -131,8 +131,8 @@ pub(super) fn clear(session: &mut impl MatrixSuite) -> Result<(), ExchangeError>
         return Ok(());
     }
     let (inputs, outputs) = session.ports().free.clone();
-    let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
-    for pair in session.circuits()?.into_iter().filter(is_ours) {
+    let circuits = session.circuits()?.into_iter();
+    for pair in circuits.filter(|pair| inputs.contains(&pair.0) && outputs.contains(&pair.1)) {
         let reply = session.disconnect(pair)?;
         if !reply.is_done {
             let why = format!("{pair:?} was not disconnected: {}", reply.error);

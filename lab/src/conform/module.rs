@@ -3,7 +3,7 @@
 
 mod cases;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lightloom_firmware_api::cmis::page00;
@@ -126,18 +126,18 @@ pub(super) fn run_but(
         set_ups: Vec::new(),
     };
     let hello = module.ask(command::HELLO, &[])?;
-    let text = |from: usize| {
+    let [vendor, part, serial] = [2, 18, 34].map(|from: usize| {
         let bytes = hello.payload.get(from..from + 16).unwrap_or(&[]);
         page00::characters(bytes).collect::<String>().trim().to_owned()
-    };
-    let said = format!("{} {} {}", text(2), text(18), text(34));
+    });
+    let said = format!("{vendor} {part} {serial}");
     results.untestable.extend(UNTESTABLE);
-    let why_not = |case: &Case| left_out.iter().find(|(id, _)| *id == case.id).map(|(_, why)| *why);
+    let why_not: BTreeMap<&str, &str> = left_out.iter().copied().collect();
     let (left_out, still): (Vec<_>, Vec<_>) =
-        cases::STILL.iter().copied().partition(|(case, _)| why_not(case).is_some());
+        cases::STILL.iter().copied().partition(|(case, _)| why_not.contains_key(case.id));
     run_all(&mut module, &still, results);
     for (case, _) in left_out {
-        results.skip(case, why_not(&case).unwrap_or_default());
+        results.skip(case, why_not.get(case.id).copied().unwrap_or_default());
     }
     match module.choose(plan) {
         Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),

@@ -72,8 +72,9 @@ impl SuiteReport {
                 detail,
             }
         });
-        let seconds = |share| percentile(&results.set_ups, share).map(|span| span.as_secs_f64());
-        let set_up = seconds(50).zip(seconds(99)).map(|(median_seconds, p99_seconds)| SetUps {
+        let [median, p99] = [50, 99]
+            .map(|share| percentile(&results.set_ups, share).map(|span| span.as_secs_f64()));
+        let set_up = median.zip(p99).map(|(median_seconds, p99_seconds)| SetUps {
             count: results.set_ups.len(),
             median_seconds,
             p99_seconds,
@@ -156,11 +157,10 @@ impl SuiteReport {
 
     #[must_use]
     pub fn markdown(&self) -> String {
-        let safe = |text: &str| text.replace('|', "\\|").replace('\n', " ");
         let mut text = format!(
             "# Conformance of {}\n\n{} ({}), seed {}. {}.\n\n| case | promise | clause | verdict |\n| --- | --- | --- | --- |\n",
-            safe(&self.target),
-            safe(&self.identity),
+            in_cell(&self.target),
+            in_cell(&self.identity),
             self.standard,
             self.seed,
             self.summary()
@@ -169,14 +169,14 @@ impl SuiteReport {
             let detail = if line.detail.is_empty() {
                 String::new()
             } else {
-                format!(": {}", safe(&line.detail))
+                format!(": {}", in_cell(&line.detail))
             };
             let _ = writeln!(
                 text,
                 "| `{}` | {} | {} | {}{detail} |",
                 line.id,
-                safe(line.says),
-                safe(line.clause),
+                in_cell(line.says),
+                in_cell(line.clause),
                 line.verdict
             );
         }
@@ -185,35 +185,29 @@ impl SuiteReport {
         }
         text.push_str("\nNot tested by any case:\n\n");
         for one in &self.untestable {
-            let _ = writeln!(text, "* {}: {}", safe(one.promise), safe(one.why));
+            let _ = writeln!(text, "* {}: {}", in_cell(one.promise), in_cell(one.why));
         }
         text
     }
 
     #[must_use]
     pub fn html(&self) -> String {
-        let safe = |text: &str| {
-            text.replace('&', "&amp;")
-                .replace('<', "&lt;")
-                .replace('>', "&gt;")
-                .replace('"', "&quot;")
-        };
         let mut rows = String::new();
         for line in &self.cases {
             let _ = writeln!(
                 rows,
                 "<tr class=\"{}\"><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 line.verdict,
-                safe(&line.id),
-                safe(line.says),
-                safe(line.clause),
+                escaped(&line.id),
+                escaped(line.says),
+                escaped(line.clause),
                 line.verdict,
-                safe(&line.detail)
+                escaped(&line.detail)
             );
         }
         let mut others = String::new();
         for one in &self.untestable {
-            let _ = writeln!(others, "<li>{}: {}</li>", safe(one.promise), safe(one.why));
+            let _ = writeln!(others, "<li>{}: {}</li>", escaped(one.promise), escaped(one.why));
         }
         let times = self.times().map_or(String::new(), |times| format!("<p>{times}</p>"));
         format!(
@@ -225,9 +219,9 @@ impl SuiteReport {
              <p><strong>{summary}</strong></p>{times}\n<table><tr><th>case</th><th>promise</th><th>clause</th>\
              <th>verdict</th><th>seen</th></tr>\n{rows}</table>\n<h2>Not tested by any case</h2>\n<ul>{others}</ul>\n\
              </body></html>\n",
-            target = safe(&self.target),
-            identity = safe(&self.identity),
-            standard = safe(self.standard),
+            target = escaped(&self.target),
+            identity = escaped(&self.identity),
+            standard = escaped(self.standard),
             seed = self.seed,
             summary = self.summary(),
         )
@@ -252,4 +246,12 @@ impl SuiteReport {
         }
         junit::document("lightloom conform", &[suite])
     }
+}
+
+fn in_cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

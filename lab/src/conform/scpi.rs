@@ -198,13 +198,13 @@ impl MatrixSuite for ScpiSuite {
 
     fn circuits(&mut self) -> Result<Pairs, ExchangeError> {
         let line = self.ask(":oxc:swit:conn:stat?")?;
-        let read = || {
-            let (first, second) = line.split_once("),(")?;
-            let (first, second) = (list(&format!("{first})"))?, list(&format!("({second}"))?);
-            (first.len() == second.len()).then(|| first.into_iter().zip(second).collect())
-        };
-        read()
-            .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
+        let lists = line.split_once("),(").and_then(|(first, second)| {
+            list(&format!("{first})")).zip(list(&format!("({second}")))
+        });
+        let pairs = lists
+            .filter(|(first, second)| first.len() == second.len())
+            .map(|(first, second)| first.into_iter().zip(second).collect());
+        pairs.ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
     }
 
     fn connect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {

@@ -30,13 +30,6 @@ pub(super) struct Certificates {
 
 impl Certificates {
     fn client(&self) -> anyhow::Result<Arc<ClientConfig>> {
-        let file = |given: &Option<PathBuf>, name: &str, option: &str| {
-            let named =
-                || std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
-            given.clone().or_else(named).with_context(|| {
-                format!("a daemon at `https://…` requires certificates: use --{option} FILE, or set {name}")
-            })
-        };
         let authorities = tls::authorities(&file(&self.ca, "LIGHTLOOM_CA", "ca")?)?;
         let own = file(&self.certificate, "LIGHTLOOM_CERTIFICATE", "certificate")?;
         let key = file(&self.key, "LIGHTLOOM_KEY", "key")?;
@@ -54,7 +47,7 @@ pub(super) enum DaemonAddress {
 impl DaemonAddress {
     pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
         let mut config = None;
-        let mut one = |named: &String| {
+        let addresses = named.iter().map(|named| {
             if named.starts_with("http://") {
                 bail!(
                     "`{named}` is not encrypted, and daemons accept TLS only: use `https://HOST:PORT` or the socket"
@@ -73,8 +66,8 @@ impl DaemonAddress {
             };
             let name = tls::server_name(None, address)?;
             Ok(Self::Tls { address: address.to_owned(), name, config })
-        };
-        named.iter().map(&mut one).collect()
+        });
+        addresses.collect()
     }
 
     pub(super) fn shown(&self) -> String {
@@ -139,4 +132,11 @@ impl Write for Connection {
             Self::Tls(stream) => stream.flush(),
         }
     }
+}
+
+fn file(given: &Option<PathBuf>, name: &str, option: &str) -> anyhow::Result<PathBuf> {
+    let named = std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
+    given.clone().or(named).with_context(|| {
+        format!("a daemon at `https://…` requires certificates: use --{option} FILE, or set {name}")
+    })
 }

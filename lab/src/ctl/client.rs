@@ -178,7 +178,7 @@ impl DaemonClient {
         };
         let begun = match begun {
             Ok(count) => &first[..count],
-            Err(error) if is_late(&error) && self.is_lightloomd() => &[],
+            Err(error) if is_late(&error) && self.speaks_http().unwrap_or(false) => &[],
             Err(error) if is_late(&error) => bail!("{}", self.other("it does not answer")),
             Err(error) => return Err(refused(error, "the daemon does not answer")),
         };
@@ -194,18 +194,15 @@ impl DaemonClient {
         Ok(answer)
     }
 
-    fn is_lightloomd(&self) -> bool {
-        let ask = || -> anyhow::Result<bool> {
-            let mut stream = self.address().open()?;
-            stream.patience(FIRST_BYTE_WITHIN)?;
-            stream.write_all(
-                b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
-            )?;
-            let mut start = [0; 5];
-            stream.read_exact(&mut start)?;
-            Ok(start == *b"HTTP/")
-        };
-        ask().unwrap_or(false)
+    fn speaks_http(&self) -> anyhow::Result<bool> {
+        let mut stream = self.address().open()?;
+        stream.patience(FIRST_BYTE_WITHIN)?;
+        stream.write_all(
+            b"GET /openapi.json HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n",
+        )?;
+        let mut start = [0; 5];
+        stream.read_exact(&mut start)?;
+        Ok(start == *b"HTTP/")
     }
 
     fn other(&self, what: &str) -> String {

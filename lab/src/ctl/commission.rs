@@ -103,12 +103,8 @@ impl CtlSession {
 
     fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<CommissionSite> {
         let fabric = lightloom::fabric::read(&wanted.fabric)?;
-        let end = |port: Port| -> FibreEnd {
-            let device = DeviceName::from(port.bundle.to_string().as_str());
-            (device, Slot(0), Position(u32::from(port.path)))
-        };
         let both = fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre));
-        let planned: Vec<_> = both.map(|(a, b)| (end(a), end(b))).collect();
+        let planned: Vec<_> = both.map(|(a, b)| (fibre_end(a), fibre_end(b))).collect();
         anyhow::ensure!(
             !planned.is_empty(),
             "{} contains no transceivers with an internal switch, so there are no ends to test",
@@ -199,13 +195,12 @@ impl CtlSession {
     ) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
         let mut round = round;
         for _ in 0..TRIES_MAX {
-            let slots = |slots: &lightloom_control::state::Positions| {
-                slots.iter().map(|(slot, to)| (slot.0, to.0)).collect()
-            };
-            let target = round.iter().map(|(name, to)| (name.to_string(), slots(to))).collect();
+            let target = round.iter().map(|(name, to)| {
+                (name.to_string(), to.iter().map(|(slot, to)| (slot.0, to.0)).collect())
+            });
             let body: ApplyBody<Box<RawValue>> = ApplyBody {
                 request_id: fresh_id("probe"),
-                target: Some(target),
+                target: Some(target.collect()),
                 mode: Mode::Probe,
                 ..ApplyBody::default()
             };
@@ -267,31 +262,29 @@ impl CtlSession {
 
 impl CommissionSite {
     fn fibres(&self) -> Vec<FibreEnds> {
-        let fibre = |(a, b): &(FibreEnd, FibreEnd)| FibreEnds { a: end_name(a), b: end_name(b) };
-        self.planned.iter().map(fibre).collect()
+        self.planned.iter().map(|(a, b)| FibreEnds { a: end_name(a), b: end_name(b) }).collect()
     }
 
     fn ends(&self, free: &[&DeviceStatus]) -> Vec<FibreEnd> {
         let paths: BTreeSet<Position> = self.planned.iter().flat_map(|(a, b)| [a.2, b.2]).collect();
-        let of = |module: &&DeviceStatus| {
+        let ends = free.iter().flat_map(|module| {
             let name = DeviceName::from(module.name.as_str());
             paths.iter().map(move |path| (name.clone(), Slot(0), *path)).collect::<Vec<_>>()
-        };
-        free.iter().flat_map(of).collect()
+        });
+        ends.collect()
     }
 
     fn checked_modules(&self) -> Vec<ModuleCheck> {
         let names: BTreeSet<&str> =
             self.planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
-        let checked = |name: &str| {
-            let module = self.modules.get(name);
-            let why = match module {
+        let checks = names.into_iter().map(|name| {
+            let why_not_tried = match self.modules.get(name) {
                 None => Some("no device is configured for it".to_owned()),
                 Some(module) => why_not(module),
             };
-            ModuleCheck { module: name.to_owned(), why_not_tried: why }
-        };
-        names.into_iter().map(checked).collect()
+            ModuleCheck { module: name.to_owned(), why_not_tried }
+        });
+        checks.collect()
     }
 
     /// Returns the minimum power expected at a fibre's ends. `None` without a specified loss.
@@ -314,11 +307,17 @@ fn is_free(module: &DeviceStatus) -> bool {
     why_not(module).is_none()
 }
 
+fn fibre_end(port: Port) -> FibreEnd {
+    let device = DeviceName::from(port.bundle.to_string().as_str());
+    (device, Slot(0), Position(u32::from(port.path)))
+}
+
 fn why_not(module: &DeviceStatus) -> Option<String> {
-    let leads_out = |at: u32| at != Position::DARK.0 && at != Position::LOOPBACK.0;
-    let carries = module.slots.values().any(|at| leads_out(*at)) && module.probed.is_empty();
+    let inside = [Position::DARK.0, Position::LOOPBACK.0];
+    let carries = module.slots.values().any(|at| !inside.contains(at)) && module.probed.is_empty();
+    let mut drift = module.drift.iter();
     let moved =
-        module.drift.iter().any(|slot| leads_out(slot.ledger) || leads_out(slot.device_says));
+        drift.any(|slot| !inside.contains(&slot.ledger) || !inside.contains(&slot.device_says));
     match module.state {
         _ if !module.up => Some(module.trouble.clone().unwrap_or("it does not answer".into())),
         DeviceState::Unseen => Some("it has not been read".into()),
@@ -336,7 +335,6 @@ fn mdbm(dbm: f64) -> i32 {
 }
 
 fn observation(device: &DeviceStatus) -> anyhow::Result<Observation> {
-    let slot = |text: &String| text.parse().map(Slot).context("a slot is a number");
     let positions = device.slots.iter().map(|(s, to)| Ok((slot(s)?, Position(*to))));
     let powers = device.power_dbm.iter().map(|(s, dbm)| Ok((slot(s)?, mdbm(*dbm))));
     let neighbours = device.neighbours.iter().map(|(s, name)| Ok((slot(s)?, name.clone())));
@@ -346,4 +344,8 @@ fn observation(device: &DeviceStatus) -> anyhow::Result<Observation> {
         neighbours: neighbours.collect::<anyhow::Result<_>>()?,
         ..Observation::default()
     })
+}
+
+fn slot(text: &str) -> anyhow::Result<Slot> {
+    text.parse().map(Slot).context("a slot is a number")
 }

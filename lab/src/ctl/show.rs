@@ -151,11 +151,11 @@ pub(super) fn alike(reasons: &[String]) -> Vec<String> {
             _ => together.push((vec![name.to_owned()], rest)),
         }
     }
-    let line = |(names, rest): (Vec<String>, &str)| match names.is_empty() {
+    let lines = together.into_iter().map(|(names, rest)| match names.is_empty() {
         true => rest.to_owned(),
         false => format!("{}: {rest}", named(names, NAMES_MAX)),
-    };
-    together.into_iter().map(line).collect()
+    });
+    lines.collect()
 }
 
 pub(super) enum DoneAtOnce<'a> {
@@ -172,7 +172,6 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
     if let Answer::NothingToDo { reasons } = answer {
         return format!("nothing to do: {}\n", reasons.join("\n               "));
     }
-    let names = |devices: &[String]| named(devices.to_vec(), 8);
     match done {
         DoneAtOnce::Moved => "no change needed\n".into(),
         DoneAtOnce::Confirmed(txn) => {
@@ -194,9 +193,10 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
             format!("adopted: {slots} on {}; nothing moved{left_out}\n", count(devices, "device"))
         }
         DoneAtOnce::Drained(devices) => {
-            format!("drained: {}; undo with `lightloom ctl undrain`\n", names(devices))
+            let names = named(devices.to_vec(), 8);
+            format!("drained: {names}; undo with `lightloom ctl undrain`\n")
         }
-        DoneAtOnce::Undrained(devices) => format!("undrained: {}\n", names(devices)),
+        DoneAtOnce::Undrained(devices) => format!("undrained: {}\n", named(devices.to_vec(), 8)),
         DoneAtOnce::Released => "released: lit circuits stay up\n".into(),
         DoneAtOnce::Resumed => {
             "automatic changes are enabled again, and the hourly count restarts at 0\n".into()

@@ -209,8 +209,9 @@ fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
             return Ok(ApplyBody { target: Some(target), ..ApplyBody::default() });
         }
         if ["phases", "transceivers"].iter().any(|key| document.contains_key(*key)) {
-            let no_text = || format!("{shown} is not a plan: it is not UTF-8 text");
-            let plan = RawValue::from_string(String::from_utf8(bytes).with_context(no_text)?)?;
+            let text = String::from_utf8(bytes)
+                .with_context(|| format!("{shown} is not a plan: it is not UTF-8 text"))?;
+            let plan = RawValue::from_string(text)?;
             return Ok(ApplyBody { plan: Some(plan), ..ApplyBody::default() });
         }
     }

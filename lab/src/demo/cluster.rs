@@ -314,9 +314,10 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
 
 fn lacks() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let is_there =
-        |name: &&&str| !path.split(':').any(|folder| Path::new(folder).join(name).is_file());
-    if let Some(missing) = SLURM.iter().find(is_there) {
+    let missing = SLURM
+        .iter()
+        .find(|name| !path.split(':').any(|folder| Path::new(folder).join(name).is_file()));
+    if let Some(missing) = missing {
         return Some(format!(
             "`{missing}` is not installed (Debian: slurmctld slurmd slurm-client munge)"
         ));

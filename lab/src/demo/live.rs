@@ -225,8 +225,8 @@ impl Demonstration {
             ensure!(is_one, "{place} is {digest}, but the daemon's plan is {after}");
         }
         let count = self.live.digests.len();
-        let of = |name: &str| self.live.steps.iter().find(|step| step.name == name);
-        let followed = of("drained in Slurm").map_or_else(
+        let drained = self.live.steps.iter().find(|step| step.name == "drained in Slurm");
+        let followed = drained.map_or_else(
             || format!("{DIES} fails and its ring is bypassed"),
             |step| {
                 format!(

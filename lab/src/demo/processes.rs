@@ -38,9 +38,9 @@ impl Processes {
         command: &mut Command,
         [out, err]: [&Path; 2],
     ) -> anyhow::Result<()> {
-        let file =
-            |path: &Path| File::create(path).with_context(|| format!("write {}", path.display()));
-        let command = command.stdin(Stdio::null()).stdout(file(out)?).stderr(file(err)?);
+        let [out, err] = [out, err]
+            .map(|path| File::create(path).with_context(|| format!("write {}", path.display())));
+        let command = command.stdin(Stdio::null()).stdout(out?).stderr(err?);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         self.children.push((name.to_owned(), child));
         Ok(())
@@ -88,17 +88,16 @@ impl Drop for Processes {
 }
 
 fn descendants() -> Vec<Pid> {
-    let parent = |text: &str| {
-        let (state, rest) = text.rsplit_once(") ")?.1.split_once(' ')?;
-        rest.split(' ').next().filter(|_| state != "Z")?.parse::<i32>().ok()
-    };
     let all: Vec<(i32, i32)> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .filter_map(|entry| {
             let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
             let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, parent(&String::from_utf8_lossy(&stat))?))
+            let stat = String::from_utf8_lossy(&stat);
+            let (state, rest) = stat.rsplit_once(") ")?.1.split_once(' ')?;
+            let parent = rest.split(' ').next().filter(|_| state != "Z")?;
+            Some((pid, parent.parse().ok()?))
         })
         .collect();
     let mut found = vec![rustix::process::getpid().as_raw_nonzero().get()];

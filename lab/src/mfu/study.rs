@@ -21,10 +21,10 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
     let texts = texts(tables, &mut inputs)?;
     let (runs, mistakes) = Runs::read(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     let judged = runs.judge();
-    let document = || PublishedErrors::of(&judged, mistakes.len(), inputs);
+    let document = PublishedErrors::of(&judged, mistakes.len(), inputs);
     match format {
-        ResultFormat::Json => output::print_json(&document())?,
-        ResultFormat::Csv => output::print(&csv_of(&document(), "runs")?)?,
+        ResultFormat::Json => output::print_json(&document)?,
+        ResultFormat::Csv => output::print(&csv_of(&document, "runs")?)?,
         ResultFormat::Text | ResultFormat::Markdown => output::print(&page(&judged, &mistakes))?,
     }
     Ok(VerbOutcome::Good)
@@ -86,17 +86,18 @@ struct ClassErrors {
 
 impl PublishedErrors {
     fn of(judged: &[Judged<'_>], not_read: usize, inputs: Inputs) -> Self {
-        let of = |class: &str, tests: bool| {
-            Errors::of(judged.iter().filter(|j| j.tests == tests && j.classes().contains(&class)))
-        };
+        let classes = CLASSES.iter().map(|class| {
+            let [test, fit] = [true, false].map(|tests| {
+                let of_class = judged.iter().filter(|judged| judged.classes().contains(class));
+                Errors::of(of_class.filter(|judged| judged.tests == tests))
+            });
+            ClassErrors { class, test, fit }
+        });
         let refused = judged.iter().filter(|judged| judged.outcome.is_err()).count();
         Self {
             made: Provenance::of("lightloom.published-runs/v1", inputs),
             rows_without_figure: not_read + refused,
-            classes: CLASSES
-                .iter()
-                .map(|class| ClassErrors { class, test: of(class, true), fit: of(class, false) })
-                .collect(),
+            classes: classes.collect(),
             runs: ComparedRun::of(judged),
         }
     }

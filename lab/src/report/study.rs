@@ -97,7 +97,7 @@ pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {
 }
 
 fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
-    let of = |row: &CostRow| {
+    let usable = costs.iter().filter_map(|row| {
         let CostOutcome::Priced(cost) = &row.outcome else { return None };
         let waste = comparison.rows.iter().find(|waste| waste.arch == row.arch)?;
         let RowOutcome::Held(waste) = &waste.outcome else { return None };
@@ -105,8 +105,8 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
         let usable =
             cost_per_usable_gpu(per_gpu, comparison.cluster.gpus(), waste.usable_mean_gpus)?;
         Some((row.arch.clone(), usable))
-    };
-    costs.iter().filter_map(of).collect()
+    });
+    usable.collect()
 }
 
 /// Figures about the public trace are omitted if that trace is not an input.

@@ -60,7 +60,16 @@ enum Baseline {
 
 fn why_orchestrrl() -> Vec<Why> {
     let Some(known) = reports() else { return Vec::new() };
-    let why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
+    type Baselines = &'static [(Baseline, &'static str)];
+    let claims: [(&str, Option<_>, Baselines); 2] = [
+        (
+            "OrchestrRL: throughput with replicas that change size ÷ with static ones, at most",
+            Some(ORCHESTRRL),
+            &BASELINES,
+        ),
+        ("the same ÷ static replicas of a size that was chosen once", None, &SIZES),
+    ];
+    let whys = claims.map(|(claim, sentence, baselines)| {
         let open = vec![
             assumption("the model", &MODELS),
             assumption("GPUs that generate", &SPLITS),
@@ -73,10 +82,8 @@ fn why_orchestrrl() -> Vec<Why> {
             let report = known.get(&choice[..5]).and_then(Option::as_ref);
             report.map_or(f64::NAN, |report| gain(report, baselines[choice[5]].0))
         })
-    };
-    let best = "OrchestrRL: throughput with replicas that change size ÷ with static ones, at most";
-    let chosen = "the same ÷ static replicas of a size that was chosen once";
-    vec![why(best, Some(ORCHESTRRL), &BASELINES), why(chosen, None, &SIZES)]
+    });
+    whys.into()
 }
 
 pub(crate) fn why_seeds() -> Vec<Why> {
@@ -109,24 +116,27 @@ fn why_streamrl() -> Why {
     ];
     let claim = "StreamRL: throughput ÷ that of alternating stages on the same GPUs, at most";
     explain(claim, Some(STREAMRL), PublishedRange::times(2.56, 2.76), open, |choice| {
-        let of = |gpus, training_loop| {
-            let shared = [0, 0, 0, choice[2], choice[3]];
-            let job = ReinforcementJob {
-                model: cards::model(STREAM_MODELS[choice[0]].0).ok()?,
-                samples: STREAM_SAMPLES[choice[1]].0,
-                gpus,
-                training_loop,
-                ..job(&shared)?
-            };
-            Some(job.report_of(&[Way::Fixed]).ok()?.steps[0].tokens_per_second)
-        };
         let apart = STREAM_SPLITS.iter().flat_map(|generate| {
             let gpus = [*generate, 128 - generate];
-            LOOPS[choice[4]].0.iter().filter_map(move |training_loop| of(gpus, *training_loop))
+            let rates = LOOPS[choice[4]].0.iter();
+            rates.filter_map(move |training_loop| stream_rate(choice, gpus, *training_loop))
         });
         let best = apart.fold(0.0, f64::max);
-        of([128, 128], TrainingLoop::Synchronous).map_or(f64::NAN, |in_turn| best / in_turn)
+        let in_turn = stream_rate(choice, [128, 128], TrainingLoop::Synchronous);
+        in_turn.map_or(f64::NAN, |in_turn| best / in_turn)
     })
+}
+
+fn stream_rate(choice: &[usize], gpus: [u32; 2], training_loop: TrainingLoop) -> Option<f64> {
+    let shared = [0, 0, 0, choice[2], choice[3]];
+    let job = ReinforcementJob {
+        model: cards::model(STREAM_MODELS[choice[0]].0).ok()?,
+        samples: STREAM_SAMPLES[choice[1]].0,
+        gpus,
+        training_loop,
+        ..job(&shared)?
+    };
+    Some(job.report_of(&[Way::Fixed]).ok()?.steps[0].tokens_per_second)
 }
 
 /// Numbers of eight-GPU nodes for attention and for feed-forward parts.
@@ -145,22 +155,20 @@ const KERNELS: [(bool, &str); 1] = [(true, "read memory while they compute")];
 
 /// Each attention GPU is a separate instance; the batch is the largest within 50 ms per token.
 fn why_step3() -> [Why; 2] {
-    let open = || {
-        vec![
-            assumption("attention and feed-forward nodes", &NODES),
-            assumption("micro-batches", &MICRO_BATCHES),
-            assumption("caches", &CACHES),
-            assumption("context", &CONTEXTS),
-            assumption("software adds", &HOSTS),
-        ]
-    };
+    let open = vec![
+        assumption("attention and feed-forward nodes", &NODES),
+        assumption("micro-batches", &MICRO_BATCHES),
+        assumption("caches", &CACHES),
+        assumption("context", &CONTEXTS),
+        assumption("software adds", &HOSTS),
+    ];
     let tolerated =
         PublishedRange { low: 3837.0, high: 4241.0, no_effect: None, unit: " tokens/s" };
     let claim = "Step-3: tokens per second and GPU within 50 ms per token, at most";
-    let ours = explain(claim, Some(STEP3), tolerated, open(), |choice| {
+    let kernels = [open.as_slice(), &[assumption("kernels", &KERNELS)]].concat();
+    let ours = explain(claim, Some(STEP3), tolerated, open, |choice| {
         step3(choice, false).unwrap_or(f64::NAN)
     });
-    let kernels = [open(), vec![assumption("kernels", &KERNELS)]].concat();
     let claim = "the same with kernels that read memory while they compute";
     let other =
         explain(claim, None, tolerated, kernels, |choice| step3(choice, true).unwrap_or(f64::NAN));
@@ -193,20 +201,21 @@ fn step3(choice: &[usize], reads_while_computing: bool) -> Option<f64> {
 }
 
 fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
-    let rate = |way| {
-        let step = report.steps.iter().find(|step| step.way == way);
-        step.map_or(f64::NAN, |step| step.tokens_per_second)
-    };
     let against = match baseline {
-        Baseline::Even => rate(Way::FixedEven),
-        Baseline::Shared => rate(Way::Fixed),
+        Baseline::Even => rate(report, Way::FixedEven),
+        Baseline::Shared => rate(report, Way::Fixed),
         Baseline::Size(gpus) => {
             let at = report.replica_gpus.iter().position(|size| *size == gpus);
             let rate = at.map(|at| report.tokens_per_second_by_size[at]);
             rate.filter(|rate| *rate > 0.0).unwrap_or(f64::NAN)
         }
     };
-    rate(Way::Adaptive) / against
+    rate(report, Way::Adaptive) / against
+}
+
+fn rate(report: &ReinforcementReport, way: Way) -> f64 {
+    let step = report.steps.iter().find(|step| step.way == way);
+    step.map_or(f64::NAN, |step| step.tokens_per_second)
 }
 
 fn reports() -> Option<BTreeMap<Vec<usize>, Option<ReinforcementReport>>> {

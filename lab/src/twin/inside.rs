@@ -63,10 +63,10 @@ fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
     let whole = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
     let digest = format!("\",\"sha256\":\"{sha256}\",\"change\":");
     let mut bodies = journal.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
-    let is_of_plan = |body: &&str| {
+    let line = bodies.find(|body| {
         body.starts_with(&whole) || (body.starts_with("{\"plan-after\":") && body.contains(&digest))
-    };
-    let Some(line) = bodies.find(is_of_plan) else { return Ok(None) };
+    });
+    let Some(line) = line else { return Ok(None) };
     match serde_json::from_str(line).context("cannot parse the plan")? {
         Kept::Plan { plan } => Ok(Some(*plan)),
         Kept::PlanAfter { after, change } => {

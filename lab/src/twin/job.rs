@@ -75,13 +75,12 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     }
     let options =
         ring::Options { steps: arguments.steps, bytes: arguments.size, pause: arguments.pause };
-    let show = |step: &ring::RingStep| {
+    ring::run(&arguments.dir.folder()?, &arguments.node, &options, &|step| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
         // Ignore errors, because the ring must continue even if the output has no reader.
         let _unread = writeln!(stdout, "{line}");
-    };
-    ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;
+    })?;
     Ok(VerbOutcome::Good)
 }
 

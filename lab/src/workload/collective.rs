@@ -106,7 +106,8 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         ..Site::of_domain(generation, group.size, network.domain_rate)
     };
     let kind = arguments.kind;
-    let rows = |size: &Bytes| -> Vec<CollectiveRow> {
+    let mut rows = Vec::new();
+    for size in &arguments.size {
         let bytes = size.0 as f64;
         let factor = kind.bus_factor(usize::try_from(site.ranks).unwrap_or(usize::MAX));
         let times = if arguments.all {
@@ -114,22 +115,19 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
         } else {
             site.choose(kind, bytes, |way, _| way != Algorithm::Sharp).into_iter().collect()
         };
-        let row = |time: LibraryTime| CollectiveRow {
+        rows.extend(times.into_iter().map(|time| CollectiveRow {
             bytes: size.0,
             bus_gigabytes_per_second: factor * bytes / time.seconds / 1e9,
-            packets_seconds: arguments
-                .packets
-                .then(|| library::seconds(&site, kind, bytes, time))
-                .flatten(),
+            packets_seconds:
+                arguments.packets.then(|| library::seconds(&site, kind, bytes, time)).flatten(),
             time,
-        };
-        times.into_iter().map(row).collect()
-    };
+        }));
+    }
     let document = Document {
         schema: "lightloom.collective/v1",
         gpus: site.ranks,
         domains: site.domains,
-        rows: arguments.size.iter().flat_map(rows).collect(),
+        rows,
     };
     arguments.result.show(&document, "rows", || text(&document))?;
     Ok(VerbOutcome::Good)

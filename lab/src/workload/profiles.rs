@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom::progress::Progress;
@@ -26,12 +26,6 @@ impl Read for CountedFile<'_> {
 }
 
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
-    let open = |path: &PathBuf| -> anyhow::Result<(String, File, u64)> {
-        let name = path.display().to_string();
-        let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-        let size = file.metadata().with_context(|| format!("cannot read {name}"))?.len();
-        Ok((name, file, size))
-    };
     let mut sizes = 0;
     for (place, path) in paths.iter().enumerate() {
         let (_, file, size) = open(path)?;
@@ -57,13 +51,19 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     Ok(Some(profiles.finish()?))
 }
 
+fn open(path: &Path) -> anyhow::Result<(String, File, u64)> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+    let size = file.metadata().with_context(|| format!("cannot read {name}"))?.len();
+    Ok((name, file, size))
+}
+
 pub(super) fn ranges(ranks: &[u32]) -> String {
-    let rows = ranks.chunk_by(|a, b| a + 1 == *b);
-    let row = |row: &[u32]| match row {
+    let rows = ranks.chunk_by(|a, b| a + 1 == *b).map(|row| match row {
         [first, .., last] => format!("{first}-{last}"),
         _ => row.iter().map(u32::to_string).collect(),
-    };
-    rows.map(row).collect::<Vec<String>>().join(", ")
+    });
+    rows.collect::<Vec<String>>().join(", ")
 }
 
 #[cfg(test)]

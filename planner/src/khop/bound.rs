@@ -39,8 +39,9 @@ pub(super) fn least_crossing(
     if steps > MOST_STEPS {
         return by_counting(&line, length * whole_sets, per_set);
     }
-    let charge = |incomplete: usize| (per_set * incomplete).div_ceil(per_set - 1) as u32;
-    let ends = line.cheapest_chains(length, reach, charge);
+    let ends = line.cheapest_chains(length, reach, |incomplete| {
+        (per_set * incomplete).div_ceil(per_set - 1) as u32
+    });
     let wanted = whole_sets - usize::from(line.is_closed);
     let charged = dual(&ends, wanted);
     (charged / per_set as f64 - 1e-6).ceil().max(0.0) as u64
@@ -76,10 +77,12 @@ pub(super) fn least_crossing_with_spares(
     let Some(cut) = complete.iter().position(|complete| !complete) else { return 0 };
     complete.rotate_left(cut);
     let stretches = complete.split(|complete| !complete).map(<[bool]>::len);
-    let narrowed = |stretch: usize| (stretch / run + 1) * 2 * length.saturating_sub(stretch % run);
     let apart = 2 * length;
-    let mut more: Vec<usize> =
-        stretches.clone().map(|stretch| narrowed(stretch).min(apart)).collect();
+    let mut more: Vec<usize> = stretches
+        .clone()
+        .map(|stretch| (stretch / run + 1) * 2 * length.saturating_sub(stretch % run))
+        .map(|narrowed| narrowed.min(apart))
+        .collect();
     more.sort_unstable();
     let for_nothing: usize = stretches.map(|stretch| stretch / run).sum();
     let missing = (groups / per_set as usize).saturating_sub(for_nothing);
@@ -99,24 +102,22 @@ struct Line {
 impl Line {
     fn new(fabric: &Fabric, survey: &Survey<'_>) -> Self {
         let hbd = &fabric.hbd;
-        let usable: Vec<u64> = chains_on_line(survey, survey.alive(), 1)
-            .into_iter()
-            .flatten()
-            .map(|position| u64::from(position.0))
-            .collect();
+        let usable = chains_on_line(survey, survey.alive(), 1).into_iter().flatten();
+        let with_tor = usable.map(|position| {
+            (u64::from(position.0), fabric.dcn.tor_of(hbd.node_at(position)).index())
+        });
+        let usable: Vec<(u64, usize)> = with_tor.collect();
         let per_tor = fabric.dcn.nodes_per_tor();
         let mut missing = vec![per_tor; fabric.dcn.tors(hbd.nodes()) as usize];
-        let tor_of = |place: u64| {
-            let position = u32::try_from(place).expect("a position");
-            fabric.dcn.tor_of(hbd.node_at(lightloom_fabric::khop::Position(position))).index()
-        };
-        for place in &usable {
-            missing[tor_of(*place)] -= 1;
+        for (_, tor) in &usable {
+            missing[*tor] -= 1;
         }
-        let mark = |place: u64| usize::from(missing[tor_of(place)] > 0);
-        let (first, nodes) = (usable.first().copied().unwrap_or(0), u64::from(hbd.nodes()));
-        let places: Vec<(u64, usize)> =
-            usable.iter().map(|place| ((place + nodes - first) % nodes, mark(*place))).collect();
+        let first = usable.first().map_or(0, |(place, _)| *place);
+        let nodes = u64::from(hbd.nodes());
+        let places = usable
+            .iter()
+            .map(|(place, tor)| ((place + nodes - first) % nodes, usize::from(missing[*tor] > 0)));
+        let places: Vec<(u64, usize)> = places.collect();
         let last = places.last().map_or(0, |place| place.0);
         let is_closed = hbd.shape() == Shape::Ring && nodes - last <= u64::from(hbd.k());
         Self { places, is_closed }
@@ -132,7 +133,8 @@ impl Line {
         const NEVER: usize = usize::MAX;
         let span = (length - 1) * reach + 1;
         let mut fewest = vec![NEVER; span * length];
-        let from = |start: usize| {
+        let mut chains = Vec::with_capacity(self.places.len());
+        for start in 0..self.places.len() {
             let near = self.places[start..].iter().take(span);
             let near: Vec<(u64, usize)> = near.copied().collect();
             fewest.fill(NEVER);
@@ -161,36 +163,17 @@ impl Line {
             if length == 1 {
                 ends.push((u32::try_from(start + 1).expect("a place"), charge(near[0].1)));
             }
-            ends
-        };
-        (0..self.places.len()).map(from).collect()
+            chains.push(ends);
+        }
+        chains
     }
 }
 
 fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut best = 0.0_f64;
-    let mut value = vec![(0.0_f64, 0_usize); ends.len() + 1];
-    let mut at = |price: f64| {
-        value.fill((f64::INFINITY, 0));
-        value[0] = (0.0, 0);
-        for (start, ends) in ends.iter().enumerate() {
-            let (cost, count) = value[start];
-            if cost < value[start + 1].0 {
-                value[start + 1] = (cost, count);
-            }
-            for (end, charge) in ends {
-                let cost = cost + f64::from(*charge) - price;
-                if cost < value[*end as usize].0 {
-                    value[*end as usize] = (cost, count + 1);
-                }
-            }
-        }
-        let (cost, count) = value[value.len() - 1];
-        (cost + price * wanted as f64, count)
-    };
     for _ in 0..12 {
-        let (bound, count) = at(high);
+        let (bound, count) = relaxed(ends, wanted, high);
         best = best.max(bound);
         if count >= wanted {
             break;
@@ -199,9 +182,29 @@ fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     }
     for _ in 0..16 {
         let price = (low + high) / 2.0;
-        let (bound, count) = at(price);
+        let (bound, count) = relaxed(ends, wanted, price);
         best = best.max(bound);
         if count >= wanted { high = price } else { low = price }
     }
     best
+}
+
+/// Returns the bound at `price` per chain, and the number of chains that attains it.
+fn relaxed(ends: &[Vec<(u32, u32)>], wanted: usize, price: f64) -> (f64, usize) {
+    let mut value = vec![(f64::INFINITY, 0_usize); ends.len() + 1];
+    value[0] = (0.0, 0);
+    for (start, ends) in ends.iter().enumerate() {
+        let (cost, count) = value[start];
+        if cost < value[start + 1].0 {
+            value[start + 1] = (cost, count);
+        }
+        for (end, charge) in ends {
+            let cost = cost + f64::from(*charge) - price;
+            if cost < value[*end as usize].0 {
+                value[*end as usize] = (cost, count + 1);
+            }
+        }
+    }
+    let (cost, count) = value[value.len() - 1];
+    (cost + price * wanted as f64, count)
 }

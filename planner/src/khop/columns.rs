@@ -50,15 +50,14 @@ impl<'a> Columns<'a> {
     }
 
     fn read(&mut self, tors: usize, free: &[bool]) {
-        let usable = |column: usize| {
-            let is_free = |slot: &usize| {
-                self.position(column, *slot).is_some_and(|position| {
-                    free[position.index()] && self.survey.is_whole(position)
-                })
-            };
-            (0..self.slots).filter(is_free).fold(0_u64, |bits, slot| bits | 1 << slot)
-        };
-        self.usable = (0..tors).map(usable).collect();
+        let usable = (0..tors).map(|column| {
+            let slots = (0..self.slots).filter(|slot| {
+                let position = self.position(column, *slot);
+                position.is_some_and(|position| self.survey.is_usable(position, free))
+            });
+            slots.fold(0_u64, |bits, slot| bits | 1 << slot)
+        });
+        self.usable = usable.collect();
     }
 
     pub(super) fn turned(mut self, free: &[bool]) -> Self {
@@ -99,10 +98,10 @@ impl<'a> Columns<'a> {
     }
 
     pub(super) fn chains(&self, set: &[(usize, Vec<usize>)]) -> Vec<Chain> {
-        let chain = |(slot, columns): &(usize, Vec<usize>)| {
+        let chains = set.iter().map(|(slot, columns)| {
             columns.iter().filter_map(|column| self.position(*column, *slot)).collect()
-        };
-        set.iter().map(chain).collect()
+        });
+        chains.collect()
     }
 
     pub(super) fn aligned_sets(&self, wanted: &[Wanted]) -> Option<Vec<Found>> {
@@ -188,13 +187,13 @@ impl<'a> Columns<'a> {
         width: usize,
     ) -> Vec<Found> {
         let search = Search::<_, P> { grid: self, slots: self.slots, price, width };
-        let mut start = 0;
-        let next = |wanted: &Wanted| {
+        let (mut start, mut all) = (0, Vec::with_capacity(wanted.len()));
+        for wanted in wanted {
             let found = search.run(start..self.count(), *wanted);
             start = found.end.max(start);
-            found
-        };
-        wanted.iter().map(next).collect()
+            all.push(found);
+        }
+        all
     }
 }
 
@@ -232,9 +231,9 @@ fn sets(found: &[Found]) -> usize {
 }
 
 fn best(tries: Vec<Vec<Found>>, known: Vec<Found>) -> Vec<Found> {
-    let rank = |found: &Vec<Found>| {
+    let best = std::iter::once(known).chain(tries).min_by_key(|found| {
         let complete = is_complete(found);
         (!complete, if complete { 0 } else { usize::MAX - sets(found) }, cost(found))
-    };
-    std::iter::once(known).chain(tries).min_by_key(rank).expect("one is known")
+    });
+    best.expect("one is known")
 }

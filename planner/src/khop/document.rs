@@ -140,13 +140,13 @@ pub(crate) fn gpus_by_rank(hbd: &Hbd, group: &RingGroup) -> Vec<GpuId> {
 
 fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     let survey = Survey::new(&fabric.hbd, faults);
-    let gpus = |spare: bool| -> u64 {
-        let groups = layout.groups.iter().filter(|group| group.job.is_none() == spare);
-        groups.map(|group| u64::from(group.gpus(fabric.hbd.gpus_per_node()))).sum()
-    };
+    let (mut used, mut spare) = (0, 0);
+    for group in &layout.groups {
+        let gpus = u64::from(group.gpus(fabric.hbd.gpus_per_node()));
+        *(if group.job.is_some() { &mut used } else { &mut spare }) += gpus;
+    }
     let drained = fabric.drained_nodes(faults) as u64 * u64::from(fabric.hbd.gpus_per_node());
     let (total, healthy) = (fabric.gpus(), survey.healthy_gpus() + drained);
-    let (used, spare) = (gpus(false), gpus(true));
     // If every step names its leaves, no job is placed, so placement cannot waste GPUs.
     let is_placed = fabric.jobs.is_empty() || fabric.jobs.iter().any(Job::is_placed);
     let wasted = if is_placed { healthy - used - spare } else { 0 };
@@ -273,11 +273,11 @@ fn nodes_by_rank(fabric: &Fabric, plan: &Plan) -> Result<Vec<Vec<NodeId>>, Docum
             .ok_or(DocumentError::Ranks { group: rank.group })?;
         *slot = Some(rank.gpu.node);
     }
-    let complete = |(place, nodes): (usize, Vec<Option<NodeId>>)| {
-        let group = plan.groups[place].id;
-        nodes.into_iter().collect::<Option<Vec<_>>>().ok_or(DocumentError::Ranks { group })
-    };
-    ranked.into_iter().enumerate().map(complete).collect()
+    let complete = plan.groups.iter().zip(ranked).map(|(group, nodes)| {
+        let nodes: Option<Vec<NodeId>> = nodes.into_iter().collect();
+        nodes.ok_or(DocumentError::Ranks { group: group.id })
+    });
+    complete.collect()
 }
 
 fn read_group(
@@ -296,9 +296,9 @@ fn read_group(
     let (nodes, hops) = match (hbd.k(), passing) {
         (0, _) => (group.nodes.clone(), Vec::new()),
         (_, None) => {
-            let hops = hops_along(hbd, layout, &group.nodes);
-            let not_joined = |(from, to)| DocumentError::NotJoined { group: group.id, from, to };
-            (group.nodes.clone(), hops.map_err(not_joined)?)
+            let hops = hops_along(hbd, layout, &group.nodes)
+                .map_err(|(from, to)| DocumentError::NotJoined { group: group.id, from, to })?;
+            (group.nodes.clone(), hops)
         }
         (_, Some(node)) => with_passing(hbd, layout, group, node)?,
     };
@@ -311,8 +311,8 @@ fn read_group(
 }
 
 fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, (NodeId, NodeId)> {
-    let hop = |pair: &[NodeId]| lit_hop(hbd, layout, pair[0], pair[1]).ok_or((pair[0], pair[1]));
-    nodes.windows(2).map(hop).collect()
+    let pairs = nodes.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs.map(|(from, to)| lit_hop(hbd, layout, from, to).ok_or((from, to))).collect()
 }
 
 fn with_passing(
@@ -327,10 +327,10 @@ fn with_passing(
         nodes
     });
     let joined = chains.filter_map(|nodes| Some((hops_along(hbd, layout, &nodes).ok()?, nodes)));
-    let falls = |(hops, _): &(Vec<Hop>, Vec<NodeId>)| hops.iter().any(|hop| *hop < 0);
+    let best = joined.min_by_key(|(hops, _)| hops.iter().any(|hop| *hop < 0));
     let from = group.nodes.last().copied().unwrap_or(passing);
     let not_joined = DocumentError::NotJoined { group: group.id, from, to: passing };
-    joined.min_by_key(falls).map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
+    best.map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
 }
 
 fn lit_hop(hbd: &Hbd, layout: &Layout, from: NodeId, to: NodeId) -> Option<Hop> {

@@ -57,31 +57,25 @@ pub fn most_groups(
     length: usize,
     seconds: f64,
 ) -> Result<MostRings, ExactError> {
-    let scanned: Vec<RingGroup> = chains_on_line(survey, free, length)
-        .into_iter()
-        .map(|chain| RingGroup::chain(survey.hbd(), &chain))
-        .collect();
-    let at_most = by_counting(survey, free, length);
-    let found = |groups: Vec<RingGroup>, at_most: usize, ended| {
-        let proof = RingProof { rings: groups.len() as u64, at_most: at_most as u64, ended };
-        Ok(MostRings { groups, proof })
-    };
-    if scanned.len() == at_most {
-        return found(scanned, at_most, RingSearch::Counting);
-    }
-    let candidates = candidates(survey, free, length, usize::MAX)?;
-    match pack(&candidates, seconds)? {
-        (picked, true) => {
-            let rings = picked.len();
-            found(picked, rings, RingSearch::IntegerProgram)
+    let chains = chains_on_line(survey, free, length).into_iter();
+    let mut groups: Vec<RingGroup> =
+        chains.map(|chain| RingGroup::chain(survey.hbd(), &chain)).collect();
+    let mut at_most = by_counting(survey, free, length);
+    let mut ended = RingSearch::Counting;
+    if groups.len() != at_most {
+        let candidates = candidates(survey, free, length, usize::MAX)?;
+        let (picked, is_proven) = pack(&candidates, seconds)?;
+        if is_proven || picked.len() > groups.len() {
+            groups = picked;
         }
-        (picked, false) => {
-            let better = if picked.len() > scanned.len() { picked } else { scanned };
-            let ended =
-                if better.len() == at_most { RingSearch::Counting } else { RingSearch::TimeLimit };
-            found(better, at_most, ended)
+        if is_proven {
+            (at_most, ended) = (groups.len(), RingSearch::IntegerProgram);
+        } else if groups.len() != at_most {
+            ended = RingSearch::TimeLimit;
         }
     }
+    let proof = RingProof { rings: groups.len() as u64, at_most: at_most as u64, ended };
+    Ok(MostRings { groups, proof })
 }
 
 pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
@@ -91,10 +85,9 @@ pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> 
 pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     let hbd = survey.hbd();
     let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
-    let usable = |position: Position| free[position.index()] && survey.is_whole(position);
     let mut seen = vec![false; free.len()];
     let mut pieces = Vec::new();
-    for start in (0..hbd.nodes()).map(Position).filter(|position| usable(*position)) {
+    for start in (0..hbd.nodes()).map(Position).filter(|start| survey.is_usable(*start, free)) {
         if std::mem::replace(&mut seen[start.index()], true) {
             continue;
         }
@@ -103,7 +96,9 @@ pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
             piece.push(position);
             for hop in (-reach..=reach).filter(|hop| *hop != 0) {
                 let joined = hbd.neighbour(position, hop).filter(|to| {
-                    usable(*to) && survey.has_fibre(position, hop) && !seen[to.index()]
+                    survey.is_usable(*to, free)
+                        && survey.has_fibre(position, hop)
+                        && !seen[to.index()]
                 });
                 if let Some(to) = joined {
                     seen[to.index()] = true;
@@ -140,7 +135,6 @@ fn pack_with<M>(
 where
     M: SolverModel<Error = ResolutionError> + WithTimeLimit + WithMipGap,
 {
-    let failed = |error: &dyn std::fmt::Display| ExactError::Solver(error.to_string());
     let mut variables = ProblemVariables::new();
     let picked: Vec<_> = candidates.iter().map(|_| variables.add(variable().binary())).collect();
     let mut by_node: BTreeMap<u32, Expression> = BTreeMap::new();
@@ -155,7 +149,7 @@ where
     let mut model = using(variables.maximise(objective))
         .with_time_limit(seconds)
         .with_mip_gap(gap)
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| ExactError::Solver(error.to_string()))?;
     for (_, uses) in by_node {
         model.add_constraint(constraint!(uses <= 1));
     }
@@ -177,7 +171,7 @@ pub(super) fn candidates(
     let found = BTreeMap::new();
     let mut search = Search { survey, free, length, most_paths, found };
     for position in (0..survey.hbd().nodes()).map(Position) {
-        if search.usable(position) {
+        if survey.is_usable(position, free) {
             search.grow(&mut vec![position], &mut Vec::new())?;
         }
     }
@@ -193,10 +187,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn usable(&self, position: Position) -> bool {
-        self.free[position.index()] && self.survey.is_whole(position)
-    }
-
     fn grow(&mut self, path: &mut Vec<Position>, hops: &mut Vec<Hop>) -> Result<(), ExactError> {
         self.most_paths = self.most_paths.checked_sub(1).ok_or(ExactError::TooLarge)?;
         if path.len() == self.length {
@@ -208,7 +198,7 @@ impl Search<'_> {
         for hop in (-reach..=reach).filter(|hop| *hop != 0) {
             let fits = hops.last().is_none_or(|before| hops_are_compatible(hbd.k(), -before, hop));
             let Some(next) = hbd.neighbour(last, hop).filter(|next| {
-                fits && self.usable(*next)
+                fits && self.survey.is_usable(*next, self.free)
                     && self.survey.has_fibre(last, hop)
                     && !path.contains(next)
             }) else {

@@ -6,6 +6,7 @@
 //! odd K forbids two long hops at one node, a dynamic program maximises the number of chains. Its
 //! chains may skip places.
 
+use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
@@ -18,34 +19,43 @@ pub(crate) struct Track<'a> {
     pub joined: &'a dyn Fn(u64, u8) -> bool,
 }
 
+/// Returns the position of a place that counts on past the end of the line.
+pub(crate) fn wrapped(hbd: &Hbd, place: u64) -> Position {
+    Position(u32::try_from(place % u64::from(hbd.nodes())).expect("a position fits"))
+}
+
 pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let hbd = survey.hbd();
     let nodes = u64::from(hbd.nodes());
-    let at = |place: u64| Position(u32::try_from(place % nodes).expect("a position fits"));
-    let joined = |place: u64, up: u8| survey.has_fibre(at(place), up.cast_signed());
-    let usable = |p: &u64| free[at(*p).index()] && survey.is_whole(at(*p));
-    let mut track =
-        Track { places: (0..nodes).filter(usable).collect(), reach: hbd.k(), joined: &joined };
+    let usable = (0..nodes).filter(|place| survey.is_usable(wrapped(hbd, *place), free));
+    let mut track = Track {
+        places: usable.collect(),
+        reach: hbd.k(),
+        joined: &|place, up| survey.has_fibre(wrapped(hbd, place), up.cast_signed()),
+    };
     if hbd.shape() == Shape::Ring {
         track.cut_open(nodes);
     }
-    let to_chain = |places: Vec<u64>| places.into_iter().map(at).collect();
-    track.chains(length).into_iter().map(to_chain).collect()
+    let chains = track.chains(length).into_iter();
+    chains.map(|chain| chain.into_iter().map(|place| wrapped(hbd, place)).collect()).collect()
 }
 
 impl Track<'_> {
     fn cut_open(&mut self, nodes: u64) {
         let count = self.places.len();
-        let gap = |i: usize| {
-            let previous = if i == 0 { self.places[count - 1] } else { self.places[i - 1] + nodes };
-            (self.places[i] + nodes - previous, previous % nodes)
-        };
-        let interrupted = |i: &usize| gap(*i).0 > u64::from(self.reach);
-        let weak = |i: &usize| {
-            let (gap, previous) = gap(*i);
-            !(self.joined)(previous, u8::try_from(gap).expect("not interrupted"))
-        };
-        let start = (0..count).find(interrupted).or_else(|| (0..count).find(weak)).unwrap_or(0);
+        let gaps: Vec<u64> = (0..count)
+            .map(|i| if i == 0 { self.places[count - 1] } else { self.places[i - 1] + nodes })
+            .zip(&self.places)
+            .map(|(previous, place)| place + nodes - previous)
+            .collect();
+        let interrupted = gaps.iter().position(|gap| *gap > u64::from(self.reach));
+        let cut = interrupted.or_else(|| {
+            (0..count).find(|i| {
+                let previous = (self.places[*i] + nodes - gaps[*i]) % nodes;
+                !(self.joined)(previous, u8::try_from(gaps[*i]).expect("not interrupted"))
+            })
+        });
+        let start = cut.unwrap_or(0);
         let moved = self.places[..start].iter().map(|place| place + nodes);
         self.places = self.places[start..].iter().copied().chain(moved).collect();
     }
@@ -53,10 +63,10 @@ impl Track<'_> {
     pub(crate) fn chains(&self, length: usize) -> Vec<Vec<u64>> {
         assert!(length >= 1, "a chain has at least one place");
         let mut chains = Vec::with_capacity(self.places.len() / length);
-        let reaches = |pair: &[u64]| pair[1] - pair[0] <= u64::from(self.reach);
         let mut rest = self.places.as_slice();
         while !rest.is_empty() {
-            let end = rest.windows(2).position(|pair| !reaches(pair)).map_or(rest.len(), |i| i + 1);
+            let gap = rest.windows(2).position(|pair| pair[1] - pair[0] > u64::from(self.reach));
+            let end = gap.map_or(rest.len(), |i| i + 1);
             let (run, after) = rest.split_at(end);
             if self.is_plain(run) {
                 chains.extend(run.chunks_exact(length).map(<[u64]>::to_vec));
@@ -69,9 +79,11 @@ impl Track<'_> {
     }
 
     fn is_plain(&self, run: &[u64]) -> bool {
-        let hop =
-            |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run consists of short hops");
-        run.windows(2).all(|pair| (self.joined)(pair[0], hop(pair)))
+        let is_joined = run.windows(2).all(|pair| {
+            let hop = u8::try_from(pair[1] - pair[0]).expect("a run consists of short hops");
+            (self.joined)(pair[0], hop)
+        });
+        is_joined
             && !run.windows(3).any(|three| {
                 self.excludes(three[1] - three[0]) && self.excludes(three[2] - three[1])
             })

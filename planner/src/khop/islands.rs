@@ -8,13 +8,13 @@ use lightloom_fabric::khop::Position;
 use super::{Chain, RingGroup, Survey};
 
 pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) -> Vec<Chain> {
-    let usable = |position: &Position| free[position.index()] && survey.is_whole(*position);
     let nodes = survey.hbd().nodes();
     (0..nodes)
         .step_by(island.max(1) as usize)
         .flat_map(|first| {
             let end = first.saturating_add(island).min(nodes);
-            let here: Vec<Position> = (first..end).map(Position).filter(usable).collect();
+            let here = (first..end).map(Position).filter(|at| survey.is_usable(*at, free));
+            let here: Vec<Position> = here.collect();
             here.chunks_exact(m.max(1)).map(<[Position]>::to_vec).collect::<Vec<_>>()
         })
         .collect()
@@ -27,7 +27,6 @@ pub(super) fn rebuild(
     idle: &[bool],
     old: &RingGroup,
 ) -> Option<RingGroup> {
-    let works = |position: Position| survey.is_whole(position);
     let island = match fabric.hbd.grouping() {
         Grouping::Island { nodes } => nodes,
         Grouping::Line | Grouping::Anywhere => fabric.hbd.nodes(),
@@ -35,13 +34,13 @@ pub(super) fn rebuild(
     let first = old.nodes.first()?.0 / island * island;
     let mut replacements = (first..first.saturating_add(island).min(fabric.hbd.nodes()))
         .map(Position)
-        .filter(|position| idle[position.index()] && works(*position))
+        .filter(|position| survey.is_usable(*position, idle))
         .map(|position| fabric.hbd.node_at(position))
         .filter(|node| !old.nodes.contains(node));
     let mut new = old.clone();
     for place in 0..old.ranks.len() {
         let broken = old.ranks[place];
-        if works(fabric.hbd.position_of(broken)) {
+        if survey.is_whole(fabric.hbd.position_of(broken)) {
             continue;
         }
         let replacement = replacements.next()?;

@@ -244,9 +244,23 @@ impl Layout {
 }
 
 pub(crate) fn bundle_path(hbd: &Hbd, node: NodeId, bundle: u8, hops: [Option<Hop>; 2]) -> Path {
-    let port = |hop: Hop| hbd.port(node, hop);
-    let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);
+    let ports = hops.into_iter().flatten().map(|hop| hbd.port(node, hop));
+    let mut lit = ports.filter(|port| port.bundle.bundle == bundle);
     let path = lit.next().map_or(Path::Loopback, |port| port.selects());
     assert!(lit.next().is_none(), "{node}: one bundle cannot hold two hops");
     path
+}
+
+/// Counts the bundles of `node` whose path in `layout` differs from the one that `hops` need.
+pub(crate) fn switched_bundles(
+    hbd: &Hbd,
+    layout: &Layout,
+    node: NodeId,
+    hops: [Option<Hop>; 2],
+) -> u32 {
+    let switched = (0..hbd.k()).filter(|bundle| {
+        let id = BundleId { node, bundle: *bundle };
+        layout.path(id) != bundle_path(hbd, node, *bundle, hops)
+    });
+    u32::try_from(switched.count()).expect("at most K")
 }

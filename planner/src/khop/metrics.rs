@@ -46,8 +46,9 @@ fn in_set(dcn: &Dcn, set: &[&[NodeId]]) -> CrossTor {
     for (i, group) in set.iter().enumerate() {
         let next = set[(i + 1) % set.len()];
         count.hops += group.len() as u64;
-        let crosses = |pair: &(&NodeId, &NodeId)| dcn.tor_of(*pair.0) != dcn.tor_of(*pair.1);
-        count.crossing += group.iter().zip(next).filter(crosses).count() as u64;
+        let pairs = group.iter().zip(next);
+        let crossing = pairs.filter(|(one, other)| dcn.tor_of(**one) != dcn.tor_of(**other));
+        count.crossing += crossing.count() as u64;
     }
     count
 }

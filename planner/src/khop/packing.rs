@@ -5,8 +5,9 @@
 //! nodes in total, and a dynamic program divides the runs among the jobs. If fibres are missing,
 //! the longest chains are placed first.
 
+use std::collections::BTreeMap;
+
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::khop::Position;
 
 use super::grouping::chains_on_line;
 use super::{Chain, Survey, spare};
@@ -22,8 +23,7 @@ pub(super) fn pack(
     free: &[bool],
     needs: &[Need],
 ) -> Vec<Vec<Chain>> {
-    let most = |free: &[bool], length: usize| most_chains(fabric, survey, free, length);
-    let laid = lay(&most, free, needs, &by_length(needs));
+    let laid = lay(fabric, survey, free, needs, &by_length(needs));
     if is_enough(&laid, needs) {
         return laid;
     }
@@ -34,7 +34,7 @@ pub(super) fn pack(
     exact.unwrap_or_else(|| {
         let mut order: Vec<usize> = by_length(needs);
         order.reverse();
-        let other = lay(&most, free, needs, &order);
+        let other = lay(fabric, survey, free, needs, &order);
         if is_enough(&other, needs) { other } else { laid }
     })
 }
@@ -63,7 +63,8 @@ fn by_length(needs: &[Need]) -> Vec<usize> {
 }
 
 fn lay(
-    most: &dyn Fn(&[bool], usize) -> Vec<Chain>,
+    fabric: &Fabric,
+    survey: &Survey<'_>,
     free: &[bool],
     needs: &[Need],
     order: &[usize],
@@ -75,7 +76,7 @@ fn lay(
         if count == 0 {
             continue;
         }
-        let mut chains = most(&free, length);
+        let mut chains = most_chains(fabric, survey, &free, length);
         chains.truncate(count);
         for position in chains.iter().flatten() {
             free[position.index()] = false;
@@ -90,16 +91,11 @@ fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<
         return None;
     }
     let runs = runs(survey, free);
-    let lengths: Vec<usize> = {
-        let mut lengths: Vec<usize> = needs.iter().map(|need| need.0).collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        lengths
-    };
-    let count = |length: usize| -> usize {
-        needs.iter().filter(|need| need.0 == length).map(|need| need.1).sum()
-    };
-    let counts: Vec<usize> = lengths.iter().map(|length| count(*length)).collect();
+    let mut wanted: BTreeMap<usize, usize> = BTreeMap::new();
+    for (length, groups) in needs {
+        *wanted.entry(*length).or_default() += groups;
+    }
+    let (lengths, counts): (Vec<usize>, Vec<usize>) = wanted.into_iter().unzip();
     let (last, tracked) = counts.split_last()?;
     let states: usize = tracked.iter().map(|count| count + 1).product();
     if states.saturating_mul(states).saturating_mul(runs.len()) > MOST_STEPS {
@@ -112,8 +108,9 @@ fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<
 
 fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
     let (nodes, k) = (survey.hbd().nodes(), survey.hbd().k());
-    let long = |pair: &[Position]| (pair[1].0 + nodes - pair[0].0) % nodes == u32::from(k);
-    k.is_multiple_of(2) || !chain.windows(3).any(|three| long(&three[..2]) && long(&three[1..]))
+    let pairs = chain.windows(2).map(|pair| (pair[1].0 + nodes - pair[0].0) % nodes);
+    let is_long: Vec<bool> = pairs.map(|hop| hop == u32::from(k)).collect();
+    k.is_multiple_of(2) || !is_long.windows(2).any(|two| two[0] && two[1])
 }
 
 fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
@@ -180,12 +177,12 @@ impl Division<'_> {
     }
 
     fn digits(&self, mut state: usize) -> Vec<usize> {
-        let digit = |count: &usize| {
-            let digit = state % (count + 1);
+        let mut digits = Vec::with_capacity(self.counts.len());
+        for count in self.counts {
+            digits.push(state % (count + 1));
             state /= count + 1;
-            digit
-        };
-        self.counts.iter().map(digit).collect()
+        }
+        digits
     }
 
     fn step(&self, state: usize, more: usize, nodes: usize) -> Option<(usize, usize)> {
@@ -214,10 +211,10 @@ fn deal(
             }
         }
     }
-    let take = |need: &Need| {
-        let place = lengths.iter().position(|length| *length == need.0).expect("a known length");
+    let dealt = needs.iter().map(|(length, count)| {
+        let place = lengths.iter().position(|known| known == length).expect("a known length");
         let pool = &mut pools[place];
-        pool.drain(..need.1.min(pool.len())).collect()
-    };
-    needs.iter().map(take).collect()
+        pool.drain(..(*count).min(pool.len())).collect()
+    });
+    dealt.collect()
 }

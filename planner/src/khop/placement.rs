@@ -24,9 +24,10 @@ pub(super) fn orchestrate(
     free: &[bool],
     needs: &[Need],
 ) -> Vec<Vec<Chain>> {
-    let blind = || pack(fabric, survey, free, needs);
     let longest = needs.iter().map(|need| need.0).max().unwrap_or(1);
-    let Some(columns) = Columns::new(fabric, survey, free, longest) else { return blind() };
+    let Some(columns) = Columns::new(fabric, survey, free, longest) else {
+        return pack(fabric, survey, free, needs);
+    };
     let per_set = fabric.dcn.nodes_per_tor() as usize;
     let mut order: Vec<usize> = (0..needs.len()).collect();
     order.sort_by_key(|need| std::cmp::Reverse(needs[*need].0));
@@ -55,7 +56,8 @@ pub(super) fn orchestrate(
             None => high = keep - 1,
         }
     }
-    best.or_else(|| work.completed(fabric, 0)).unwrap_or_else(blind)
+    let best = best.or_else(|| work.completed(fabric, 0));
+    best.unwrap_or_else(|| pack(fabric, survey, free, needs))
 }
 
 struct Keeping<'a> {
@@ -125,8 +127,9 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
             *used.entry(dcn.tor_of(*node)).or_default() += 1;
         }
         for group in set {
-            let sharing = |node: &&NodeId| used[&dcn.tor_of(**node)];
-            let Some(&passing) = group.nodes.iter().rev().min_by_key(sharing) else { continue };
+            let nodes = group.nodes.iter().rev();
+            let least_shared = nodes.min_by_key(|node| used[&dcn.tor_of(**node)]);
+            let Some(&passing) = least_shared else { continue };
             *used.get_mut(&dcn.tor_of(passing)).expect("it was counted") -= 1;
             group.ranks.retain(|node| *node != passing);
             group.passing = Some(passing);
@@ -137,11 +140,10 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
 /// Tries several groups as the reference. A node preferably takes the rank of a reference node under its ToR.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
-        let crossing = |ranks: &Vec<Vec<NodeId>>| {
-            super::cross_tor(dcn, ranks.iter().map(Vec::as_slice)).crossing
-        };
         let origins = 0..set.len().min(MOST_ORIGINS);
-        let best = origins.map(|origin| dealt_from(dcn, set, origin)).min_by_key(crossing);
+        let dealt = origins.map(|origin| dealt_from(dcn, set, origin));
+        let best = dealt
+            .min_by_key(|ranks| super::cross_tor(dcn, ranks.iter().map(Vec::as_slice)).crossing);
         for (group, ranks) in set.iter_mut().zip(best.into_iter().flatten()) {
             group.ranks = ranks;
         }
@@ -150,12 +152,14 @@ fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
 
 const MOST_ORIGINS: usize = 8;
 
+pub(super) fn tors_of(dcn: &Dcn, nodes: &[NodeId]) -> Vec<TorId> {
+    nodes.iter().map(|node| dcn.tor_of(*node)).collect()
+}
+
 fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
-    let tors =
-        |ranks: &[NodeId]| ranks.iter().map(|node| dcn.tor_of(*node)).collect::<Vec<TorId>>();
     dealt[origin].clone_from(&set[origin].ranks);
-    let first = tors(&dealt[origin]);
+    let first = tors_of(dcn, &dealt[origin]);
     let mut before = first.clone();
     for place in (1..set.len()).map(|step| (origin + step) % set.len()) {
         let mut left = set[place].ranks.clone();
@@ -168,7 +172,7 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
         }
         let mut left = left.into_iter();
         dealt[place] = ranks.into_iter().filter_map(|rank| rank.or_else(|| left.next())).collect();
-        before = tors(&dealt[place]);
+        before = tors_of(dcn, &dealt[place]);
     }
     dealt
 }

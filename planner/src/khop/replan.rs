@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
-use lightloom_fabric::khop::{Path, Port};
+use lightloom_fabric::khop::Path;
 use lightloom_units::id::{BundleId, GroupId, NodeId, TorId};
 
 use super::document::selected_port;
@@ -36,21 +36,20 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
     let change = work.finish();
-    let jobs = (0_u32..).zip(&fabric.jobs).filter(|(_, job)| least::is_sized(job));
-    let count = |layout: &Layout, job: u32| layout.groups_of(job).count();
-    let has_lost = jobs.into_iter().any(|(job, _)| count(layout, job) < count(&before, job));
+    let mut sized = (0_u32..).zip(&fabric.jobs).filter(|(_, job)| least::is_sized(job));
+    let has_lost =
+        sized.any(|(job, _)| layout.groups_of(job).count() < before.groups_of(job).count());
     if !has_lost || !survey.may_cut_anywhere() {
         return change;
     }
     let mended = std::mem::replace(layout, before.clone());
     let mut work = Work::new(fabric, survey, layout);
-    // Moving an open ring costs as little as moving a ring with a fault.
-    let is_open = |group: &RingGroup| {
-        survey.is_open(&group.nodes) && group.job.is_some_and(|job| survey.may_move(job))
-    };
-    let is_hit = before.groups.iter().map(|group| work.is_broken_group(group) || is_open(group));
+    let is_hit = before.groups.iter().map(|group| {
+        // Moving an open ring costs as little as moving a ring with a fault.
+        work.is_broken_group(group)
+            || survey.is_open(&group.nodes) && group.job.is_some_and(|job| survey.may_move(job))
+    });
     let is_hit: Vec<bool> = is_hit.collect();
-    let healthy = || before.groups.iter().zip(&is_hit).filter(|(_, is_hit)| !**is_hit);
     let (groups, given, at_least, is_cold) =
         match least::rearranged(fabric, survey, &before, &mended, is_hit.clone()) {
             Ok(least::Rearranged { groups, given, at_least }) => (groups, given, at_least, false),
@@ -68,7 +67,9 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     work.place(&groups, given);
     work.fill_jobs();
     let change = work.finish();
-    let moved = moved_for_others(fabric, healthy().map(|(group, _)| group), layout);
+    let groups = before.groups.iter().zip(&is_hit);
+    let healthy = groups.filter(|(_, is_hit)| !**is_hit).map(|(group, _)| group);
+    let moved = moved_for_others(fabric, healthy, layout);
     Change { moved: MovedForOthers { at_least, ..moved }, is_cold, ..change }
 }
 
@@ -79,17 +80,18 @@ fn moved_for_others<'a>(
 ) -> MovedForOthers {
     let mut moved = MovedForOthers::default();
     for was in healthy.filter(|group| group.job.is_some()) {
-        let nodes = |group: &RingGroup| group.ranks.iter().copied().collect::<BTreeSet<NodeId>>();
+        let ranks: BTreeSet<NodeId> = was.ranks.iter().copied().collect();
         let now = layout.groups.iter().find(|group| group.id == was.id);
-        moved.rings += u32::from(now.is_none_or(|now| nodes(now) != nodes(was)));
-        let is_cut = |(node, hop): &(&NodeId, &i8)| {
-            let port = fabric.hbd.port(**node, **hop);
-            let far = fabric.hbd.peer(port);
-            let is_lit = |port: Port| layout.path(port.bundle) == port.selects();
-            !is_lit(port) || !far.is_some_and(is_lit)
-        };
-        let cut = was.nodes.iter().zip(&was.hops).filter(is_cut).count();
-        moved.circuits += u32::try_from(cut).expect("fewer than nodes");
+        let has_moved = now.is_none_or(|now| ranks != now.ranks.iter().copied().collect());
+        moved.rings += u32::from(has_moved);
+        for (node, hop) in was.nodes.iter().zip(&was.hops) {
+            let port = fabric.hbd.port(*node, *hop);
+            let ends = [Some(port), fabric.hbd.peer(port)];
+            let is_lit = ends
+                .iter()
+                .all(|end| end.is_some_and(|end| layout.path(end.bundle) == end.selects()));
+            moved.circuits += u32::from(!is_lit);
+        }
     }
     moved
 }
@@ -198,9 +200,12 @@ impl<'a> Work<'a> {
             });
             return cut || !self.survey.alive()[position.index()];
         }
-        let lit = |(node, hop): (&NodeId, &i8)| self.survey.has_fibre(hbd.position_of(*node), *hop);
-        !group.nodes.iter().all(|node: &NodeId| self.survey.is_whole(hbd.position_of(*node)))
-            || !(self.survey.all_fibres_work() || group.nodes.iter().zip(&group.hops).all(lit))
+        if !group.nodes.iter().all(|node| self.survey.is_whole(hbd.position_of(*node))) {
+            return true;
+        }
+        let mut hops = group.nodes.iter().zip(&group.hops);
+        !self.survey.all_fibres_work()
+            && !hops.all(|(node, hop)| self.survey.has_fibre(hbd.position_of(*node), *hop))
     }
 
     /// Spare rings follow the groups of jobs, so no job's group changes its place.
@@ -244,17 +249,14 @@ impl<'a> Work<'a> {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
         let left = spare::given_up(self.fabric, self.survey, &old);
-        let keeps = |group: &RingGroup| self.keeps_light(group);
-        let small = spare::bridged(self.fabric, self.survey, &old).filter(keeps);
-        let small = small.or_else(|| self.bypass(&left, Effort::SmallOnly).filter(keeps));
-        let any = |work: &Self| {
-            let group = work.bypass(&left, Effort::Any);
-            group.filter(|group| work.keeps_light(group))
-        };
+        let bridged = spare::bridged(self.fabric, self.survey, &old);
+        let small = bridged
+            .filter(|group| self.keeps_light(group))
+            .or_else(|| self.bypass(&left, Effort::SmallOnly));
         let mended = small
             .map(|group| (group, true))
             .or_else(|| self.take_spare(&old).map(|group| (group, false)))
-            .or_else(|| any(self).map(|group| (group, true)))
+            .or_else(|| self.bypass(&left, Effort::Any).map(|group| (group, true)))
             .or_else(|| self.fresh_if_ring(&old, Fresh::Any).map(|group| (group, false)))
             .or_else(|| self.taken_from_spares(&old, &left));
         let Some((new, in_place)) = mended else {
@@ -289,14 +291,21 @@ impl<'a> Work<'a> {
         })
     }
 
+    /// Returns a group only if it cuts no circuit that must keep its light.
     fn bypass(&self, old: &RingGroup, effort: Effort) -> Option<RingGroup> {
         if old.segment.is_some() {
             return None;
         }
-        if self.fabric.hbd.grouping() != Grouping::Line {
-            return islands::rebuild(self.fabric, self.survey, &self.idle, old);
-        }
-        neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
+        let (fabric, survey, idle) = (self.fabric, self.survey, &self.idle);
+        let group = match fabric.hbd.grouping() {
+            Grouping::Line => {
+                neighbourhood::rebuild(fabric, survey, self.layout, idle, old, effort)
+            }
+            Grouping::Island { .. } | Grouping::Anywhere => {
+                islands::rebuild(fabric, survey, idle, old)
+            }
+        };
+        group.filter(|group| self.keeps_light(group))
     }
 
     fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
@@ -323,9 +332,10 @@ impl<'a> Work<'a> {
 
     fn put_out(&mut self, nodes: &[NodeId]) {
         self.remember(nodes);
-        let in_reach =
-            |node: &&NodeId| self.survey.in_reach()[self.fabric.hbd.position_of(**node).index()];
-        for node in nodes.iter().filter(in_reach) {
+        for node in nodes {
+            if !self.survey.in_reach()[self.fabric.hbd.position_of(*node).index()] {
+                continue;
+            }
             for bundle in 0..self.fabric.hbd.k() {
                 let bundle = BundleId { node: *node, bundle };
                 if !self.is_answered(bundle) {
@@ -360,16 +370,17 @@ impl<'a> Work<'a> {
 
     /// Counts the ranks of `group` below `leaves`, because their traffic can stay below these leaves.
     fn near(&self, group: &RingGroup, leaves: &BTreeSet<TorId>) -> usize {
-        let leaf = |node: &NodeId| self.fabric.dcn.tor_of(*node);
-        group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
+        let leaves_of_ranks = group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node));
+        leaves_of_ranks.filter(|leaf| leaves.contains(leaf)).count()
     }
 
     fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
         let per_node = self.fabric.hbd.gpus_per_node();
-        let fits =
-            |group: &RingGroup| group.job.is_none() && group.gpus(per_node) == old.gpus(per_node);
-        let spares = (0..self.layout.groups.len())
-            .filter(|g| fits(&self.layout.groups[*g]) && !self.is_broken(*g));
+        let spares = (0..self.layout.groups.len()).filter(|g| {
+            let group = &self.layout.groups[*g];
+            let fits = group.job.is_none() && group.gpus(per_node) == old.gpus(per_node);
+            fits && !self.is_broken(*g)
+        });
         let leaves = self.leaves(old);
         let spare = spares.max_by_key(|g| self.near(&self.layout.groups[*g], &leaves))?;
         Some(RingGroup { job: old.job, ..self.layout.groups.remove(spare) })
@@ -413,9 +424,7 @@ impl<'a> Work<'a> {
             Some(_) => self.inside(old),
             None => {
                 let in_place = self.bypass(left, Effort::Any).map(|group| (group, true));
-                let in_place = in_place.filter(|(group, _)| self.keeps_light(group));
-                let anywhere = |work: &mut Self| work.fresh_if_ring(old, Fresh::Any);
-                in_place.or_else(|| anywhere(self).map(|group| (group, false)))
+                in_place.or_else(|| self.fresh_if_ring(old, Fresh::Any).map(|group| (group, false)))
             }
         };
         self.idle = idle;
@@ -425,13 +434,12 @@ impl<'a> Work<'a> {
     }
 
     fn nodes_of_spares_alone(&self, old: &RingGroup) -> Vec<NodeId> {
-        let of = |is_spare: bool| {
-            let groups =
-                self.layout.groups.iter().filter(move |group| group.job.is_none() == is_spare);
-            groups.filter(|group| group.id != old.id).flat_map(|group| group.nodes.iter().copied())
-        };
-        let busy: BTreeSet<NodeId> = of(false).collect();
-        of(true).filter(|node| !busy.contains(node)).collect()
+        let others = self.layout.groups.iter().filter(|group| group.id != old.id);
+        let (spares, used): (Vec<&RingGroup>, Vec<&RingGroup>) =
+            others.partition(|group| group.job.is_none());
+        let busy: BTreeSet<NodeId> = used.iter().flat_map(|group| &group.nodes).copied().collect();
+        let spares = spares.iter().flat_map(|group| &group.nodes).copied();
+        spares.filter(|node| !busy.contains(node)).collect()
     }
 
     fn take_apart(&mut self, group: &RingGroup) {
@@ -476,11 +484,11 @@ impl<'a> Work<'a> {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
                 let Some(like) = self.like_of(job) else { break };
-                let fresh = |work: &mut Self| {
-                    let group = work.fresh_if_ring(&like, Fresh::AsPlanned)?;
-                    Some(RingGroup { id: work.layout.next_id(), ..group })
-                };
-                let Some(new) = self.take_spare(&like).or_else(|| fresh(self)) else { break };
+                let new = self.take_spare(&like).or_else(|| {
+                    let group = self.fresh_if_ring(&like, Fresh::AsPlanned)?;
+                    Some(RingGroup { id: self.layout.next_id(), ..group })
+                });
+                let Some(new) = new else { break };
                 let (job, to) = (Some(job), new.ranks.clone());
                 self.groups.push(GroupChange::Formed { job, to });
                 let last_of_jobs =
@@ -532,10 +540,9 @@ impl<'a> Work<'a> {
                 (job.cross_tor_bound, job.most_rings) = (None, None);
             }
         }
-        let now = |(bundle, before): (BundleId, Path)| (bundle, before, self.layout.path(bundle));
-        let works = |bundle: &BundleId| self.survey.bundle_works(*bundle);
-        let bundles = self.before.iter().map(|(bundle, path)| now((*bundle, *path)));
-        let bundles = bundles.filter(|(bundle, from, to)| from != to && works(bundle)).collect();
+        let bundles = self.before.iter().filter(|(bundle, _)| self.survey.bundle_works(**bundle));
+        let bundles = bundles.map(|(bundle, from)| (*bundle, *from, self.layout.path(*bundle)));
+        let bundles = bundles.filter(|(_, from, to)| from != to).collect();
         Change { bundles, groups: self.groups, ..Change::default() }
     }
 }

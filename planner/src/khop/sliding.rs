@@ -157,11 +157,10 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 
     fn last(&self, steps: &[Step], states: &[State<P>], wanted: Wanted, begin: usize) -> Found {
-        let rank = |state: &&State<P>| {
+        let best = states.iter().min_by_key(|state| {
             let complete = self.is_complete(state, wanted);
             (!complete, if complete { 0 } else { u32::MAX - state.sets }, state.cost)
-        };
-        let best = states.iter().min_by_key(rank);
+        });
         best.map_or_else(Found::default, |best| self.trace(steps, best, wanted, begin))
     }
 
@@ -215,15 +214,16 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
             can |= dropped & begins;
         }
         let forced = forced & !dropped;
-        let taken = |used: u64| Move { used, dropped, ..Move::default() };
-        self.take_each(&state, column, wanted, taken(forced), layer);
+        let taken = Move { used: forced, dropped, ..Move::default() };
+        self.take_each(&state, column, wanted, taken, layer);
         let mut above = None;
         let mut before = forced;
         while let Some(level) = self.level_above(&state, can, above) {
-            let fits = |slot: &usize| can >> slot & 1 == 1 && state.key.placed[*slot] <= level;
-            let used = forced | (0..self.slots).filter(fits).fold(0, |used, slot| used | 1 << slot);
+            let slots = (0..self.slots)
+                .filter(|slot| can >> slot & 1 == 1 && state.key.placed[*slot] <= level);
+            let used = slots.fold(forced, |used, slot| used | 1 << slot);
             if used != before {
-                self.take_each(&state, column, wanted, taken(used), layer);
+                self.take_each(&state, column, wanted, Move { used, ..taken }, layer);
             }
             (before, above) = (used, Some(level));
         }
@@ -253,10 +253,10 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         let early = sets.map(|used| if used == full { 0 } else { used & open & !last });
         for choice in 0..4_u8 {
             let chosen = [choice & 1 == 1, choice & 2 == 2];
-            let passes = |set: usize| if chosen[set] { early[set] } else { 0 };
+            let passes = [0, 1].map(|set| if chosen[set] { early[set] } else { 0 });
             // Without an early pass-through node, this is the choice already tried.
             if (0..2).all(|set| !chosen[set] || early[set] != 0) {
-                let passing = (last & open) | passes(0) | passes(1);
+                let passing = (last & open) | passes[0] | passes[1];
                 self.take(state, column, wanted, Move { passing, ..taken }, layer);
             }
         }
@@ -412,13 +412,11 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
-        let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
-        let columns = |first: &usize| -> usize {
-            let used = window(*first).flat_map(|place| &set[place].1);
-            used.collect::<BTreeSet<&usize>>().len()
-        };
-        let best = (0..set.len()).min_by_key(columns).unwrap_or(0);
-        window(best).filter_map(|place| set.get(place).cloned()).collect()
+        let best = (0..set.len()).min_by_key(|first| {
+            let window = set.iter().cycle().skip(*first).take(count);
+            window.flat_map(|chain| &chain.1).collect::<BTreeSet<&usize>>().len()
+        });
+        set.iter().cycle().skip(best.unwrap_or(0)).take(count).cloned().collect()
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::khop::Position;
-use lightloom_units::id::{NodeId, TorId};
+use lightloom_units::id::TorId;
 use rustc_hash::FxHashMap;
 
 use super::grouping::chains_on_line;
@@ -45,15 +45,14 @@ pub(super) fn fewer_crossing(
     let nodes = (0..).zip(free).filter(|(_, free)| **free);
     let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
     // Start with low limits, which only a few sets satisfy.
-    let mut limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
+    let limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
     let sizes = [if whole > 0 { per_set } else { 0 }, rest];
     let needs = [whole, usize::from(rest > 0)];
-    let mut below = |limit: u64| {
+    let mut picked = limits.chain([crossing]).find_map(|limit| {
         let items = sets.below(limit, sizes)?;
         let picked = cheapest(&items, nodes, needs, limit)?;
         Some(picked.into_iter().map(|item| items[item].clone()).collect::<Vec<Item>>())
-    };
-    let mut picked = limits.find_map(&mut below).or_else(|| below(crossing))?;
+    })?;
     picked.sort_by_key(|item| (item.kind, item.nodes.trailing_zeros()));
     let groups = picked.into_iter().flat_map(|item| item.rings).map(|ring| rings[ring].clone());
     let mut groups: Vec<RingGroup> = groups.collect();
@@ -101,15 +100,12 @@ fn most_of_piece(
     let mut free = vec![false; survey.alive().len()];
     piece.iter().for_each(|position| free[position.index()] = true);
     let rings = paths(survey, &free, length)?;
-    let bit = |node: &NodeId| {
-        let position = survey.hbd().position_of(*node);
-        1_u64 << piece.partition_point(|other| *other < position)
-    };
-    let item = |(index, ring): (usize, &RingGroup)| {
-        let nodes = ring.nodes.iter().fold(0, |all, node| all | bit(node));
-        Item { nodes, cost: 0, kind: 0, rings: vec![index] }
-    };
-    let items: Vec<Item> = rings.iter().enumerate().map(item).collect();
+    let items = rings.iter().enumerate().map(|(index, ring)| {
+        let positions = ring.nodes.iter().map(|node| survey.hbd().position_of(*node));
+        let bits = positions.map(|at| 1_u64 << piece.partition_point(|other| *other < at));
+        Item { nodes: bits.fold(0, |all, bit| all | bit), cost: 0, kind: 0, rings: vec![index] }
+    });
+    let items: Vec<Item> = items.collect();
     let all = u64::MAX >> (64 - piece.len());
     let found = (known + 1..=at_most).map_while(|count| cheapest(&items, all, [count, 0], 1));
     Some(found.last()?.into_iter().map(|ring| rings[ring].clone()).collect())
@@ -168,26 +164,26 @@ struct Sets<'a> {
 
 impl<'a> Sets<'a> {
     fn new(fabric: &'a Fabric, rings: &'a [RingGroup]) -> Self {
-        let bits = |ring: &RingGroup| ring.nodes.iter().fold(0, |all, node| all | 1 << node.0);
-        let tors = |ring: &RingGroup| {
-            let mut tors: Vec<TorId> =
-                ring.nodes.iter().map(|node| fabric.dcn.tor_of(*node)).collect();
+        let tors = rings.iter().map(|ring| {
+            let mut tors = placement::tors_of(&fabric.dcn, &ring.nodes);
             tors.sort_unstable();
             tors
-        };
-        let all: Vec<Vec<TorId>> = rings.iter().map(tors).collect();
+        });
+        let all: Vec<Vec<TorId>> = tors.collect();
         let mut kinds = all.clone();
         kinds.sort_unstable();
         kinds.dedup();
-        let ranks = |tors: &[TorId]| tors.len() - usize::from(spare::are_wanted(fabric));
-        let apart = |one: &Vec<TorId>| -> Vec<u64> {
-            let hops =
-                |other: &Vec<TorId>| 2 * ranks(one).saturating_sub(shared(one, other)) as u64;
-            kinds.iter().map(hops).collect()
-        };
-        let apart = kinds.iter().map(apart).collect();
+        let passing = usize::from(spare::are_wanted(fabric));
+        let apart = kinds.iter().map(|one| {
+            let ranks = one.len() - passing;
+            let shared = kinds.iter().map(|other| shared(one, other));
+            shared.map(|shared| 2 * ranks.saturating_sub(shared) as u64).collect()
+        });
+        let apart = apart.collect();
         let likeness = all.iter().map(|tors| kinds.partition_point(|kind| kind < tors)).collect();
-        let nodes = rings.iter().map(bits).collect();
+        let nodes =
+            rings.iter().map(|ring| ring.nodes.iter().fold(0, |all, node| all | 1 << node.0));
+        let nodes = nodes.collect();
         let (ways, items) = (FxHashMap::default(), FxHashMap::default());
         Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
     }
@@ -210,8 +206,8 @@ impl<'a> Sets<'a> {
         let used = chosen.iter().fold(0, |used, ring| used | self.nodes[*ring]);
         let next = chosen.last().map_or(0, |last| last + 1);
         for ring in next..self.rings.len() {
-            let apart = |other: &usize| self.apart[self.likeness[ring]][self.likeness[*other]];
-            let is_near = chosen.iter().all(|other| apart(other) < self.most);
+            let apart = &self.apart[self.likeness[ring]];
+            let is_near = chosen.iter().all(|other| apart[self.likeness[*other]] < self.most);
             if self.nodes[ring] & used == 0 && is_near {
                 chosen.push(ring);
                 self.add(kind, size, chosen)?;
@@ -250,15 +246,13 @@ impl<'a> Sets<'a> {
         if rings.len() == 4 {
             orders.extend([vec![0, 1, 3, 2], vec![0, 2, 1, 3]]);
         }
-        let cost = |order: &Vec<usize>| {
+        let costs = orders.into_iter().map(|order| {
             let groups = order.iter().map(|place| self.rings[rings[*place]].clone());
             let mut groups: Vec<RingGroup> = groups.collect();
             placement::deal(self.fabric, &mut groups);
-            crossing(self.fabric, &groups)
-        };
-        let costs = orders.into_iter().map(|order| (cost(&order), order));
-        let (cost, order) = costs.min_by_key(|(cost, _)| *cost).expect("there is an order");
-        (order, cost)
+            (order, crossing(self.fabric, &groups))
+        });
+        costs.min_by_key(|(_, cost)| *cost).expect("there is an order")
     }
 }
 

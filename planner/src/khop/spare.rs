@@ -35,18 +35,19 @@ pub(super) fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usi
     let hbd = survey.hbd();
     let nodes = hbd.nodes() as usize;
     let closed = hbd.shape() == Shape::Ring;
-    let at = |place: usize| position(place % nodes);
-    let goes_on = |first: usize, place: usize| {
-        let is_there = (closed || place < nodes) && place - first < nodes;
-        let joined = |back: usize| {
-            let hop = Hop::try_from(back).expect("one or two");
-            place < first + back || survey.has_fibre(at(place - back), hop)
-        };
-        is_there && free[at(place).index()] && survey.is_whole(at(place)) && joined(1) && joined(2)
-    };
-    let run =
-        |first: usize| (first..first + length).take_while(|place| goes_on(first, *place)).count();
-    (0..nodes).map(run).collect()
+    let runs = (0..nodes).map(|first| {
+        let run = (first..first + length).take_while(|place| {
+            let is_there = (closed || *place < nodes) && place - first < nodes;
+            is_there
+                && survey.is_usable(position(place % nodes), free)
+                && [1, 2].into_iter().all(|hop: Hop| {
+                    let back = usize::from(hop.unsigned_abs());
+                    *place < first + back || survey.has_fibre(position((place - back) % nodes), hop)
+                })
+        });
+        run.count()
+    });
+    runs.collect()
 }
 
 pub(super) fn all(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
@@ -62,7 +63,8 @@ pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Cha
         Shape::Ring => length.min(nodes),
         Shape::Line => 1,
     };
-    let from = |cut: usize| {
+    let mut best: Vec<usize> = Vec::new();
+    for cut in 0..cuts {
         let mut firsts = Vec::new();
         let mut place = cut;
         while place + length <= cut + nodes {
@@ -73,10 +75,6 @@ pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Cha
                 place += 1;
             }
         }
-        firsts
-    };
-    let mut best: Vec<usize> = Vec::new();
-    for firsts in (0..cuts).map(from) {
         if firsts.len() > best.len() {
             best = firsts;
         }
@@ -96,8 +94,9 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
 /// `None` if `old` has no spare or the remaining nodes cannot be connected.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
-    let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));
-    let broken: Vec<NodeId> = old.nodes.iter().copied().filter(is_broken).collect();
+    let broken = old.nodes.iter().copied();
+    let broken: Vec<NodeId> =
+        broken.filter(|node| !survey.is_whole(fabric.hbd.position_of(*node))).collect();
     let candidates = match broken.len() {
         // After a fibre fault, drop the spare rather than a ranked node.
         0 => {
@@ -142,18 +141,18 @@ fn left_out(
 
 /// Whether the ring's spare can replace any other node, which requires every bypass fibre to work.
 pub(super) fn stands_in_for_all(fabric: &Fabric, survey: &Survey<'_>, group: &RingGroup) -> bool {
-    let at = |node: &NodeId| fabric.hbd.position_of(*node);
+    let mut threes = group.nodes.windows(3);
     group.passing.is_some()
-        && group.nodes.windows(3).all(|three| survey.has_fibre(at(&three[0]), 2))
+        && threes.all(|three| survey.has_fibre(fabric.hbd.position_of(three[0]), 2))
 }
 
 /// Returns `old` without its spare. A working spare takes over the ranks of one failed node.
 pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
     let Some(passing) = old.passing else { return old.clone() };
-    let works = |node: &NodeId| survey.is_whole(fabric.hbd.position_of(*node));
+    let hbd = &fabric.hbd;
     let mut left = RingGroup { passing: None, ..old.clone() };
-    let broken = left.ranks.iter().position(|node| !works(node));
-    let gone = match broken.filter(|_| works(&passing)) {
+    let broken = left.ranks.iter().position(|node| !survey.is_whole(hbd.position_of(*node)));
+    let gone = match broken.filter(|_| survey.is_whole(hbd.position_of(passing))) {
         Some(rank) => std::mem::replace(&mut left.ranks[rank], passing),
         None => passing,
     };
@@ -196,10 +195,9 @@ pub(super) fn regained(
 fn is_run(survey: &Survey<'_>, free: &[bool], chain: &[Position]) -> bool {
     let closed = survey.hbd().shape() == Shape::Ring;
     let rises = chain.windows(2).all(|pair| closed || pair[0] < pair[1]);
-    let joined = |hop: Hop| {
+    let is_joined = [1, 2].into_iter().all(|hop: Hop| {
         let apart = usize::from(hop.unsigned_abs());
         chain.windows(apart + 1).all(|part| survey.has_fibre(part[0], hop))
-    };
-    let works = |position: &Position| free[position.index()] && survey.is_whole(*position);
-    rises && chain.iter().all(works) && joined(1) && joined(2)
+    });
+    rises && is_joined && chain.iter().all(|position| survey.is_usable(*position, free))
 }

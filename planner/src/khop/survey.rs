@@ -125,6 +125,11 @@ impl<'a> Survey<'a> {
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
+    /// Returns whether the node at `position` is one of the `free` nodes and whole.
+    #[must_use]
+    pub fn is_usable(&self, position: Position, free: &[bool]) -> bool {
+        free[position.index()] && self.whole[position.index()]
+    }
     /// Returns whether a working fibre for this hop starts at `position`.
     #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {

@@ -6,9 +6,7 @@
 
 use std::fmt::Write;
 
-use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::khop::Port;
-use lightloom_fabric::plan::Circuit;
 
 use super::write::{ANY_TEXT, quoted};
 use super::{Export, ExportError, ExportFormat, FatTreePlan, RingPlan, Seat};
@@ -33,8 +31,9 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         }
         .expect(ANY_TEXT);
     }
-    let ends = |circuit: &Circuit| [circuit.a, circuit.b].map(|port| endpoint(plan, port));
-    write_links(&mut text, plan.plan.circuits.iter().map(ends));
+    let circuits = plan.plan.circuits.iter();
+    let ends = circuits.map(|circuit| [circuit.a, circuit.b].map(|port| endpoint(plan, port)));
+    write_links(&mut text, ends);
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
     let mut lost = vec![
         format!("{dark} dark fibres: links represent lit fibres only"),
@@ -54,11 +53,11 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     for leaf in plan.leaves() {
         writeln!(text, "    {}: {{kind: linux}}", quoted(plan.leaf_name(leaf))).expect(ANY_TEXT);
     }
-    let ends = |circuit: &CrossConnect| {
+    let ends = plan.one_phase().circuits.iter().map(|circuit| {
         let ends = [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)];
         ends.map(|(leaf, port)| quoted(&format!("{}:{}p{port}", plan.leaf_name(leaf), circuit.ocs)))
-    };
-    write_links(&mut text, plan.one_phase().circuits.iter().map(ends));
+    });
+    write_links(&mut text, ends);
     let mut lost = plan.lost_beside_one_phase();
     lost.push("the electrical core, the optical switches, rates and delays".to_owned());
     Ok(Export::one("plan.clab.yml", text, lost))

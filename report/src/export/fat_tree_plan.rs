@@ -26,14 +26,14 @@ impl<'a> FatTreePlan<'a> {
         names: &'a ExportNames,
         phase: Option<&str>,
     ) -> Result<Self, ExportError> {
-        let find = |name: &str| {
+        let phase = phase.map(|name| {
             plan.phases.iter().find(|phase| phase.name == name).ok_or_else(|| {
                 let known: Vec<&str> =
                     plan.phases.iter().map(|phase| phase.name.as_str()).collect();
                 ExportError::NoSuchPhase { name: name.to_owned(), known: known.join(", ") }
             })
-        };
-        let phase = phase.map(find).transpose()?;
+        });
+        let phase = phase.transpose()?;
         Ok(Self { name, network, plan, names, phase })
     }
 

@@ -113,12 +113,11 @@ fn write_edges(text: &mut String, plan: &RingPlan<'_>) {
             edge(text, low, (format!("domain[{domain}]"), ports), "domain");
         }
     }
-    let end = |port: Port| {
-        let bundle = port.bundle;
-        (format!("n[{}]", bundle.node.0), format!("b{}[{}]", bundle.bundle, port.path))
-    };
     for circuit in &plan.plan.circuits {
-        edge(text, end(circuit.a), end(circuit.b), "lit");
+        let [a, b] = [circuit.a, circuit.b].map(|Port { bundle, path }| {
+            (format!("n[{}]", bundle.node.0), format!("b{}[{path}]", bundle.bundle))
+        });
+        edge(text, a, b, "lit");
     }
 }
 
@@ -169,10 +168,10 @@ fn device(
 }
 
 fn edge(text: &mut String, low: (String, String), high: (String, String), link: &str) {
-    let end = |(instance, component): (String, String)| {
+    let [low, high] = [low, high].map(|(instance, component)| {
         format!("{{instance: {}, component: {}}}", quoted(&instance), quoted(&component))
-    };
-    writeln!(text, "  - {{ep1: {}, ep2: {}, scheme: one2one, link: {link}}}", end(low), end(high))
+    });
+    writeln!(text, "  - {{ep1: {low}, ep2: {high}, scheme: one2one, link: {link}}}")
         .expect(ANY_TEXT);
 }
 

@@ -50,20 +50,18 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
 
 pub fn node_labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
     let mut labels = topograph::labels(plan, node);
-    let mut ours = |key: &str, value: String| labels.insert(format!("{PREFIX}{key}"), value);
-    ours("fabric", label_value(&plan.fabric.name));
-    ours("state", plan.state(node).to_owned());
+    let mut ours =
+        vec![("fabric", label_value(&plan.fabric.name)), ("state", plan.state(node).to_owned())];
     match plan.seat(node) {
         Seat::Broken | Seat::Idle => {}
-        Seat::Inside { rings } => {
-            ours("rings-inside", rings.to_string());
-        }
+        Seat::Inside { rings } => ours.push(("rings-inside", rings.to_string())),
         Seat::Ring { group, place } => {
-            ours("place", place.to_string());
+            ours.push(("place", place.to_string()));
             if let Some(job) = plan.job_of(plan.group(group)) {
-                ours("job", label_value(&job.name));
+                ours.push(("job", label_value(&job.name)));
             }
         }
     }
+    labels.extend(ours.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), value)));
     labels
 }

@@ -94,16 +94,14 @@ impl ExportNames {
 
 /// RFC 1123 (section 2.1), but only in lower case, as Kubernetes requires.
 fn host(name: &str) -> Result<String, NameError> {
-    let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-' && inner(byte));
-    let label = |label: &str| {
-        label.len() <= 63
-            && label.bytes().all(inner)
-            && edge(label.bytes().next())
-            && edge(label.bytes().last())
-    };
-    let sound = name.len() <= 253 && name.split('.').all(label);
-    sound.then(|| name.to_owned()).ok_or_else(|| NameError::NotAHost(name.to_owned()))
+    let is_sound = name.len() <= 253
+        && name.split('.').all(|label| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+        });
+    is_sound.then(|| name.to_owned()).ok_or_else(|| NameError::NotAHost(name.to_owned()))
 }
 
 #[cfg(test)]

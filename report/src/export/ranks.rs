@@ -28,14 +28,14 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     if ranks.is_empty() {
         return Err(ExportError::NoRing { format: FORMAT.name });
     }
-    let file = |name: &str, text| ExportedFile { name: name.to_owned(), text };
-    let files = vec![
-        file("rankfile", rank_file(plan, &ranks)),
-        file("hostfile", host_file(plan, &ranks)),
-        file("group-topology.json", group_topology(plan, &ranks)),
-        file("ranks.csv", table(plan, &ranks)),
+    let files = [
+        ("rankfile", rank_file(plan, &ranks)),
+        ("hostfile", host_file(plan, &ranks)),
+        ("group-topology.json", group_topology(plan, &ranks)),
+        ("ranks.csv", table(plan, &ranks)),
     ];
-    Ok(Export { files, lost: lost(plan, &ranks) })
+    let files = files.map(|(name, text)| ExportedFile { name: name.to_owned(), text });
+    Ok(Export { files: files.into(), lost: lost(plan, &ranks) })
 }
 
 fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
@@ -72,8 +72,8 @@ fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     for rank in ranks {
         let next = place_of.len();
         let place = *place_of.entry(rank.group).or_insert(next);
-        let group = || format!("ring-{place:0digits$}");
-        group_of.entry(plan.name(rank.gpu.node)).or_insert_with(group);
+        let group = group_of.entry(plan.name(rank.gpu.node));
+        group.or_insert_with(|| format!("ring-{place:0digits$}"));
     }
     serde_json::to_string_pretty(&group_of).expect("names are text") + "\n"
 }

@@ -89,15 +89,17 @@ impl<'a> RingPlan<'a> {
     #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;
-        let works = |group: &&Group| group.job.is_some_and(|job| job as usize == self.job);
-        Some((job, self.plan.groups.iter().filter(works).count()))
+        let groups = self.plan.groups.iter();
+        let own = groups.filter(|group| group.job.is_some_and(|job| job as usize == self.job));
+        Some((job, own.count()))
     }
 
     /// Returns the ranks of the selected job. TP varies fastest, then CP, DP and PP.
     #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
-        let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);
-        let mut ranks: Vec<&Rank> = self.plan.ranks.iter().filter(works).collect();
+        let ranks = self.plan.ranks.iter();
+        let own = ranks.filter(|rank| rank.job.is_some_and(|job| job as usize == self.job));
+        let mut ranks: Vec<&Rank> = own.collect();
         ranks.sort_by_key(|rank| (rank.pp, rank.dp, rank.cp, rank.tp));
         ranks
     }

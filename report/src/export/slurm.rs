@@ -83,8 +83,8 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
         // Slurm exits on a ring topology without rings, and complains about a block topology without blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
-    let most = |(_, (_, units)): &(usize, &(usize, Vec<TopologyUnit>))| units.len();
-    let largest = topologies.iter().enumerate().max_by_key(most).map(|(index, _)| index);
+    let largest = topologies.iter().enumerate().max_by_key(|(_, (_, units))| units.len());
+    let largest = largest.map(|(index, _)| index);
     for (index, (tp, units)) in topologies.iter().enumerate() {
         let default = Some(index) == largest;
         let nodes = units.iter().map(|unit| unit.nodes.len()).max().unwrap_or(0);
@@ -147,31 +147,29 @@ fn write_topology(
     kind: TopologyKind,
     units: &[TopologyUnit],
 ) {
-    let put = |text: &mut String, line: std::fmt::Arguments<'_>| {
-        text.write_fmt(line).expect(ANY_TEXT);
-    };
     let default = matches!(kind, TopologyKind::Block { default: true });
-    put(text, format_args!("- topology: {name}\n  cluster_default: {default}\n"));
+    writeln!(text, "- topology: {name}\n  cluster_default: {default}").expect(ANY_TEXT);
     let key = match kind {
         TopologyKind::Ring => {
-            put(text, format_args!("  ring:\n    rings:\n"));
+            text.push_str("  ring:\n    rings:\n");
             "ring"
         }
         TopologyKind::Block { .. } => {
             let base = units.iter().map(|unit| unit.nodes.len()).min().unwrap_or(1);
-            put(text, format_args!("  block:\n    block_sizes:\n      - {base}\n    blocks:\n"));
+            writeln!(text, "  block:\n    block_sizes:\n      - {base}\n    blocks:")
+                .expect(ANY_TEXT);
             "block"
         }
     };
     for unit in units {
         let nodes = host_list(unit.nodes.iter().map(|node| plan.name(*node)));
-        put(text, format_args!("      - {key}: {}\n        nodes: {nodes:?}\n", unit.name));
+        writeln!(text, "      - {key}: {}\n        nodes: {nodes:?}", unit.name).expect(ANY_TEXT);
     }
 }
 
 fn unreached(plan: &RingPlan<'_>) -> Option<String> {
-    let count = |seat: Seat| plan.nodes().filter(|node| plan.seat(*node) == seat).count();
-    let (broken, idle) = (count(Seat::Broken), count(Seat::Idle));
+    let [broken, idle] = [Seat::Broken, Seat::Idle]
+        .map(|seat| plan.nodes().filter(|node| plan.seat(*node) == seat).count());
     (broken + idle > 0).then(|| {
         format!(
             "failed nodes ({broken}) and working nodes outside rings ({idle}): Slurm warns that the \

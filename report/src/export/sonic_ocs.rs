@@ -31,18 +31,18 @@ pub(super) const COMMANDS: ExportFormat = ExportFormat {
 
 /// `update` adds and replaces cross-connects, and leaves unlisted ones unchanged.
 fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
-    let file = |ocs: OcsId| {
+    let files = plan.switches().map(|ocs| {
         let names: Vec<String> = connections(plan, ocs).into_iter().map(|(name, _)| name).collect();
         let mut text = format!("# {ocs}: phase {}\n", plan.one_phase().name);
         if !names.is_empty() {
             text.push_str(&format!("config ocs cross-connect add {} update\n", names.join(",")));
         }
         ExportedFile { name: format!("{ocs}.sh"), text }
-    };
+    });
     let mut lost = plan.lost_beside_one_phase();
     lost.push("cross-connects to be removed: the current ones are unknown".to_owned());
     lost.push("when to run them: a leaf must be drained before its circuits change".to_owned());
-    Ok(Export { files: plan.switches().map(file).collect(), lost })
+    Ok(Export { files: files.collect(), lost })
 }
 
 /// The daemon's driver numbers ports the same way.
@@ -84,14 +84,14 @@ impl<T: Serialize> Serialize for InNumericOrder<T> {
 }
 
 fn export(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
-    let file = |ocs: OcsId| {
+    let files = plan.switches().map(|ocs| {
         let mut text = serde_json::to_string_pretty(&config(plan, ocs)).expect("strings are JSON");
         text.push('\n');
         ExportedFile { name: format!("{ocs}.json"), text }
-    };
+    });
     let mut lost = plan.lost_beside_one_phase();
     lost.push("when to load it: a leaf must be drained before its circuits change".to_owned());
-    Ok(Export { files: plan.switches().map(file).collect(), lost })
+    Ok(Export { files: files.collect(), lost })
 }
 
 fn config(plan: &FatTreePlan<'_>, ocs: OcsId) -> ConfigDb {

@@ -27,8 +27,8 @@ pub(super) fn xml(text: &str) -> String {
 
 /// Invalid characters become `-`; at most 63 remain (Kubernetes, "Labels and Selectors: syntax and character set").
 pub(super) fn label_value(text: &str) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let kept: String = text.chars().take(63).map(|c| if allowed(c) { c } else { '-' }).collect();
+    let kept: String = text.chars().take(63).collect();
+    let kept = kept.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "-");
     kept.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
@@ -74,12 +74,10 @@ impl<'n> NameRange<'n> {
     }
 
     fn take(&mut self, next: &Self) -> bool {
-        let fits = |number: u64| {
-            let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-            self.width == next.width || (next.width == 0 && digits == self.width)
-        };
         let Some(&(number, _)) = next.ranges.first() else { return false };
-        if self.ranges.is_empty() || self.prefix != next.prefix || !fits(number) {
+        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        let fits = self.width == next.width || (next.width == 0 && digits == self.width);
+        if self.ranges.is_empty() || self.prefix != next.prefix || !fits {
             return false;
         }
         match self.ranges.last_mut() {

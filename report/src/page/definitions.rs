@@ -21,12 +21,11 @@ fn definition(name: &str) -> Option<(String, &'static str)> {
         })?;
         Some((plain(row.trim_end_matches(" |").trim()), *page))
     });
-    let other = || {
+    found.or_else(|| {
         let mut cells = OTHERS.lines().map(|line| line.split(" | "));
         let mut row = cells.find(|row| row.clone().next() == Some(name))?.skip(1);
         Some((row.next()?.to_owned(), row.next()?))
-    };
-    found.or_else(other)
+    })
 }
 
 fn plain(markdown: &str) -> String {
@@ -62,11 +61,11 @@ pub(super) fn table(report: &PageDocument) -> FigureTable {
             names.push(name);
         }
     }
-    let row = |name| {
+    let rows = names.into_iter().map(|name| {
         let (text, page) = definition(name).expect("every figure is defined");
         (name, text, page)
-    };
-    tables::table("definitions", names.into_iter().map(row))
+    });
+    tables::table("definitions", rows)
 }
 
 #[cfg(test)]

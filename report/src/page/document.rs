@@ -128,10 +128,11 @@ pub(super) enum Cell {
 impl PageDocument {
     /// Ids are numbered if a kind occurs several times. The first section with a verdict provides the first screen.
     pub(super) fn add(&mut self, first: FirstScreen, mut section: PageSection) {
-        let of_kind = |other: &&PageSection| other.id.split('-').next() == Some(&*section.id);
-        match self.sections.iter().filter(of_kind).count() {
-            0 => {}
-            before => section.id = format!("{}-{}", section.id, before + 1),
+        let sections = self.sections.iter();
+        let alike = sections.filter(|other| other.id.split('-').next() == Some(&*section.id));
+        let before = alike.count();
+        if before > 0 {
+            section.id = format!("{}-{}", section.id, before + 1);
         }
         if self.first.verdict.is_empty() {
             self.first = first;

@@ -75,9 +75,9 @@ fn line(fabric: &Fabric, plan: &Plan) -> Vec<LineNode> {
 
 fn bypasses(fabric: &Fabric, plan: &Plan) -> Vec<(usize, usize)> {
     let nodes = fabric.hbd.nodes() as usize;
-    let place = |node: NodeId| fabric.hbd.position_of(node).index();
     let lit = plan.circuits.iter().map(|circuit| {
-        let (a, b) = (place(circuit.a.bundle.node), place(circuit.b.bundle.node));
+        let [a, b] =
+            [circuit.a, circuit.b].map(|port| fabric.hbd.position_of(port.bundle.node).index());
         let (low, hops) = (a.min(b), a.abs_diff(b));
         if hops <= nodes - hops { (low, hops) } else { (a.max(b), nodes - hops) }
     });
@@ -178,10 +178,9 @@ fn caption(fabric: &Fabric, line: &[LineNode], per_square: usize, bypasses: usiz
         return squares;
     }
     let runs = line.chunk_by(|a, b| (a.state == State::Faulty) == (b.state == State::Faulty));
-    let is_cut = |run: &&[LineNode]| {
-        run[0].state == State::Faulty && run.len() >= usize::from(fabric.hbd.k())
-    };
-    let cuts = match runs.filter(is_cut).count() {
+    let wide = usize::from(fabric.hbd.k());
+    let cuts = runs.filter(|run| run[0].state == State::Faulty && run.len() >= wide);
+    let cuts = match cuts.count() {
         0 => "no gap cuts the line".to_owned(),
         1 => "1 gap is wider than a fibre and cuts the line".to_owned(),
         count => format!("{count} gaps are wider than a fibre and cut the line"),

@@ -41,12 +41,12 @@ fn declared(id: &str) -> Option<(&'static str, Vec<ColumnSpec>)> {
         line.strip_prefix("= ").and_then(|head| head.split(" | ").next()) != Some(id)
     });
     let (_, title) = lines.next()?.split_once(" | ")?;
-    let column = |line: &'static str| {
+    let columns = lines.map_while(|line| {
         let mut parts = line.split(" | ");
         let (heading, path, kind) = (parts.next()?, parts.next()?, parts.next()?);
         Some(ColumnSpec { heading, path, kind, definition: parts.next() })
-    };
-    Some((title, lines.map_while(column).collect()))
+    });
+    Some((title, columns.collect()))
 }
 
 fn at<'a>(row: &'a Value, path: &str) -> Option<&'a Value> {
@@ -63,8 +63,9 @@ fn cell(row: &Value, ColumnSpec { path, kind, .. }: &ColumnSpec) -> Cell {
     }
     let Some(value) = at(row, path) else { return Cell::Missing };
     if *kind == "as shown" {
-        let part = |index: usize| value[index].as_str().unwrap_or_default().to_owned();
-        return Cell::Shown { value: value[0].as_f64(), unit: part(1), text: part(2) };
+        let [unit, text] =
+            [1, 2].map(|index: usize| value[index].as_str().unwrap_or_default().to_owned());
+        return Cell::Shown { value: value[0].as_f64(), unit, text };
     }
     match value {
         Value::String(text) if text == "recalled-reproduced" => "not verified".into(),

@@ -43,10 +43,9 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
 
 fn size(record: &Record) -> Result<(), Error> {
     let modules = u64::from(record.fabric_nodes) * u64::from(record.bundles);
-    let number =
-        |file: &str| fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    if let (Some(most), Some(used)) =
-        (number("/proc/sys/kernel/pty/max"), number("/proc/sys/kernel/pty/nr"))
+    let [most, used] = ["/proc/sys/kernel/pty/max", "/proc/sys/kernel/pty/nr"]
+        .map(|file| fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok()));
+    if let (Some(most), Some(used)) = (most, used)
         && modules + used > most
     {
         return Err(Error::Refused(format!(
@@ -83,8 +82,7 @@ fn size(record: &Record) -> Result<(), Error> {
 fn kernel(own: &std::path::Path) -> Result<(), Error> {
     let mut command = Command::new(own);
     command.args(["twin", "probe"]).stdin(Stdio::null());
-    let output =
-        command.output().map_err(|error| Error::system("test the kernel's permissions", error))?;
+    let output = command.output().map_err(Error::cannot("test the kernel's permissions"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -109,8 +107,7 @@ pub fn probe() -> Result<(), Error> {
             ))
         })?;
     let mut kernel = Kernel::open()?;
-    let here = fs::File::open("/proc/self/ns/net")
-        .map_err(|error| Error::system("open a namespace", error))?;
+    let here = fs::File::open("/proc/self/ns/net").map_err(Error::cannot("open a namespace"))?;
     let mut try_it = |needs: &str, module: &str, batch: RequestBatch| {
         kernel.run(batch).map_err(|error| {
             Error::Refused(format!(

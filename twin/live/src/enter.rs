@@ -27,9 +27,8 @@ pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let node = record.node(name)?;
     let (holder, ready) = up(folder)?;
     enter_holder(holder, Some(&network(holder, &ready, node)?))?;
-    unshare(CloneFlags::CLONE_NEWUTS)
-        .map_err(|error| Error::system(format!("give {name} a host name"), error))?;
-    sethostname(name).map_err(|error| Error::system(format!("give {name} a host name"), error))
+    unshare(CloneFlags::CLONE_NEWUTS).map_err(Error::cannot(format!("give {name} a host name")))?;
+    sethostname(name).map_err(Error::cannot(format!("give {name} a host name")))
 }
 
 pub(crate) fn network(holder: u32, ready: &Ready, node: u32) -> Result<File, Error> {
@@ -43,30 +42,29 @@ pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error
     if pid == INIT {
         let fibres = open(format!("/proc/{pid}/ns/net"))?;
         return setns(network.unwrap_or(&fibres), CloneFlags::CLONE_NEWNET)
-            .map_err(|error| Error::system("enter the network of a node", error));
+            .map_err(Error::cannot("enter the network of a node"));
     }
-    let here = std::env::current_dir().map_err(|error| Error::system("find this folder", error))?;
+    let here = std::env::current_dir().map_err(Error::cannot("find this folder"))?;
     let of = |kind: &str| open(format!("/proc/{pid}/ns/{kind}"));
     let (user, mounts, processes) = (of("user")?, of("mnt")?, of("pid")?);
     let fibres = of("net")?;
     let set = |file: &File, what: CloneFlags| {
-        setns(file, what).map_err(|error| Error::system("enter the twin's namespaces", error))
+        setns(file, what).map_err(Error::cannot("enter the twin's namespaces"))
     };
     set(&user, CloneFlags::CLONE_NEWUSER)?;
     set(network.unwrap_or(&fibres), CloneFlags::CLONE_NEWNET)?;
     set(&processes, CloneFlags::CLONE_NEWPID)?;
     set(&mounts, CloneFlags::CLONE_NEWNS)?;
-    std::env::set_current_dir(&here)
-        .map_err(|error| Error::system(format!("return to {}", here.display()), error))
+    std::env::set_current_dir(&here).map_err(Error::cannot(format!("return to {}", here.display())))
 }
 
 fn open(path: String) -> Result<File, Error> {
-    File::open(&path).map_err(|error| Error::system(format!("open {path}"), error))
+    File::open(&path).map_err(Error::cannot(format!("open {path}")))
 }
 
 pub(crate) fn own_user_namespace() -> Result<u64, Error> {
     let file = fs::metadata("/proc/self/ns/user");
-    file.map(|of| of.ino()).map_err(|error| Error::system("read its user namespace", error))
+    file.map(|of| of.ino()).map_err(Error::cannot("read its user namespace"))
 }
 
 pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
@@ -116,22 +114,20 @@ pub fn everywhere(
     let record: Record = folder.record()?;
     up(folder)?;
     let logs = folder.file("log").join(&programs.name);
-    fs::create_dir_all(&logs)
-        .map_err(|error| Error::system(format!("make {}", logs.display()), error))?;
+    fs::create_dir_all(&logs).map_err(Error::cannot(format!("make {}", logs.display())))?;
     let start = Instant::now();
     let mut running = Vec::new();
     for node in 0..record.nodes {
         let name = format!("n{node}");
-        let log = |kind: &str| {
+        let [out, err] = ["out", "err"].map(|kind| {
             let file = logs.join(format!("{name}.{kind}"));
-            File::create(&file)
-                .map_err(|error| Error::system(format!("write {}", file.display()), error))
-        };
+            File::create(&file).map_err(Error::cannot(format!("write {}", file.display())))
+        });
         let mut command = Command::new(own);
         command.args(["twin", "exec", &name, "--dir"]).arg(folder.path()).arg("--");
         command.args(&programs.command).stdin(Stdio::null());
-        command.stdout(log("out")?).stderr(log("err")?).process_group(0);
-        let child = command.spawn().map_err(|error| Error::system("start a program", error))?;
+        command.stdout(out?).stderr(err?).process_group(0);
+        let child = command.spawn().map_err(Error::cannot("start a program"))?;
         running.push((name, child, false));
     }
     let mut ended = Vec::new();
@@ -179,8 +175,7 @@ pub fn run(
     let environment = environment::of(folder, node)?;
     // Real nodes have their own processors. In the twin, programs share processors with the daemon
     // and the transceivers, which must take priority.
-    rustix::process::nice(LEAST_FAVOURED)
-        .map_err(|error| Error::system("give the daemon priority", error))?;
+    rustix::process::nice(LEAST_FAVOURED).map_err(Error::cannot("give the daemon priority"))?;
     let Some((program, arguments)) = command.split_first() else {
         return Err(Error::Refused("specify a program after --".into()));
     };
@@ -191,15 +186,13 @@ pub fn run(
     if timeout.is_some() {
         starting.process_group(0);
     }
-    let mut child = starting
-        .spawn()
-        .map_err(|error| Error::system(format!("run {program} on {node}"), error))?;
+    let mut child = starting.spawn().map_err(Error::cannot(format!("run {program} on {node}")))?;
     let Some(timeout) = timeout else {
-        return child.wait().map_err(|error| Error::system(format!("wait for {program}"), error));
+        return child.wait().map_err(Error::cannot(format!("wait for {program}")));
     };
     loop {
         let ended = child.try_wait();
-        if let Some(status) = ended.map_err(|error| Error::system("wait for a program", error))? {
+        if let Some(status) = ended.map_err(Error::cannot("wait for a program"))? {
             return Ok(status);
         }
         if started.elapsed() > timeout {

@@ -16,18 +16,15 @@ use crate::record::{AGENT, Folder};
 use crate::{Error, address};
 
 pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
-    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
+    let [own, dir] =
+        [own, folder.path()].map(|path| path.display().to_string().replace('\'', r"'\''"));
     let text = format!(
-        "#!/bin/sh\nnode=$1; shift\nexec {} twin exec \"$node\" --dir {} -- sh -c \"$*\"\n",
-        quoted(own),
-        quoted(folder.path())
+        "#!/bin/sh\nnode=$1; shift\nexec '{own}' twin exec \"$node\" --dir '{dir}' -- sh -c \"$*\"\n"
     );
     let file = folder.file(AGENT);
-    let write = || {
-        fs::write(&file, text)?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))
-    };
-    write().map_err(|error| Error::system(format!("write {}", file.display()), error))
+    fs::write(&file, text)
+        .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o755)))
+        .map_err(Error::cannot(format!("write {}", file.display())))
 }
 
 /// Omits variables that the user has already set.

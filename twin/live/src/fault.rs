@@ -49,12 +49,13 @@ pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault,
 }
 
 fn say(folder: &Folder, line: &str) -> Result<(), Error> {
-    let talk = |error| Error::system("connect to the emulated transceivers", error);
-    let socket = UnixStream::connect(folder.device_socket()).map_err(talk)?;
+    let what = "connect to the emulated transceivers";
+    let socket = UnixStream::connect(folder.device_socket()).map_err(Error::cannot(what))?;
     let mut socket = BufReader::new(socket);
-    socket.get_mut().write_all(format!("{line}\n").as_bytes()).map_err(talk)?;
+    let sent = socket.get_mut().write_all(format!("{line}\n").as_bytes());
+    sent.map_err(Error::cannot(what))?;
     let mut answer = String::new();
-    socket.read_line(&mut answer).map_err(talk)?;
+    socket.read_line(&mut answer).map_err(Error::cannot(what))?;
     match answer.trim() {
         "ok" => Ok(()),
         wrong => Err(Error::Refused(wrong.trim_start_matches("error: ").to_owned())),
@@ -62,14 +63,12 @@ fn say(folder: &Folder, line: &str) -> Result<(), Error> {
 }
 
 fn kill_all(network: &fs::File) -> Result<u32, Error> {
-    let identity = |of: fs::Metadata| (of.dev(), of.ino());
-    let wanted = network.metadata().map(identity);
-    let wanted = wanted.map_err(|error| Error::system("read the network of a node", error))?;
-    let processes =
-        fs::read_dir("/proc").map_err(|error| Error::system("list processes", error))?;
+    let wanted = network.metadata().map(|of| (of.dev(), of.ino()));
+    let wanted = wanted.map_err(Error::cannot("read the network of a node"))?;
+    let processes = fs::read_dir("/proc").map_err(Error::cannot("list processes"))?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let of_node = pids.filter(|pid: &i32| {
-        fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|of| identity(of) == wanted)
+        fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|of| (of.dev(), of.ino()) == wanted)
     });
     Ok(of_node.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count() as u32)
 }

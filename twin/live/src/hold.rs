@@ -32,7 +32,7 @@ pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user nam
 const GO: &[u8] = b"go\n";
 
 pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
-    setsid().map_err(|error| Error::system("leave the session of the terminal", error))?;
+    setsid().map_err(Error::cannot("leave the session of the terminal"))?;
     let (user, group) = (geteuid(), getegid());
     let namespaces = CloneFlags::CLONE_NEWUSER
         | CloneFlags::CLONE_NEWNS
@@ -40,33 +40,32 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWIPC;
-    unshare(namespaces).map_err(|error| Error::system("make namespaces", error))?;
+    unshare(namespaces).map_err(Error::cannot("make namespaces"))?;
     let set = |file: &str, text: &str| {
-        fs::write(file, text).map_err(|error| Error::system(format!("write {file}"), error))
+        fs::write(file, text).map_err(Error::cannot(format!("write {file}")))
     };
     set("/proc/self/setgroups", "deny")?;
     set("/proc/self/uid_map", &format!("0 {user} 1"))?;
     set("/proc/self/gid_map", &format!("0 {group} 1"))?;
     let mut command = Command::new(own);
     command.args(["twin", "init", "--dir"]).arg(folder.path()).stdin(Stdio::piped());
-    let mut init =
-        command.spawn().map_err(|error| Error::system("start the first process", error))?;
-    let process = |pid| {
+    let mut init = command.spawn().map_err(Error::cannot("start the first process"))?;
+    let [parent, child] = [std::process::id(), init.id()].map(|pid| {
         Process::find(pid).ok_or_else(|| Error::Refused("the first process ended early".into()))
-    };
-    let holder = Holder { parent: process(std::process::id())?, init: process(init.id())? };
+    });
+    let holder = Holder { parent: parent?, init: child? };
     folder.write("holder.json", &holder)?;
     if let Some(mut input) = init.stdin.take() {
-        input.write_all(GO).map_err(|error| Error::system("start the first process", error))?;
+        input.write_all(GO).map_err(Error::cannot("start the first process"))?;
     }
-    init.wait().map_err(|error| Error::system("wait for the first process", error))?;
+    init.wait().map_err(Error::cannot("wait for the first process"))?;
     Ok(())
 }
 
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
-    io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;
-    set_pdeathsig(Signal::SIGKILL).map_err(|error| Error::system("end with the parent", error))?;
+    io::stdin().read_exact(&mut word).map_err(Error::cannot("begin"))?;
+    set_pdeathsig(Signal::SIGKILL).map_err(Error::cannot("end with the parent"))?;
     mounts(folder)?;
     let record = folder.record()?;
     let text = read(&folder.file("fabric.yaml"))?;
@@ -83,16 +82,13 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     std::thread::spawn(move || server.run());
     let devices_ms = milliseconds(start);
     let log = folder.file("log/lightloomd.log");
-    let log = fs::File::create(&log)
-        .map_err(|error| Error::system(format!("write {}", log.display()), error))?;
+    let log = fs::File::create(&log).map_err(Error::cannot(format!("write {}", log.display())))?;
     let mut command = Command::new(daemon);
     command.arg("--config").arg(folder.file("daemon.yaml")).stdin(Stdio::null());
-    let second =
-        log.try_clone().map_err(|error| Error::system("share the log of lightloomd", error))?;
+    let second = log.try_clone().map_err(Error::cannot("share the log of lightloomd"))?;
     command.stdout(log).stderr(second);
-    let command_error =
-        |error| Error::system(format!("start {} for {}", daemon.display(), own.display()), error);
-    let _daemon = command.spawn().map_err(command_error)?;
+    let what = format!("start {} for {}", daemon.display(), own.display());
+    let _daemon = command.spawn().map_err(Error::cannot(what))?;
     let ready = Ready {
         way: WAY.to_owned(),
         user_namespace: enter::own_user_namespace()?,
@@ -112,31 +108,26 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
 
 fn mounts(folder: &Folder) -> Result<(), Error> {
     let none: Option<&str> = None;
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: nix::Error| Error::system(what, error)
-    };
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
-        .map_err(failed("keep mounts private"))?;
+        .map_err(Error::cannot("keep mounts private"))?;
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none)
-        .map_err(failed("mount /proc for the processes inside"))?;
+        .map_err(Error::cannot("mount /proc for the processes inside"))?;
     mount(Some(&folder.file("hosts")), "/etc/hosts", none, MsFlags::MS_BIND, none)
-        .map_err(failed("write the node names to /etc/hosts"))
+        .map_err(Error::cannot("write the node names to /etc/hosts"))
 }
 
 fn devices(folder: &Folder, fabric: &str) -> Result<Server, Error> {
     let list = read(&folder.file("devices.yaml"))?;
-    let mut beside = |_: &str| Ok(fabric.to_owned());
+    let bytes = list.as_bytes();
     let (list, mistakes) =
-        lightloom_devices::load_beside("devices.yaml", list.as_bytes(), &mut beside);
+        lightloom_devices::load_beside("devices.yaml", bytes, &mut |_| Ok(fabric.to_owned()));
     let list = list.ok_or_else(|| Error::Refused(format!("the device list: {mistakes:?}")))?;
     let options = Options {
         links: Some(folder.file("modules")),
         control: Some(folder.device_socket()),
         eeproms: None,
     };
-    Server::start(list, &options)
-        .map_err(|error| Error::system("serve the emulated transceivers", error))
+    Server::start(list, &options).map_err(Error::cannot("serve the emulated transceivers"))
 }
 
 fn raise_file_limit() {
@@ -147,8 +138,7 @@ fn raise_file_limit() {
 }
 
 fn read(file: &Path) -> Result<String, Error> {
-    fs::read_to_string(file)
-        .map_err(|error| Error::system(format!("read {}", file.display()), error))
+    fs::read_to_string(file).map_err(Error::cannot(format!("read {}", file.display())))
 }
 
 fn milliseconds(since: Instant) -> f64 {

@@ -40,6 +40,11 @@ impl Error {
     pub fn system(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         Self::System { what: what.into(), error: error.into() }
     }
+
+    pub fn cannot<E: Into<std::io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let what = what.into();
+        move |error| Self::System { what, error: error.into() }
+    }
 }
 
 /// Comparable between processes.

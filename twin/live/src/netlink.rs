@@ -67,7 +67,7 @@ impl Kernel {
             socket.set_cap_ack(true)?;
             Ok(socket)
         };
-        let socket = open().map_err(|error| Error::system("open a netlink socket", error))?;
+        let socket = open().map_err(Error::cannot("open a netlink socket"))?;
         Ok(Self { socket, sequence: 0 })
     }
 

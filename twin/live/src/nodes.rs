@@ -43,7 +43,7 @@ struct FarEnd {
 
 pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error> {
     let outside = File::open("/proc/self/ns/net")
-        .map_err(|error| Error::system("open the namespace of the fibres", error))?;
+        .map_err(Error::cannot("open the namespace of the fibres"))?;
     let mut kernel = Kernel::open()?;
     let mut batch = RequestBatch::default();
     link::set(&mut batch, LOOPBACK, true, None);
@@ -66,14 +66,15 @@ pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error>
         let threads: Vec<_> = starts
             .map(|start| {
                 let end = (start + share).min(record.nodes);
-                let one = move |node| make_one(record, node, &far_ends[node as usize], fd);
-                scope.spawn(move || (start..end).map(one).collect::<Result<Vec<_>, _>>())
+                let made = (start..end)
+                    .map(move |node| make_one(record, node, &far_ends[node as usize], fd));
+                scope.spawn(move || made.collect::<Result<Vec<_>, _>>())
             })
             .collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+        let joined = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(Error::Refused("a thread ended early".into())))
-        };
-        threads.into_iter().map(join).collect::<Result<Vec<_>, Error>>()
+        });
+        joined.collect::<Result<Vec<_>, Error>>()
     })?;
     let mut batch = RequestBatch::default();
     for node in 0..record.nodes {
@@ -92,14 +93,14 @@ pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error>
 fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Result<File, Error> {
     let name = format!("n{node}");
     unshare(CloneFlags::CLONE_NEWNET)
-        .map_err(|error| Error::system(format!("make the network namespace of {name}"), error))?;
+        .map_err(Error::cannot(format!("make the network namespace of {name}")))?;
     let namespace = File::open("/proc/thread-self/ns/net")
-        .map_err(|error| Error::system(format!("open the namespace of {name}"), error))?;
+        .map_err(Error::cannot(format!("open the namespace of {name}")))?;
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for (key, value) in FORWARDING {
         std::fs::write(format!("/proc/sys/net/ipv4/{key}"), value)
-            .map_err(|error| Error::system(format!("set {key} of {name}"), error))?;
+            .map_err(Error::cannot(format!("set {key} of {name}")))?;
     }
     let mut kernel = Kernel::open()?;
     let mut batch = RequestBatch::default();

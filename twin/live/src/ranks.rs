@@ -71,9 +71,9 @@ impl Ranks {
         let before: Self = folder.read(FILE)?.unwrap_or_default();
         let mut ranks = Self::of(plan, before.generation + 1);
         routes::rewrite(folder, &before, &ranks)?;
-        let working = || ranks.groups.iter().filter(|group| group.job.is_some());
-        write_hosts(folder, "all", working().flat_map(|group| &group.members))?;
-        for group in working() {
+        let working = ranks.groups.iter().filter(|group| group.job.is_some());
+        write_hosts(folder, "all", working.clone().flat_map(|group| &group.members))?;
+        for group in working {
             write_hosts(folder, &group.id, group.members.iter())?;
         }
         ranks.unix_us = crate::unix_us();
@@ -97,6 +97,5 @@ fn write_hosts<'a>(
 ) -> Result<(), Error> {
     let hosts: String = members.map(|member| format!("{} slots=1\n", member.node)).collect();
     let file = folder.file("hostfiles").join(name);
-    std::fs::write(&file, hosts)
-        .map_err(|error| Error::system(format!("write {}", file.display()), error))
+    std::fs::write(&file, hosts).map_err(Error::cannot(format!("write {}", file.display())))
 }

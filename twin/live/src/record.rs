@@ -22,7 +22,7 @@ pub struct Folder(PathBuf);
 impl Folder {
     pub fn new(path: &Path) -> Result<Self, Error> {
         let absolute = std::path::absolute(path);
-        Ok(Self(absolute.map_err(|error| Error::system("find the current folder", error))?))
+        Ok(Self(absolute.map_err(Error::cannot("find the current folder"))?))
     }
 
     #[must_use]
@@ -69,11 +69,11 @@ impl Folder {
     ) -> Result<(), Error> {
         let file = folder.join(name);
         let new = folder.join(format!(".{name}.{}", std::process::id()));
-        let failed = |error| Error::system(format!("write {}", file.display()), error);
+        let what = format!("write {}", file.display());
         let bytes = serde_json::to_vec_pretty(document)
             .map_err(|error| Error::File { file: file.clone(), error })?;
-        fs::write(&new, bytes).map_err(failed)?;
-        fs::rename(&new, &file).map_err(failed)
+        let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, &file));
+        written.map_err(Error::cannot(what))
     }
 
     pub fn add_line(&self, name: &str, line: &impl Serialize) -> Result<(), Error> {
@@ -81,11 +81,9 @@ impl Folder {
         let mut text = serde_json::to_string(line)
             .map_err(|error| Error::File { file: file.clone(), error })?;
         text.push('\n');
-        let append = || {
-            let mut file = fs::OpenOptions::new().create(true).append(true).open(&file)?;
-            file.write_all(text.as_bytes())
-        };
-        append().map_err(|error| Error::system(format!("write {}", file.display()), error))
+        let opened = fs::OpenOptions::new().create(true).append(true).open(&file);
+        let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(Error::cannot(format!("write {}", file.display())))
     }
 
     pub fn record(&self) -> Result<Record, Error> {

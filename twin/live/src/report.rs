@@ -104,8 +104,7 @@ fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Err
 
 fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<RingStep>>, Error> {
     let logs = folder.file("log").join(name);
-    let read = fs::read_dir(&logs)
-        .map_err(|error| Error::system(format!("read {}", logs.display()), error))?;
+    let read = fs::read_dir(&logs).map_err(Error::cannot(format!("read {}", logs.display())))?;
     let mut last: BTreeMap<(String, u64), RingStep> = BTreeMap::new();
     for path in read.flatten().map(|entry| entry.path()) {
         if path.extension().is_none_or(|extension| extension != "out") {

@@ -32,8 +32,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
     let nodes: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
     let none = Ways::new();
     for name in nodes {
-        let ways = |of: &BTreeMap<&str, Ways>| of.get(name).unwrap_or(&none).clone();
-        let (old, new) = (ways(&old), ways(&new));
+        let [old, new] = [&old, &new].map(|of| of.get(name).unwrap_or(&none).clone());
         // A node without a namespace does not forward packets.
         let Ok(node) = record.node(name) else { continue };
         let batch = difference(node, &old, &new);
@@ -49,7 +48,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
 fn in_network(network: &File, batch: RequestBatch) -> Result<(), Error> {
     let work = move || {
         setns(network, CloneFlags::CLONE_NEWNET)
-            .map_err(|error| Error::system("enter the network of a node", error))?;
+            .map_err(Error::cannot("enter the network of a node"))?;
         Kernel::open()?.run(batch)
     };
     std::thread::scope(|scope| scope.spawn(work).join())

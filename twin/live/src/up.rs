@@ -33,9 +33,8 @@ pub struct Programs {
 
 impl Programs {
     pub fn find() -> Result<Self, Error> {
-        let own =
-            std::env::current_exe().map_err(|error| Error::system("find this program", error))?;
-        let beside = |name: &str| {
+        let own = std::env::current_exe().map_err(Error::cannot("find this program"))?;
+        let [lightloom, daemon] = ["lightloom", "lightloomd"].map(|name| {
             let program = own.with_file_name(name);
             if program.is_file() {
                 return Ok(program);
@@ -45,8 +44,8 @@ impl Programs {
                  `cargo build --release --workspace` builds them",
                 own.display()
             )))
-        };
-        Ok(Self { lightloom: beside("lightloom")?, daemon: beside("lightloomd")?, own })
+        });
+        Ok(Self { lightloom: lightloom?, daemon: daemon?, own })
     }
 }
 
@@ -73,7 +72,7 @@ pub struct UpReport {
 pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)
-        .map_err(|error| Error::system(format!("read {}", wanted.fabric.display()), error))?;
+        .map_err(Error::cannot(format!("read {}", wanted.fabric.display())))?;
     let fabric = load(&wanted.fabric, &bytes)?;
     let record = record(&fabric, wanted)?;
     check::machine(folder, &record, &programs.own)?;
@@ -147,13 +146,12 @@ fn record(fabric: &Fabric, wanted: &Wanted) -> Result<Record, Error> {
 
 fn plan(wanted: &Wanted, fabric: &Fabric, programs: &Programs) -> Result<Plan, Error> {
     let bytes = match &wanted.plan {
-        Some(file) => fs::read(file)
-            .map_err(|error| Error::system(format!("read {}", file.display()), error))?,
+        Some(file) => fs::read(file).map_err(Error::cannot(format!("read {}", file.display())))?,
         None => {
             let mut command = Command::new(&programs.lightloom);
             command.arg("plan").arg(&wanted.fabric).args(["--format", "json"]);
             let output = command.output();
-            let output = output.map_err(|error| Error::system("plan the fabric", error))?;
+            let output = output.map_err(Error::cannot("plan the fabric"))?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 return Err(Error::Refused(format!("the fabric cannot be planned: {said}")));
@@ -182,8 +180,7 @@ fn write_all(
     programs: &Programs,
 ) -> Result<(), Error> {
     let make = |path: &Path| {
-        fs::create_dir_all(path)
-            .map_err(|error| Error::system(format!("make {}", path.display()), error))
+        fs::create_dir_all(path).map_err(Error::cannot(format!("make {}", path.display())))
     };
     make(folder.path())?;
     folder.write(RECORD, record)?;
@@ -192,8 +189,7 @@ fn write_all(
     }
     let write = |name: &str, bytes: &[u8]| {
         let file = folder.file(name);
-        fs::write(&file, bytes)
-            .map_err(|error| Error::system(format!("write {}", file.display()), error))
+        fs::write(&file, bytes).map_err(Error::cannot(format!("write {}", file.display())))
     };
     let (last, bundle) = (record.fabric_nodes - 1, record.bundles - 1);
     write("fabric.yaml", fabric)?;
@@ -231,13 +227,12 @@ fn write_all(
 
 fn make(folder: &Folder, programs: &Programs, start: Instant) -> Result<(Ready, f64), Error> {
     let log = folder.file("log/holder.log");
-    let log = fs::File::create(&log)
-        .map_err(|error| Error::system(format!("write {}", log.display()), error))?;
-    let errors = log.try_clone().map_err(|error| Error::system("share a log", error))?;
+    let log = fs::File::create(&log).map_err(Error::cannot(format!("write {}", log.display())))?;
+    let errors = log.try_clone().map_err(Error::cannot("share a log"))?;
     let mut command = Command::new(&programs.own);
     command.args(["twin", "hold", "--dir"]).arg(folder.path());
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
-    let mut holder = command.spawn().map_err(|error| Error::system("start the holder", error))?;
+    let mut holder = command.spawn().map_err(Error::cannot("start the holder"))?;
     let ready = wait_for(folder, &mut holder)?;
     let socket = folder.daemon_socket();
     let until = Instant::now() + HOLDER_WITHIN;
@@ -289,8 +284,7 @@ fn ctl(folder: &Folder, programs: &Programs, words: &[&str]) -> Result<(), Error
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let what = words.first().copied().unwrap_or_default();
     let started = Instant::now();
-    let output =
-        command.output().map_err(|error| Error::system(format!("run ctl {what}"), error))?;
+    let output = command.output().map_err(Error::cannot(format!("run ctl {what}")))?;
     if output.status.success() && started.elapsed() < CTL_WITHIN {
         return Ok(());
     }

@@ -113,15 +113,13 @@ impl ProfileRules<'_, '_, '_> {
                 self.step(&format!("/{name}/{index}"), step);
             }
         }
-        let says = |steps: &[ProfileStepFile]| {
-            steps.iter().any(|step| match step {
-                ProfileStepFile::Write { bytes, .. } | ProfileStepFile::Command { bytes, .. } => {
-                    bytes.contains(&ItemFile::Word(Word::Paths))
-                }
-                ProfileStepFile::Wait { .. } | ProfileStepFile::Pause(_) => false,
-            })
-        };
-        if !says(&file.arm) && !says(&file.moves) {
+        let says = [&file.arm, &file.moves].into_iter().flatten().any(|step| match step {
+            ProfileStepFile::Write { bytes, .. } | ProfileStepFile::Command { bytes, .. } => {
+                bytes.contains(&ItemFile::Word(Word::Paths))
+            }
+            ProfileStepFile::Wait { .. } | ProfileStepFile::Pause(_) => false,
+        });
+        if !says {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step writes `paths`");
             report.help("write the target paths: `- write: {at: \"B0h:136\", bytes: [paths]}`");
         } else if !file.moves.iter().any(|step: &ProfileStepFile| {

@@ -280,23 +280,21 @@ impl FromStr for Register {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "`{text}` is not a register; expected the form `64` (lower memory) or \
-                `B0h:136`"
-            )
+        let (page, offset) =
+            text.split_once(':').map_or((None, text), |(page, offset)| (Some(page), offset));
+        let address = match (page, offset.parse::<u8>()) {
+            (None, Ok(offset @ 0..128)) => RegisterAddress::lower(offset),
+            (Some(page), Ok(offset @ 128..)) => {
+                RegisterAddress::page(page.parse::<CustomPage>()?.0, offset)
+            }
+            _ => {
+                return Err(format!(
+                    "`{text}` is not a register; expected the form `64` (lower memory) or \
+                     `B0h:136`"
+                ));
+            }
         };
-        let number = |text: &str| text.parse::<u8>().map_err(|_| wrong());
-        match text.split_once(':') {
-            None => match number(text)? {
-                offset @ 0..128 => Ok(Self(RegisterAddress::lower(offset))),
-                _ => Err(wrong()),
-            },
-            Some((page, offset)) => match number(offset)? {
-                0..128 => Err(wrong()),
-                offset => Ok(Self(RegisterAddress::page(page.parse::<CustomPage>()?.0, offset))),
-            },
-        }
+        Ok(Self(address))
     }
 }
 

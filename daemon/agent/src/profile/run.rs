@@ -95,14 +95,13 @@ impl ModuleProfile {
         memory: &mut dyn ModuleMemory,
         order: &PathOrder,
     ) -> Result<Outcomes, BusError> {
-        let exist = |group: usize| match self.code(order.paths[group]) {
-            Some(_) => GroupOutcome::Success,
-            None => GroupOutcome::Invalid,
-        };
         let mut outcomes = [GroupOutcome::None; GROUPS_MAX];
         let groups = usize::from(self.file.groups);
         for group in order.groups.iter() {
-            outcomes[group] = if group < groups { exist(group) } else { GroupOutcome::Invalid };
+            outcomes[group] = match self.code(order.paths[group]) {
+                Some(_) if group < groups => GroupOutcome::Success,
+                _ => GroupOutcome::Invalid,
+            };
         }
         if outcomes.contains(&GroupOutcome::Invalid) {
             return Ok(outcomes);

@@ -70,11 +70,11 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     if !matches!(past.result, TransactionResult::Aborted | TransactionResult::RolledBack) {
         return None;
     }
-    let as_before = |name: &str| {
-        let device = status.devices.iter().find(|device| device.name == name);
+    let is_as_before = past.devices.iter().all(|part| {
+        let device = status.devices.iter().find(|device| device.name == part.device);
         device.is_none_or(|device| device.state == DeviceState::AsWanted)
-    };
-    if past.devices.iter().all(|part| as_before(&part.device)) {
+    });
+    if is_as_before {
         return None;
     }
     let why = troubles(past).first().map(|d| format!("{}: {}", d.device, d.detail));

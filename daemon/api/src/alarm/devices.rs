@@ -84,11 +84,11 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
 pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();
     sorted.sort_by_cached_key(|device| natural(&device.name));
-    let one = |DeviceStatus { name, trouble, .. }: &&DeviceStatus| {
+    let shown = sorted.iter().take(NAMES_MAX).map(|DeviceStatus { name, trouble, .. }| {
         let why = trouble.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         format!("{name}{why}")
-    };
-    let shown: Vec<String> = sorted.iter().take(NAMES_MAX).map(one).collect();
+    });
+    let shown: Vec<String> = shown.collect();
     let more = devices.len().saturating_sub(NAMES_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     shown.join(", ") + &more
@@ -148,10 +148,10 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     let mut ends: Vec<&CrossedEnd> = crossed.iter().collect();
     ends.sort_by_cached_key(|end| natural(&end.end));
     let first = *ends.first()?;
-    let one = |CrossedEnd { end, lit_by, should_be }: &&CrossedEnd| {
+    let about = ends.iter().map(|CrossedEnd { end, lit_by, should_be }| {
         format!("{end} is lit by {lit_by} instead of {should_be}")
-    };
-    let about = named(ends.iter().map(one).collect(), ENDS_MAX);
+    });
+    let about = named(about.collect(), ENDS_MAX);
     let around = fibres(&ends).join(" ");
     let find = commission(fabric);
     // If another end receives the light for this end, the two cables are swapped.

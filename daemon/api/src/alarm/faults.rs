@@ -15,12 +15,12 @@ const EVIDENCE_MAX: usize = 4;
 pub(super) fn without_light(status: &Status) -> Option<Alarm> {
     let dark = &status.dark_fibres;
     let first = dark.first()?;
-    let one = |fibre: &DarkFibreView| {
+    let about = dark.iter().map(|fibre| {
         let DarkFibreView { near, far, power_dbm, .. } = fibre;
         let other = fibre.far_lit_by.as_ref();
         let other = other.map(|other| format!(", which is lit by {other}")).unwrap_or_default();
         format!("{near} receives {power_dbm:.1} dBm from {far}{other}")
-    };
+    });
     let silent = silent(dark);
     let next = match silent.is_empty() {
         true => format!("check the fibre; bypass it: lightloom ctl fault {}", first.near),
@@ -31,7 +31,7 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
             )
         }
     };
-    let about = named(dark.iter().map(one).collect(), NAMES_MAX);
+    let about = named(about.collect(), NAMES_MAX);
     Some(Alarm::new(format!("NO LIGHT in {}", count(dark.len(), "fibre")), about, next))
 }
 
@@ -40,24 +40,25 @@ fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     let down = dark.iter().filter(|fibre| fibre.far_is_down);
     let modules = down.filter_map(|fibre| fibre.far.split_once('.'));
     let modules: BTreeSet<&str> = modules.map(|(module, _)| module).collect();
-    let several =
-        |module: &str| modules.iter().filter(|other| node(other) == node(module)).count() > 1;
-    let name = |module: &&str| if several(module) { node(module) } else { *module }.to_owned();
-    let names: BTreeSet<String> = modules.iter().map(name).collect();
+    let names = modules.iter().map(|module| {
+        let several = modules.iter().filter(|other| node(other) == node(module)).count() > 1;
+        if several { node(module) } else { *module }.to_owned()
+    });
+    let names: BTreeSet<String> = names.collect();
     names.into_iter().collect()
 }
 
 pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
     let first = &shut.first()?.end;
     let module = first.split_once('.').map_or(&**first, |(module, _)| module);
-    let one = |ShutPort { end, far, why, since_unix_ms }: &ShutPort| {
+    let about = shut.iter().map(|ShutPort { end, far, why, since_unix_ms }| {
         let since = clock_at(moment, *since_unix_ms);
         format!("{end} since {since}, {why}; {far} receives no light from it")
-    };
+    });
     let next = format!(
         "this is not a fault: turn the port on again, or bypass it: lightloom ctl fault {module}"
     );
-    let about = named(shut.iter().map(one).collect(), NAMES_MAX);
+    let about = named(about.collect(), NAMES_MAX);
     Some(Alarm::new(format!("SHUT DOWN {}", count(shut.len(), "port")), about, next))
 }
 
@@ -98,18 +99,19 @@ fn names(parts: &[&BrokenPart]) -> Vec<String> {
 
 /// Removes parts that belong to a node in the same list.
 fn outermost(parts: &[String]) -> Vec<String> {
-    let inside =
-        |part: &String| part.contains('/') && parts.iter().any(|whole| whole == node(part));
-    parts.iter().filter(|part| !inside(part)).cloned().collect()
+    let outer = parts
+        .iter()
+        .filter(|part| !part.contains('/') || parts.iter().all(|whole| whole != node(part)));
+    outer.cloned().collect()
 }
 
 /// Groups parts that one repair command covers, such as a node with its parts.
 fn together(parts: &[String]) -> Vec<&str> {
-    let modules = |of: &str| parts.iter().filter(|p| is_bundle(p) && node(p) == of).count();
     let mut named: Vec<&str> = Vec::new();
     for part in parts {
         let of = node(part);
-        let whole = parts.iter().any(|part| part == of) || modules(of) > 1;
+        let modules = parts.iter().filter(|part| is_bundle(part) && node(part) == of).count();
+        let whole = modules > 1 || parts.iter().any(|part| part == of);
         let name = if whole { of } else { part };
         if !named.contains(&name) {
             named.push(name);
@@ -151,8 +153,9 @@ pub fn since(broken: &BrokenPart, moment: Moment) -> String {
 
 pub(super) fn probably(status: &Status, moment: Moment) -> Vec<Alarm> {
     let parts = &status.named_parts;
-    let one = |part| probable(part, status.fabric.as_deref(), moment);
-    let mut alarms: Vec<Alarm> = parts.iter().take(NAMES_MAX).map(one).collect();
+    let named = parts.iter().take(NAMES_MAX);
+    let mut alarms: Vec<Alarm> =
+        named.map(|part| probable(part, status.fabric.as_deref(), moment)).collect();
     if let Some(more) = parts.len().checked_sub(NAMES_MAX).filter(|more| *more > 0) {
         alarms.push(Alarm::new(
             format!("{more} MORE PARTS ARE PROBABLY AT FAULT"),

@@ -72,10 +72,11 @@ pub(super) fn millis(value: &serde_json::Value) -> Option<i32> {
 }
 
 pub(super) fn shown(call: &GnmiCall) -> String {
-    let paths = |paths: &[Path]| paths.iter().map(text).collect::<Vec<_>>().join(" ");
     match call {
         GnmiCall::Capabilities => "Capabilities\n".into(),
-        GnmiCall::Get(get) => format!("Get {}\n", paths(&get.path)),
+        GnmiCall::Get(get) => {
+            format!("Get {}\n", get.path.iter().map(text).collect::<Vec<_>>().join(" "))
+        }
         GnmiCall::Subscribe(_) => "Subscribe\n".into(),
         GnmiCall::Set(set) => {
             let deletes = set.delete.iter().map(|path| format!(" delete {}", text(path)));

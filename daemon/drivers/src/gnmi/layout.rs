@@ -31,22 +31,23 @@ impl Layout {
             Some((input, output)) => (input.clone(), output.clone()),
             None => (only(&groups, "INPUT-ONLY")?, only(&groups, "OUTPUT-ONLY")?),
         };
-        let group = |name: &String, not: &str| match groups.get(name) {
+        let wanted = [(&input, "OUTPUT-ONLY"), (&output, "INPUT-ONLY")];
+        let [first, second] = wanted.map(|(name, not)| match groups.get(name) {
             Some(group) if group.direction == not => Err(format!(
                 "its port group `{name}` is {not}: swap `input_group` and `output_group`"
             )),
             Some(group) => Ok(group),
             None => Err(format!("it has no port group `{name}`: it has {}", names(&groups))),
-        };
-        let (first, second) = (group(&input, "OUTPUT-ONLY")?, group(&output, "INPUT-ONLY")?);
+        });
+        let (first, second) = (first?, second?);
         if !first.peers.contains(&output) && !second.peers.contains(&input) {
             return Err(format!(
                 "its port groups `{input}` and `{output}` cannot be connected to each other"
             ));
         }
-        let ports = |group: &Group| group.ports.values().cloned().collect::<Vec<_>>();
-        let mut layout =
-            Self { inputs: ports(first), outputs: ports(second), numbers: BTreeMap::new() };
+        let [inputs, outputs] =
+            [first, second].map(|group| group.ports.values().cloned().collect());
+        let mut layout = Self { inputs, outputs, numbers: BTreeMap::new() };
         let sides = [(Side::Input, &layout.inputs), (Side::Output, &layout.outputs)];
         for (side, ports) in sides {
             for (number, name) in (1..).zip(ports) {
@@ -136,8 +137,7 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
 /// Ports are numbered by their order in the group, so a missing port would shift all later ones.
 fn must_be_whole(name: &str, group: &Group) -> Result<(), String> {
     let first = group.ports.keys().next().copied().unwrap_or(1);
-    let is_next = |(place, index): (u64, &u64)| *index == place;
-    if first <= 1 && (first..).zip(group.ports.keys()).all(is_next) {
+    if first <= 1 && (first..).zip(group.ports.keys()).all(|(place, index)| *index == place) {
         return Ok(());
     }
     Err(format!(

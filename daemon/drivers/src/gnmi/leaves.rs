@@ -45,8 +45,8 @@ fn walk(value: Json, at: &mut Vec<Step>, found: &mut Vec<Leaf>) -> Result<(), St
         Json::Array(entries) => {
             let (list, _) = at.pop().ok_or("a list without a name")?;
             for entry in entries {
-                let key = |name: &str| entry.get(name).and_then(Json::as_str).map(str::to_owned);
-                let key = key("name").or_else(|| key("peer-name"));
+                let key = entry.get("name").or_else(|| entry.get("peer-name"));
+                let key = key.and_then(Json::as_str).map(str::to_owned);
                 at.push((list.clone(), key));
                 walk(entry, at, found)?;
                 at.pop();

@@ -50,8 +50,8 @@ impl Claim {
     }
 
     pub(super) fn taken(&mut self, holder: &str) {
-        let name = || holder.rsplit_once(' ').map_or(holder, |(name, _)| name).to_owned();
-        self.holder = (!holder.is_empty()).then(name);
+        let name = holder.rsplit_once(' ').map_or(holder, |(name, _)| name);
+        self.holder = (!holder.is_empty()).then(|| name.to_owned());
     }
 
     pub(super) fn news(&mut self) -> Option<Option<String>> {

@@ -137,8 +137,8 @@ impl Tables {
         for (key, mut words) in words('S') {
             let circuit = tables.circuit(&key)?;
             if let Some((a, b)) = key.split_once("A-").filter(|_| words.len() == 1) {
-                let side = |name: &str| port_health.get(name).cloned();
-                words.extend([format!("{a}A"), b.to_owned()].iter().filter_map(|name| side(name)));
+                let sides = [format!("{a}A"), b.to_owned()];
+                words.extend(sides.iter().filter_map(|name| port_health.get(name).cloned()));
             }
             tables.lit.insert(circuit, Health::of(words.iter().map(String::as_str)));
         }
@@ -205,7 +205,7 @@ struct Rows(Vec<(char, String, Vec<String>)>);
 impl Rows {
     fn of(reply: &Reply) -> Option<Self> {
         let Reply::Array(rows) = reply else { return None };
-        let row = |row: &Reply| {
+        let rows = rows.iter().map(|row| {
             let Reply::Array(words) = row else { return None };
             let mut words = words.iter().map(|word| match word {
                 Reply::Text(word) => Some(word.clone()),
@@ -213,7 +213,7 @@ impl Rows {
             });
             let (kind, name) = (words.next()??.chars().next()?, words.next()??);
             Some((kind, name, words.collect::<Option<Vec<String>>>()?))
-        };
-        Some(Self(rows.iter().map(row).collect::<Option<_>>()?))
+        });
+        Some(Self(rows.collect::<Option<_>>()?))
     }
 }

@@ -51,16 +51,11 @@ impl Site {
         let (ranks, directions) = (self.ranks as usize, Directions::One);
         let schedule = Ring { kind, ranks, size: Bytes(bytes as u64), directions }.schedule()?;
         let last = self.ranks / self.domains - 1;
-        let step = |rank: u64| {
+        let steps = (0..self.ranks).map(|rank| {
             let leaves = self.domains > 1 && rank % (last + 1) == last;
             if leaves { between } else { inside }
-        };
-        Ok(LibraryPlan {
-            schedule,
-            joined: Joined::Ring((0..self.ranks).map(step).collect()),
-            start_seconds,
-            rate,
-        })
+        });
+        Ok(LibraryPlan { schedule, joined: Joined::Ring(steps.collect()), start_seconds, rate })
     }
 
     fn tree_plan(&self, bytes: f64, way: LibraryTime) -> Result<LibraryPlan, CollectiveError> {

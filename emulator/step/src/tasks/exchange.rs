@@ -44,10 +44,10 @@ impl Maker<'_> {
         let ranks = u64::from(self.lanes * tensor);
         let mut after: Front = vec![Vec::new(); front.len()];
         // A group within one rail represents the corresponding groups of all rails.
-        let is_run = |group: &Vec<u32>| {
+        let cut = groups(ranks, what.group).filter(|group| {
             !what.group.stride.is_multiple_of(tensor.into()) || group[0] % tensor < self.rails
-        };
-        let cut: Vec<Vec<u32>> = groups(ranks, what.group).filter(is_run).collect();
+        });
+        let cut: Vec<Vec<u32>> = cut.collect();
         for group in cut {
             let Some(kind) = what.kind else {
                 for (at, from) in group.iter().enumerate() {
@@ -161,7 +161,8 @@ impl Maker<'_> {
     pub(super) fn reduced(
         &mut self,
         slot: StagePass,
-        (at, layers): (usize, usize),
+        at: usize,
+        layers: usize,
         front: Front,
     ) -> Front {
         let work = self.work;

@@ -327,9 +327,8 @@ fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
     let delete = vec![parse(&entry_path(&from)).map_err(ExchangeError::Nonsense)?];
     let request = SetRequest { delete, update: vec![part], ..SetRequest::default() };
     accepted(gnmi.set(request)?)?;
-    let is_done =
-        |switch: &ShownSwitch| is_settled(switch, &to) && !switch.connections.contains_key(&from);
-    let (done, switch) = gnmi.until(is_done)?;
+    let (done, switch) =
+        gnmi.until(|switch| is_settled(switch, &to) && !switch.connections.contains_key(&from))?;
     let stands = switch.connection(&to).status;
     match stands.as_str() {
         "CONNECTED" if done => Ok(CaseVerdict::Passed),
@@ -373,16 +372,15 @@ fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
 }
 
 fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
-    let has = |path: &lightloom_gnmi::message::Path| text(path).contains(name);
     heard.iter().any(|answer| {
         let Answer::Heard(said) = answer else { return false };
         let Some(SubscribeAnswer::Update(notification)) = &said.response else { return false };
         if is_gone {
-            return notification.delete.iter().any(has);
+            return notification.delete.iter().any(|path| text(path).contains(name));
         }
         notification.update.iter().any(|update| {
             let in_value = update.val.as_ref().and_then(|value| value.to_json().ok());
-            update.path.as_ref().is_some_and(has)
+            update.path.as_ref().is_some_and(|path| text(path).contains(name))
                 || in_value.is_some_and(|value| value.to_string().contains(name))
         })
     })

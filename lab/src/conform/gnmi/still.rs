@@ -222,17 +222,17 @@ fn bidirectional(gnmi: &mut GnmiSuite) -> CaseResult {
 
 fn recovery(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
-    let at = |leaf: &str| {
+    let recoveries = ["cold-boot-recovery", "connection-recovery-capability"].map(|leaf| {
         let path = format!("/optical-switch/state/{leaf}");
         let word = switch.leaves.get(&path).and_then(Json::as_str).unwrap_or("");
         let word = word.rsplit_once(':').map_or(word, |(_, bare)| bare);
         word.parse::<ColdStartRecovery>().map_err(|why| format!("{path}: {why}"))
-    };
-    match (at("cold-boot-recovery"), at("connection-recovery-capability")) {
-        (Ok(set), Ok(best)) => holds(set <= best, || {
+    });
+    match recoveries {
+        [Ok(set), Ok(best)] => holds(set <= best, || {
             format!("cold-boot-recovery is {}, but the capability is {}", set.word(), best.word())
         }),
-        (Err(why), _) | (_, Err(why)) => found(why),
+        [Err(why), _] | [_, Err(why)] => found(why),
     }
 }
 

@@ -174,8 +174,8 @@ fn identity(module: &mut ModuleSuite) -> CaseResult {
     if bytes[0] > bytes[1] || bytes[0] == 0 {
         return found(format!("versions {} to {}", bytes[0], bytes[1]));
     }
-    let is_in = |number: u8| (1..=8).contains(&number);
-    holds(is_in(groups) && is_in(paths), || format!("{groups} groups of {paths} paths"))
+    let are_in_range = [groups, paths].iter().all(|number| (1..=8).contains(number));
+    holds(are_in_range, || format!("{groups} groups of {paths} paths"))
 }
 
 fn status(module: &mut ModuleSuite) -> CaseResult {

@@ -155,7 +155,6 @@ fn error_left(scpi: &mut ScpiSuite) -> CaseResult {
 }
 
 fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
-    let bit = |line: &str| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0);
     scpi.send("*CLS")?;
     let idle = scpi.ask("*STB?")?;
     // Every model must refuse port 0.
@@ -163,8 +162,9 @@ fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
     scpi.send(":oxc:swit:conn:port? 0")?;
     let waits = scpi.ask("*STB?")?;
     scpi.send("*CLS")?;
-    match (bit(&idle), bit(&waits)) {
-        (Some(false), Some(true)) => Ok(CaseVerdict::Passed),
+    let bits = [&idle, &waits].map(|line| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0));
+    match bits {
+        [Some(false), Some(true)] => Ok(CaseVerdict::Passed),
         _ => found(format!("*STB? is `{idle}` without errors and `{waits}` with one")),
     }
 }

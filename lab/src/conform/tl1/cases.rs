@@ -102,12 +102,12 @@ fn header(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-NETYPE", "", "")?;
     let mut words = reply.header.split_whitespace().rev();
     let (time, date) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    let is = |text: &str, by: char| {
-        let parts: Vec<_> = text.split(by).collect();
+    let is_dated = [(time, ':'), (date, '-')].iter().all(|(text, by)| {
+        let parts: Vec<_> = text.split(*by).collect();
         parts.len() == 3 && parts.iter().all(|part| part.len() >= 2 && part.parse::<u32>().is_ok())
-    };
+    });
     let source = words.next().is_some();
-    holds(source && is(time, ':') && is(date, '-'), || format!("the header is `{}`", reply.header))
+    holds(source && is_dated, || format!("the header is `{}`", reply.header))
 }
 
 fn unknown_command(tl1: &mut Tl1Suite) -> CaseResult {
@@ -138,9 +138,10 @@ fn size(tl1: &mut Tl1Suite) -> CaseResult {
 
 fn body_quoted(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.ask("RTRV-PORT-SHUTTER", "1", "")?;
-    let quoted = |line: &String| line.len() > 1 && line.starts_with('"') && line.ends_with('"');
-    let odd = reply.body.iter().find(|line| !quoted(line));
-    holds(odd.is_none() && !reply.body.is_empty(), || format!("the body is {:?}", reply.body))
+    let mut lines = reply.body.iter();
+    let is_quoted =
+        lines.all(|line| line.len() > 1 && line.starts_with('"') && line.ends_with('"'));
+    holds(is_quoted && !reply.body.is_empty(), || format!("the body is {:?}", reply.body))
 }
 
 fn shutters(tl1: &mut Tl1Suite) -> CaseResult {
@@ -172,11 +173,10 @@ fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.circuits()?;
     let (first, last) = (tl1.ports.inputs + 1, tl1.ports.inputs + tl1.ports.outputs);
     let reply = powers(tl1, &format!("{first}&&{last}"))?;
-    let has_light = |line: &str| {
+    let mut lit = reply.items().filter_map(|line| {
         let (port, power) = line.split_once(':')?;
         (power.parse::<f64>().ok()? > DARK_DBM).then(|| port.trim().parse::<u32>().ok())?
-    };
-    let mut lit = reply.items().filter_map(has_light);
+    });
     let astray = lit.find(|port| patches.iter().all(|pair| pair.1 != *port));
     holds(astray.is_none(), || {
         format!("light leaves port {astray:?}, which is not part of a patch")

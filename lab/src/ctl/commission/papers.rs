@@ -103,14 +103,18 @@ pub(super) fn compare_record(
 ) -> CablingRecord {
     let place: BTreeMap<&str, &str> =
         serials.iter().map(|(module, serial)| (serial.as_str(), module.as_str())).collect();
-    let located = |end: &str| match end.rsplit_once('.') {
-        Some((serial, path)) if place.contains_key(serial) => format!("{}.{path}", place[serial]),
-        _ => end.to_owned(),
-    };
-    let in_order = |a: String, b: String| if a <= b { (a, b) } else { (b, a) };
-    let pair = |fibre: &FibreEnds| in_order(located(&fibre.a), located(&fibre.b));
-    let wanted: BTreeSet<_> = planned.iter().map(pair).collect();
-    let written: BTreeSet<_> = cables.iter().map(pair).collect();
+    let [wanted, written] = [planned, cables].map(|fibres| {
+        let pairs = fibres.iter().map(|FibreEnds { a, b }| {
+            let [a, b] = [a, b].map(|end| match end.rsplit_once('.') {
+                Some((serial, path)) if place.contains_key(serial) => {
+                    format!("{}.{path}", place[serial])
+                }
+                _ => end.to_owned(),
+            });
+            if a <= b { (a, b) } else { (b, a) }
+        });
+        pairs.collect::<BTreeSet<_>>()
+    });
     let mut wrong: Vec<String> = written
         .difference(&wanted)
         .map(|(a, b)| format!("{a} - {b} is recorded, but the fabric has no such fibre"))

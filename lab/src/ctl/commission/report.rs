@@ -116,11 +116,11 @@ impl CommissionReport {
     }
 
     pub(super) fn rest(&self, free: &[&DeviceStatus]) -> Positions {
-        let rest = |module: &&DeviceStatus| {
+        let rest = free.iter().map(|module| {
             let stood = self.stood.get(&module.name).copied().unwrap_or(Position::LOOPBACK.0);
             (DeviceName::from(module.name.as_str()), [(Slot(0), Position(stood))].into())
-        };
-        free.iter().map(rest).collect()
+        });
+        rest.collect()
     }
 
     pub(super) fn conclude(&mut self, site: &CommissionSite, margin_db: f64) {
@@ -140,10 +140,8 @@ impl CommissionReport {
     pub(super) fn text(&self, state: &Path) -> String {
         let mut page = Checklist::default();
         let tried = self.modules.iter().filter(|module| module.why_not_tried.is_none()).count();
-        let untried =
-            |fibre: &&FibreReport| matches!(fibre.finding, CablingFinding::Untried { .. });
         page.item(
-            !self.fibres.iter().any(|fibre| untried(&fibre)),
+            !self.fibres.iter().any(FibreReport::is_untried),
             &format!("modules: {tried} of {} can be tested", self.modules.len()),
         );
         let not = self.modules.iter().filter_map(|module| {
@@ -173,9 +171,10 @@ impl CommissionReport {
                 self.rounds
             ),
         );
-        let bad = self.fibres.iter().filter(|fibre| !fibre.finding.is_good() && !untried(fibre));
+        let tested = self.fibres.iter().filter(|fibre| !fibre.is_untried());
+        let bad = tested.filter(|fibre| !fibre.finding.is_good());
         page.lines(bad.map(FibreReport::text).collect());
-        match self.fibres.iter().filter(untried).count() {
+        match self.fibres.iter().filter(|fibre| fibre.is_untried()).count() {
             0 => {}
             untried => {
                 page.lines(vec![format!("{untried} not tested: their modules cannot be tested")])
@@ -201,9 +200,12 @@ impl CommissionReport {
 }
 
 impl FibreReport {
+    fn is_untried(&self) -> bool {
+        matches!(self.finding, CablingFinding::Untried { .. })
+    }
+
     fn text(&self) -> String {
         let FibreEnds { a, b } = &self.fibre;
-        let dbm = |mdbm: i32| f64::from(mdbm) / 1000.0;
         let says = match &self.finding {
             CablingFinding::AsPlanned { .. } => "as planned".to_owned(),
             CablingFinding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm } => format!(
@@ -256,4 +258,8 @@ impl Checklist {
             self.text += &format!("      and {more} more: --format json shows all\n");
         }
     }
+}
+
+fn dbm(mdbm: i32) -> f64 {
+    f64::from(mdbm) / 1000.0
 }

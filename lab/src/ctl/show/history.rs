@@ -6,7 +6,7 @@ use lightloom_daemon_api::alarm::{self, after_change, damage, troubles};
 use lightloom_daemon_api::log::Log;
 use lightloom_daemon_api::text::{count, named, span};
 use lightloom_daemon_api::transaction::{
-    DeviceResult, DeviceVerdict, Kind, Transaction, TransactionResult, TransactionState,
+    DeviceVerdict, Kind, Transaction, TransactionResult, TransactionState,
 };
 
 use super::or_dash;
@@ -99,8 +99,9 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
         let _ = write!(page, "{table}");
     }
     for verdict in [DeviceVerdict::RolledBack, DeviceVerdict::Untouched] {
-        let of = |device: &&DeviceResult| device.verdict == verdict && device.detail.is_empty();
-        let names: Vec<String> = devices.iter().filter(of).map(|d| d.device.clone()).collect();
+        let of_verdict = devices.iter().filter(|device| device.verdict == verdict);
+        let unexplained = of_verdict.filter(|device| device.detail.is_empty());
+        let names: Vec<String> = unexplained.map(|device| device.device.clone()).collect();
         if !names.is_empty() {
             let _ = writeln!(page, "{verdict}: {}", named(names, NAMES_MAX));
         }

@@ -82,11 +82,11 @@ impl PreviewStyle {
 
 fn what_becomes(diff: &Diff) -> String {
     let mut page = String::new();
-    let one = |OtherChange { txn, actor, summary }: &OtherChange| {
-        format!("{txn} ({summary}, by {actor})")
-    };
     for (changes, what) in [(&diff.undoes, "undoes"), (&diff.restores, "restores")] {
-        let changes: Vec<String> = changes.iter().map(one).collect();
+        let changes = changes
+            .iter()
+            .map(|OtherChange { txn, actor, summary }| format!("{txn} ({summary}, by {actor})"));
+        let changes: Vec<String> = changes.collect();
         if !changes.is_empty() {
             let _ = writeln!(page, "{what}: {}", changes.join("; "));
         }
@@ -141,14 +141,13 @@ fn by_device(moves: &[MoveView]) -> TextTable {
 
 fn parts(diff: &Diff) -> String {
     let mut page = String::new();
-    let since = |part| since(part, time::moment);
-    if !diff.broken.is_empty() {
-        let parts = named(diff.broken.iter().map(since).collect(), NAMES_MAX);
-        let _ = writeln!(page, "known faults afterwards: {parts}");
-    }
-    if !diff.forgets.is_empty() {
-        let parts = named(diff.forgets.iter().map(since).collect(), NAMES_MAX);
-        let _ = writeln!(page, "TREATED AS REPAIRED: {parts}");
+    let listed =
+        [(&diff.broken, "known faults afterwards"), (&diff.forgets, "TREATED AS REPAIRED")];
+    for (parts, what) in listed {
+        if !parts.is_empty() {
+            let parts = parts.iter().map(|part| since(part, time::moment)).collect();
+            let _ = writeln!(page, "{what}: {}", named(parts, NAMES_MAX));
+        }
     }
     page
 }

@@ -40,9 +40,8 @@ pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
 }
 
 fn devices(devices: &[DeviceStatus]) -> String {
-    let as_wanted = |device: &&DeviceStatus| device.state == DeviceState::AsWanted;
     let all = devices.len() <= DEVICES_LISTED;
-    let odd = devices.iter().filter(|device| all || !as_wanted(device));
+    let odd = devices.iter().filter(|device| all || device.state != DeviceState::AsWanted);
     let mut odd: Vec<&DeviceStatus> = odd.collect();
     odd.sort_by_cached_key(|device| natural(&device.name));
     if odd.is_empty() {

@@ -10,11 +10,11 @@ fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
 }
 
 pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
-    let waited_for = |device: &&DeviceStatus| match named {
+    let waited_for = unseen(status).filter(|device| match named {
         [] => !is_gone_around(device, status),
         named => named.iter().any(|part| is_of(device, part)),
-    };
-    unseen(status).filter(waited_for).collect()
+    });
+    waited_for.collect()
 }
 
 pub(in crate::ctl) fn not_a_device<'a>(named: &[&'a str], status: &Status) -> Option<&'a str> {

@@ -166,21 +166,16 @@ pub(super) fn desired(
     let tree = ExportFormat::named("slurm-tree").expect("a format that the report knows");
     let export = tree.of_ring(&of)?;
     let text: String = export.files.into_iter().map(|file| file.text).collect();
-    let reason = |why: &str| format!("{OURS}{why}, plan {}", short(digest));
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    let is_dead = |node| {
-        let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
-        fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))
-    };
     for node in of.nodes() {
+        let mut bundles = (0..fabric.hbd.k()).map(|bundle| Part::Bundle(BundleId { node, bundle }));
+        let is_dead = fabric.hbd.k() > 0 && bundles.all(|bundle| parts.contains(&bundle));
         match of.seat(node) {
-            Seat::Idle if is_dead(node) => {
-                drained.insert(of.name(node).to_owned(), reason("broken"))
-            }
-            Seat::Broken => drained.insert(of.name(node).to_owned(), reason("broken")),
-            Seat::Idle => drained.insert(of.name(node).to_owned(), reason("in no ring")),
+            Seat::Idle if is_dead => drained.insert(of.name(node).to_owned(), "broken".to_owned()),
+            Seat::Broken => drained.insert(of.name(node).to_owned(), "broken".to_owned()),
+            Seat::Idle => drained.insert(of.name(node).to_owned(), "in no ring".to_owned()),
             Seat::Ring { .. } | Seat::Inside { .. } => None,
         };
     }
@@ -190,15 +185,18 @@ pub(super) fn desired(
         let Some(node) = parsed.node().filter(|node| node.0 < fabric.hbd.nodes()) else { continue };
         let host = of.name(node);
         for (ring, hosts) in rings.iter().filter(|(_, hosts)| hosts.contains(host)) {
-            let why = reason(&format!("ring {ring} has a fault"));
+            let why = format!("ring {ring} has a fault");
             drained.extend(hosts.iter().map(|host| (host.clone(), why.clone())));
         }
         if matches!(parsed, Part::Node(_)) {
-            drained.insert(host.to_owned(), reason("broken"));
+            drained.insert(host.to_owned(), "broken".to_owned());
         }
     }
     let hosts = of.nodes().map(|node| of.name(node).to_owned()).collect();
     let labels =
         of.nodes().map(|node| (of.name(node).to_owned(), node_labels(&of, node))).collect();
-    Ok(Desired { hosts, rings, labels, topology: format!("# plan {digest}\n{text}"), drained })
+    let why = drained.into_iter();
+    let drained = why.map(|(host, why)| (host, format!("{OURS}{why}, plan {}", short(digest))));
+    let (drained, topology) = (drained.collect(), format!("# plan {digest}\n{text}"));
+    Ok(Desired { hosts, rings, labels, topology, drained })
 }

@@ -104,13 +104,10 @@ impl KubernetesNode {
             _ => "",
         };
         let mut conditions = item["status"]["conditions"].as_array().into_iter().flatten();
-        let is_ready =
-            |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-        let state = NodeState {
-            is_drained: is_cordoned,
-            is_down: !conditions.any(is_ready),
-            reason: reason.to_owned(),
-        };
+        let is_ready = conditions
+            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+        let state =
+            NodeState { is_drained: is_cordoned, is_down: !is_ready, reason: reason.to_owned() };
         let name = metadata["name"].as_str()?.to_owned();
         Some((name, Self { state, labels: metadata["labels"].clone(), owned }))
     }
@@ -204,13 +201,12 @@ impl Scheduler for Kubernetes {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
                 // Nodes are resumed only after all labels match, so keep the reasons.
-                let reason =
-                    |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
-                        let is_ours = *is_drained && reason.starts_with(OURS);
-                        is_ours.then(|| desired.drained.get(host).unwrap_or(reason).clone())
-                    };
-                let all: Vec<_> =
-                    other.map(|(host, node)| (host, reason(host, &node.state))).collect();
+                let all = other.map(|(host, node)| {
+                    let NodeState { is_drained, reason, .. } = &node.state;
+                    let is_ours = *is_drained && reason.starts_with(OURS);
+                    (host, is_ours.then(|| desired.drained.get(host).unwrap_or(reason).clone()))
+                });
+                let all: Vec<_> = all.collect();
                 self.apply_all(all.iter().map(|(host, why)| (*host, why.as_deref())), desired)
             }
         }

@@ -7,31 +7,32 @@ use lightloom_import::expand_hosts;
 
 use super::agree::{NodeState, Rings};
 
+fn value<'t>(line: &'t str, key: &str) -> Option<&'t str> {
+    line.split_whitespace().find_map(|word| word.strip_prefix(key))
+}
+
 /// Parses a topology. Only leaf switches list nodes without switches.
 pub(crate) fn rings(text: &str) -> Rings {
-    let leaf = |line: &str| {
-        let value = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
-        let name = value("SwitchName=")?;
-        match (value("Nodes="), value("Switches=")) {
+    let leaves = text.lines().filter_map(|line| {
+        let name = value(line, "SwitchName=")?;
+        match (value(line, "Nodes="), value(line, "Switches=")) {
             (Some(nodes), None) => Some((name.to_owned(), hosts(nodes))),
             _ => None,
         }
-    };
-    text.lines().filter_map(leaf).collect()
+    });
+    leaves.collect()
 }
 
 pub(crate) fn nodes(text: &str) -> impl Iterator<Item = (String, NodeState)> {
     text.lines().filter_map(|line| {
-        let word = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key));
-        let (name, state) = (word("NodeName=")?, word("State=")?);
+        let (name, state) = (value(line, "NodeName=")?, value(line, "State=")?);
         let mut flags =
             state.split('+').map(|flag| flag.trim_end_matches(|c: char| !c.is_ascii_uppercase()));
-        let has = |flag: &str| matches!(flag, "DRAIN" | "DRAINED" | "DRAINING");
         let reason = line
             .split_once(" Reason=")
             .map_or("", |(_, rest)| rest.split_once(" [").map_or(rest, |(reason, _)| reason));
         let state = NodeState {
-            is_drained: flags.clone().any(has),
+            is_drained: flags.clone().any(|flag| matches!(flag, "DRAIN" | "DRAINED" | "DRAINING")),
             is_down: flags.any(|flag| matches!(flag, "DOWN" | "FAIL" | "FAILING")),
             reason: reason.trim().to_owned(),
         };

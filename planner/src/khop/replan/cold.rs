@@ -24,11 +24,14 @@ pub(super) fn with_more_groups(
     if survey.is_bounded() {
         return None;
     }
-    let jobs = || (0_u32..).zip(&fabric.jobs).filter(|(_, job)| is_sized(job));
+    let jobs = (0_u32..).zip(&fabric.jobs).filter(|(_, job)| is_sized(job));
     let cold = plan(fabric, survey.faults(), Method::Scan).ok()?;
-    let works = |layout: &Layout, index, job| layout.groups_of(index).count() / unit(job);
-    let is_worse = jobs().any(|(index, job)| works(&cold, index, job) < works(least, index, job));
-    let is_better = jobs().any(|(index, job)| works(&cold, index, job) > works(least, index, job));
+    let units = jobs.map(|(index, job)| {
+        [&cold, least].map(|layout| layout.groups_of(index).count() / unit(job))
+    });
+    let units: Vec<[usize; 2]> = units.collect();
+    let is_worse = units.iter().any(|[cold, least]| cold < least);
+    let is_better = units.iter().any(|[cold, least]| cold > least);
     (is_better && !is_worse).then_some(cold)
 }
 
@@ -137,11 +140,11 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
         return now.to_vec();
     }
     let mut newcomers = now.iter().filter(|node| !was.contains(node));
-    let keeps = |node: &NodeId| match now.contains(node) {
+    let ranks = was.iter().map(|node| match now.contains(node) {
         true => Some(*node),
         false => newcomers.next().copied(),
-    };
-    was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
+    });
+    ranks.collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
 }
 
 /// Maps places in `old` to indices in `new`. A spare is only matched to a group with the same nodes.
@@ -178,9 +181,9 @@ pub(crate) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, u
     }
     // Match the other groups of each job too, even though they share no nodes.
     for (at, group) in new.iter().enumerate().filter(|(_, group)| group.job.is_some()) {
-        let free = |place: &usize| old[*place].job == group.job && !given.contains_key(place);
         if !is_taken[at]
-            && let Some(place) = (0..old.len()).find(free)
+            && let Some(place) = (0..old.len())
+                .find(|place| old[*place].job == group.job && !given.contains_key(place))
         {
             given.insert(place, at);
         }

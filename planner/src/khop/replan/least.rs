@@ -68,18 +68,19 @@ pub(super) fn rearranged(
     mended: &Layout,
     is_hit: Vec<bool>,
 ) -> Result<Rearranged, Nothing> {
-    let of_jobs = || before.groups.iter().filter(|group| group.job.is_some());
-    let jobs: BTreeSet<u32> = of_jobs().filter_map(|group| group.job).collect();
+    let of_jobs = before.groups.iter().filter(|group| group.job.is_some());
+    let of_jobs: Vec<&RingGroup> = of_jobs.collect();
+    let jobs: BTreeSet<u32> = of_jobs.iter().filter_map(|group| group.job).collect();
     let is_on_line = fabric.hbd.grouping() == Grouping::Line && jobs.len() <= MOST_JOBS;
-    if !is_on_line || of_jobs().any(|group| group.segment.is_some()) {
+    if !is_on_line || of_jobs.iter().any(|group| group.segment.is_some()) {
         return Err(Nothing::InSight { at_least: 0 });
     }
-    let known: BTreeSet<GroupId> = of_jobs().map(|group| group.id).collect();
+    let known: BTreeSet<GroupId> = of_jobs.iter().map(|group| group.id).collect();
     let kept = mended.groups.iter().filter(|group| known.contains(&group.id));
     let now: BTreeMap<GroupId, RingGroup> = kept.map(|group| (group.id, group.clone())).collect();
-    let places = before.groups.iter().enumerate();
-    let is_lost = |group: &RingGroup| group.job.is_some() && !now.contains_key(&group.id);
-    let lost: Vec<usize> = places.filter(|(_, group)| is_lost(group)).map(|(at, _)| at).collect();
+    let lost = before.groups.iter().enumerate();
+    let lost = lost.filter(|(_, group)| group.job.is_some() && !now.contains_key(&group.id));
+    let lost: Vec<usize> = lost.map(|(at, _)| at).collect();
     let jobs = jobs.into_iter().collect();
     let mut task = Task { fabric, survey, before, is_hit, jobs, now, at_least: 0 };
     let placed = match fabric.hbd.nodes() as usize <= MOST_PLACES {
@@ -146,13 +147,14 @@ impl<'a> Task<'a> {
             let is_done = loop {
                 let Some(left) = steps.checked_sub(STEPS_OF_SET) else { break false };
                 steps = left;
-                let moves = |place| set.iter().any(|at| healthy[*at] == place);
                 let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
-                let region = self.region(all, lost, moves);
-                let stay = |class: usize| whole.classes[class].rings - region.classes[class].rings;
-                let required: Vec<u32> = (0..required.len())
-                    .map(|class| required[class].saturating_sub(stay(class)))
-                    .collect();
+                let region =
+                    self.region(all, lost, |place| set.iter().any(|at| healthy[*at] == place));
+                let missing = required.iter().enumerate().map(|(class, required)| {
+                    let stay = whole.classes[class].rings - region.classes[class].rings;
+                    required.saturating_sub(stay)
+                });
+                let required: Vec<u32> = missing.collect();
                 match region.pack(&required, limit, &mut steps) {
                     RegionOutcome::Found(cost, picks) => {
                         limit.below = cost;
@@ -182,11 +184,11 @@ impl<'a> Task<'a> {
         let nodes = self.fabric.hbd.nodes() as usize;
         for width in NARROWER.into_iter().filter(|width| *width < nodes) {
             let is_placed = self.place_in_turn(lost, width).is_ok();
-            let is_whole = |job: &u32| {
+            let is_whole = self.jobs.iter().all(|job| {
                 !is_sized(&self.fabric.jobs[*job as usize])
                     || self.count(*job) == self.before.groups_of(*job).count()
-            };
-            if is_placed && self.jobs.iter().all(is_whole) {
+            });
+            if is_placed && is_whole {
                 self.at_least = self.at_least.min(at_least);
                 return Ok(());
             }
@@ -196,14 +198,15 @@ impl<'a> Task<'a> {
 
     fn place_in_turn(&mut self, lost: &[usize], width: usize) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
-        let is_sized = |place: &&usize| {
-            let job = self.before.groups[**place].job;
-            job.is_some_and(|job| is_sized(&self.fabric.jobs[job as usize]))
-        };
-        for place in lost.iter().filter(is_sized).collect::<Vec<_>>() {
+        for place in lost {
+            let job = self.before.groups[*place].job;
+            if !job.is_some_and(|job| is_sized(&self.fabric.jobs[job as usize])) {
+                continue;
+            }
             let regions = self.regions(*place, width);
-            let all = |region: &Region<'_>| region.classes.iter().map(|own| own.rings).collect();
-            if let Err(why) = self.place(&regions, all) {
+            let placed =
+                self.place(&regions, |region| region.classes.iter().map(|own| own.rings).collect());
+            if let Err(why) = placed {
                 nothing = why;
             }
         }
@@ -215,11 +218,11 @@ impl<'a> Task<'a> {
     }
 
     fn gpus_in_use(&self) -> usize {
-        let of = |job: &u32| {
+        let gpus = self.jobs.iter().map(|job| {
             let own = &self.fabric.jobs[*job as usize];
             self.count(*job) / unit(own) * unit(own) * own.tp as usize
-        };
-        self.jobs.iter().map(of).sum()
+        });
+        gpus.sum()
     }
 
     /// Nearest first. Together they cover every possible place for a lost group.
@@ -227,15 +230,20 @@ impl<'a> Task<'a> {
         let nodes = self.fabric.hbd.nodes() as usize;
         let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
         let is_closed = self.fabric.hbd.shape() == Shape::Ring;
-        let from = |first: usize| {
-            let places = (first..first + width).filter(|place| is_closed || *place < nodes);
-            places.map(|place| Position((place % nodes) as u32)).collect()
-        };
         let nearest = if is_closed { at + nodes } else { at.max(width / 2) } - width / 2;
         let mut firsts: Vec<usize> = (0..nodes).step_by(width / 2).collect();
         firsts.sort_by_key(|first| first.abs_diff(nearest % nodes));
         let firsts = std::iter::once(nearest % nodes).chain(firsts);
-        firsts.map(|first| self.region(from(first), &[lost], |_| true)).collect()
+        let regions = firsts.map(|first| {
+            let places = (first..first + width).filter(|place| is_closed || *place < nodes);
+            let places = places.map(|place| Position((place % nodes) as u32)).collect();
+            self.region(places, &[lost], |_| true)
+        });
+        regions.collect()
+    }
+
+    fn can_be_set(&self, position: Position) -> bool {
+        self.survey.is_whole(position) && self.survey.in_reach()[position.index()]
     }
 
     /// Only the rings without a fault for which `moves` is true may move.
@@ -246,37 +254,30 @@ impl<'a> Task<'a> {
         moves: impl Fn(usize) -> bool,
     ) -> Region<'a> {
         let hbd = &self.fabric.hbd;
-        let can_be_set = |position: Position| {
-            self.survey.is_whole(position) && self.survey.in_reach()[position.index()]
-        };
-        let nodes = (0..).zip(&places).filter(|(_, at)| can_be_set(**at));
+        let nodes = (0..).zip(&places).filter(|(_, at)| self.can_be_set(**at));
         let mut nodes: Vec<(u64, NodeId)> = nodes.map(|(at, on)| (at, hbd.node_at(*on))).collect();
         let here: BTreeSet<NodeId> = nodes.iter().map(|(_, node)| *node).collect();
-        let may_move = |(place, group): &(usize, &RingGroup)| {
-            let is_here = |node: &NodeId| {
-                here.contains(node) || self.is_hit[*place] && !can_be_set(hbd.position_of(*node))
-            };
-            let may_move = |job| self.is_hit[*place] || moves(*place) && self.survey.may_move(job);
-            let is_lost = lost.contains(place);
-            let has_place = self.now.contains_key(&group.id);
-            is_lost
-                || has_place && group.job.is_some_and(may_move) && group.nodes.iter().all(is_here)
-        };
-        let old = |(place, group): (usize, &RingGroup)| {
-            let class = self.jobs.iter().position(|job| Some(*job) == group.job);
-            (place, class.expect("a job with rings"), self.is_hit[place])
-        };
-        let groups = self.before.groups.iter().enumerate();
-        let olds: Vec<_> = groups.filter(may_move).map(old).collect();
-        let is_old = |id: &GroupId| olds.iter().any(|(at, ..)| self.before.groups[*at].id == *id);
-        let fixed = self.now.iter().filter(|(id, _)| !is_old(id));
-        let fixed: BTreeSet<NodeId> = fixed.flat_map(|(_, group)| &group.nodes).copied().collect();
-        let class = |(index, job): (usize, &u32)| {
+        let (mut olds, mut fixed) = (Vec::new(), BTreeSet::new());
+        for (place, group) in self.before.groups.iter().enumerate() {
+            let (is_hit, now) = (self.is_hit[place], self.now.get(&group.id));
+            let may_move = now.is_some()
+                && group.job.is_some_and(|job| is_hit || moves(place) && self.survey.may_move(job))
+                && group.nodes.iter().all(|node| {
+                    here.contains(node) || is_hit && !self.can_be_set(hbd.position_of(*node))
+                });
+            if lost.contains(&place) || may_move {
+                let class = self.jobs.iter().position(|job| Some(*job) == group.job);
+                olds.push((place, class.expect("a job with rings"), is_hit));
+            } else if let Some(now) = now {
+                fixed.extend(now.nodes.iter().copied());
+            }
+        }
+        let classes = self.jobs.iter().enumerate().map(|(index, job)| {
             let rings = olds.iter().filter(|(_, class, _)| *class == index).count();
             let length = self.before.groups_of(*job).next().map_or(1, |group| group.ranks.len());
             RegionClass { length, rings: u32::try_from(rings).expect("at most 128") }
-        };
-        let classes = self.jobs.iter().enumerate().map(class).collect();
+        });
+        let classes = classes.collect();
         nodes.retain(|(_, node)| !fixed.contains(node));
         Region::new(self.survey, self.before, places.len(), nodes, &olds, classes)
     }
@@ -286,20 +287,21 @@ impl<'a> Task<'a> {
         let mut levels = vec![(0, Vec::new())];
         for (job, class) in self.jobs.iter().zip(&region.classes) {
             let (own, kept) = (&self.fabric.jobs[*job as usize], self.count(*job));
-            let is_own = |place: &&usize| self.before.groups[**place].job == Some(*job);
-            let lost = lost.iter().filter(is_own).count();
+            let own_lost =
+                lost.iter().filter(|place| self.before.groups[**place].job == Some(*job));
+            let lost = own_lost.count();
             let most = if is_sized(own) { kept + lost } else { kept };
             let elsewhere = kept + lost - class.rings as usize;
             let steps = kept / unit(own)..=most / unit(own);
-            let with = |(gpus, level): &(usize, Vec<u32>)| {
+            let extended = levels.iter().flat_map(|(gpus, level)| {
                 let (gpus, level) = (*gpus, level.clone());
                 steps.clone().map(move |units| {
                     let rings = units * unit(own);
                     let here = u32::try_from(rings.saturating_sub(elsewhere)).expect("at most 128");
                     (gpus + rings * own.tp as usize, [level.as_slice(), &[here]].concat())
                 })
-            };
-            levels = levels.iter().flat_map(with).collect();
+            });
+            levels = extended.collect();
         }
         let kept = self.gpus_in_use();
         levels.retain(|(gpus, _)| *gpus > kept);
@@ -367,9 +369,10 @@ impl<'a> Task<'a> {
                     self.before.groups[place].clone()
                 }
                 Pick::Chain { nodes, hops, class, old } => {
-                    let is_free =
-                        |old: &usize| region.olds[*old].class == class && olds[*old].is_some();
-                    let old = old.or_else(|| (0..olds.len()).find(is_free));
+                    let old = old.or_else(|| {
+                        let mut olds = region.olds.iter().zip(&olds);
+                        olds.position(|(old, place)| old.class == class && place.is_some())
+                    });
                     let place =
                         old.and_then(|old| olds[old].take()).expect("no more rings than before");
                     self.is_hit[place] = true;
@@ -385,14 +388,12 @@ impl<'a> Task<'a> {
     fn finish(self) -> Rearranged {
         let used: BTreeSet<NodeId> =
             self.now.values().flat_map(|group| group.nodes.iter().copied()).collect();
-        let is_left = |place: usize, spare: &RingGroup| {
-            spare.job.is_none()
-                && !self.is_hit[place]
-                && !spare.nodes.iter().any(|node| used.contains(node))
-        };
         let (mut groups, mut given) = (Vec::new(), BTreeMap::new());
         for (place, was) in self.before.groups.iter().enumerate() {
-            let now = self.now.get(&was.id).or(Some(was).filter(|was| is_left(place, was)));
+            let is_left = was.job.is_none()
+                && !self.is_hit[place]
+                && !was.nodes.iter().any(|node| used.contains(node));
+            let now = self.now.get(&was.id).or(is_left.then_some(was));
             if let Some(now) = now {
                 given.insert(place, groups.len());
                 groups.push(now.clone());

@@ -21,7 +21,8 @@ use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::super::document::selected_port;
-use super::super::layout::bundle_path;
+use super::super::grouping::wrapped;
+use super::super::layout::switched_bundles;
 use super::super::{Layout, RingGroup, Survey};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,14 +59,11 @@ pub(super) fn rebuild(
 
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
-    let fill = |node: &NodeId| {
-        if nodes.contains(node) {
-            *node
-        } else {
-            *newcomers.next().expect("each leaver has a newcomer")
-        }
-    };
-    old.ranks.iter().map(fill).collect()
+    let ranks = old.ranks.iter().map(|node| match nodes.contains(node) {
+        true => *node,
+        false => *newcomers.next().expect("each leaver has a newcomer"),
+    });
+    ranks.collect()
 }
 
 struct Candidate {
@@ -118,16 +116,13 @@ impl<'a> Search<'a> {
         let own: Vec<Position> = old.nodes.iter().map(|node| hbd.position_of(*node)).collect();
         let length = old.nodes.len();
         let (start, width) = window(hbd, &own, length);
-        let nodes = u64::from(hbd.nodes());
-        let at = |place: u64| {
-            Position(u32::try_from((u64::from(start.0) + place) % nodes).expect("a position"))
-        };
-        let places: Vec<u64> =
-            (0..width).filter(|p| idle[at(*p).index()] && survey.is_whole(at(*p))).collect();
+        let first = u64::from(start.0);
+        let places = (0..width).filter(|place| survey.is_usable(wrapped(hbd, first + place), idle));
+        let places: Vec<u64> = places.collect();
         let mut search = Self { hbd, survey, layout, length, own: 0, candidates: Vec::new() };
         for place in &places {
-            let candidate =
-                search.candidate(*place, at(*place), &places, own.contains(&at(*place)));
+            let position = wrapped(hbd, first + place);
+            let candidate = search.candidate(*place, position, &places, own.contains(&position));
             search.own += usize::from(candidate.is_own);
             search.candidates.push(candidate);
         }
@@ -250,11 +245,7 @@ impl<'a> Search<'a> {
     fn switched(&self, candidate: &Candidate, back: Hop, forward: Option<Hop>) -> u32 {
         let node = self.hbd.node_at(candidate.position);
         let hops = [(back != 0).then_some(-back), forward];
-        let differs = |bundle: &u8| {
-            let id = BundleId { node, bundle: *bundle };
-            self.layout.path(id) != bundle_path(self.hbd, node, *bundle, hops)
-        };
-        u32::try_from((0..self.hbd.k()).filter(differs).count()).expect("at most K")
+        switched_bundles(self.hbd, self.layout, node, hops)
     }
 
     fn walk_back(&self, trails: &[(usize, usize)], mut trail: usize) -> Vec<Position> {

@@ -17,8 +17,8 @@ use lightloom_units::id::{BundleId, NodeId};
 use rustc_hash::FxHashMap;
 
 use super::super::document::selected_port;
-use super::super::layout::bundle_path;
-use super::super::{Layout, RingGroup, Survey};
+use super::super::layout::switched_bundles;
+use super::super::{Layout, Survey};
 
 pub(super) const MOST_PLACES: usize = 128;
 
@@ -145,6 +145,15 @@ fn bits(mut set: u128) -> impl Iterator<Item = usize> {
     })
 }
 
+fn mask(index: &FxHashMap<NodeId, usize>, nodes: &[NodeId]) -> u128 {
+    nodes.iter().filter_map(|node| index.get(node)).fold(0, |all, at| all | 1_u128 << at)
+}
+
+/// Returns the ring without a fault whose mask contains the node at index `at`.
+fn healthy(olds: &[Old], at: usize, mask: fn(&Old) -> u128) -> Option<usize> {
+    olds.iter().position(|old| !old.is_hit && mask(old) >> at & 1 == 1)
+}
+
 impl<'a> Region<'a> {
     /// `nodes` lists the nodes that no fixed ring uses. `olds` lists the movable rings as (former place,
     /// class, whether the ring lost a part). `places` is at most [`MOST_PLACES`].
@@ -159,26 +168,22 @@ impl<'a> Region<'a> {
         let hbd = survey.hbd();
         let index: FxHashMap<NodeId, usize> =
             nodes.iter().enumerate().map(|(at, (_, node))| (*node, at)).collect();
-        let mask = |of: &[NodeId]| {
-            of.iter().filter_map(|node| index.get(node)).fold(0, |all, at| all | 1_u128 << at)
-        };
-        let old = |&(place, class, is_hit): &(usize, usize, bool)| {
-            let group: &RingGroup = &before.groups[place];
-            Old { place, class, is_hit, nodes: mask(&group.nodes), ranks: mask(&group.ranks) }
-        };
-        let olds: Vec<Old> = olds.iter().map(old).collect();
-        let healthy = |at: usize, of: fn(&Old) -> u128| {
-            olds.iter().position(|old| !old.is_hit && of(old) >> at & 1 == 1)
-        };
-        let owner = (0..nodes.len()).map(|at| healthy(at, |old| old.ranks)).collect();
+        let olds = olds.iter().map(|&(place, class, is_hit)| {
+            let group = &before.groups[place];
+            let (nodes, ranks) = (mask(&index, &group.nodes), mask(&index, &group.ranks));
+            Old { place, class, is_hit, nodes, ranks }
+        });
+        let olds: Vec<Old> = olds.collect();
+        let owner = (0..nodes.len()).map(|at| healthy(&olds, at, |old| old.ranks)).collect();
         let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
         let near = nodes.iter().map(|(_, node)| {
             let position = hbd.position_of(*node);
-            let joined = |hop: Hop| {
+            let hops = (-reach..=reach).filter(|hop| *hop != 0);
+            let joined = hops.filter_map(|hop| {
                 let to = *index.get(&hbd.node_at(hbd.neighbour(position, hop)?))?;
                 survey.has_fibre(position, hop).then_some((to, hop))
-            };
-            (-reach..=reach).filter(|hop| *hop != 0).filter_map(joined).collect()
+            });
+            joined.collect()
         });
         let near = near.collect();
         let none = vec![0; nodes.len()];
@@ -195,17 +200,19 @@ impl<'a> Region<'a> {
                     _ if before.path(far.bundle) != far.selects() => {}
                     None => outside[at] += 1,
                     Some(to) => {
-                        let own = healthy(at, |old| old.nodes);
-                        lit[at].push((*to, own.is_some() && own == healthy(*to, |old| old.nodes)));
+                        let own = healthy(&olds, at, |old| old.nodes);
+                        let is_own = own == healthy(&olds, *to, |old| old.nodes);
+                        lit[at].push((*to, own.is_some() && is_own));
                     }
                 }
             }
         }
         let is_all = survey.hbd().shape() == Shape::Ring && places == survey.hbd().nodes() as usize;
         let closed = is_all.then_some(places as u64);
-        let lit_to =
-            |far: &Vec<(usize, bool)>| far.iter().fold(0, |all, (far, _)| all | 1_u128 << far);
-        let lit_to = lit.iter().map(lit_to).collect();
+        let lit_to = lit.iter().map(|far: &Vec<(usize, bool)>| {
+            far.iter().fold(0, |all, (far, _)| all | 1_u128 << far)
+        });
+        let lit_to = lit_to.collect();
         Self {
             lit_to,
             survey,
@@ -253,8 +260,8 @@ impl<'a> Region<'a> {
     /// If `is_spent` is set, no further ring may be broken up.
     fn has_room(&self, state: &State, required: &[u32], is_spent: bool) -> bool {
         let (mut placed, mut open) = (state.placed, state.left);
-        let is_kept = |old: &&Old| is_spent && !old.is_hit && old.ranks & !state.left == 0;
-        for old in self.olds.iter().filter(is_kept) {
+        let whole = self.olds.iter().filter(|old| !old.is_hit && old.ranks & !state.left == 0);
+        for old in whole.filter(|_| is_spent) {
             placed += 1 << (8 * old.class);
             open &= !old.ranks;
         }
@@ -264,9 +271,9 @@ impl<'a> Region<'a> {
                 required.saturating_sub(placed.of(class)) as usize * of.length
             });
         let missing: usize = missing.sum();
-        let lengths = || self.classes.iter().map(|class| class.length);
-        let (shortest, common) = (lengths().min().unwrap_or(1), lengths().fold(0, divisor).max(1));
-        let room = |size: usize| if size < shortest { 0 } else { size / common * common };
+        let lengths = self.classes.iter().map(|class| class.length);
+        let common = lengths.clone().fold(0, divisor).max(1);
+        let shortest = lengths.min().unwrap_or(1);
         let reach = u64::from(self.survey.hbd().k());
         // Add up the room of sections that no fibre joins. On a closed line, the first and the last
         // section may be joined.
@@ -275,7 +282,7 @@ impl<'a> Region<'a> {
             if last.is_some_and(|last| place - last > reach) {
                 match first {
                     None => first = Some(size),
-                    Some(_) => sum += room(size),
+                    Some(_) => sum += room(size, shortest, common),
                 }
                 size = 0;
             }
@@ -286,8 +293,8 @@ impl<'a> Region<'a> {
         let ends = lowest.zip(last).zip(self.closed);
         let is_joined = ends.is_some_and(|((low, high), places)| low + places - high <= reach);
         sum += match first {
-            Some(first) if is_joined => room(first + size),
-            first => room(first.unwrap_or(0)) + room(size),
+            Some(first) if is_joined => room(first + size, shortest, common),
+            first => room(first.unwrap_or(0), shortest, common) + room(size, shortest, common),
         };
         sum >= missing
     }
@@ -299,10 +306,19 @@ impl<'a> Region<'a> {
     fn is_whole(&self, old: usize, left: u128) -> bool {
         self.olds[old].ranks & !left == 0
     }
+
+    fn is_full(&self, state: &State, class: usize) -> bool {
+        state.of(class) == self.classes[class].rings
+    }
 }
 
 fn divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { divisor(b, a % b) }
+}
+
+/// Returns how many of `size` joined nodes rings can use, at most.
+fn room(size: usize, shortest: usize, common: usize) -> usize {
+    if size < shortest { 0 } else { size / common * common }
 }
 
 impl State {
@@ -334,13 +350,11 @@ impl Search<'_> {
     ) -> Option<()> {
         let region = self.region;
         let at = state.left.trailing_zeros() as usize;
-        let stays = |old: &usize| {
-            let old = &region.olds[*old];
+        let stays = region.olds.iter().position(|old| {
             !old.is_hit && old.nodes >> at & 1 == 1 && old.nodes & !state.left == 0
-        };
-        let is_full = |class: usize| state.of(class) == region.classes[class].rings;
-        if let Some(old) = (0..region.olds.len()).find(stays)
-            && !is_full(region.olds[old].class)
+        });
+        if let Some(old) = stays
+            && !region.is_full(&state, region.olds[old].class)
         {
             let next = state.with(region.olds[old].nodes, region.olds[old].class);
             self.keep(next, cost, trail, Some(RegionStep::Stays { old }));
@@ -348,7 +362,7 @@ impl Search<'_> {
         let left = state.left & !(1 << at);
         self.keep(State { left, ..state }, cost + self.left_out(at, &state), trail, None);
         for class in 0..region.classes.len() {
-            if is_full(class) {
+            if region.is_full(&state, class) {
                 continue;
             }
             let of = (at, region.classes[class].length);
@@ -390,8 +404,11 @@ impl Search<'_> {
         }
         let broken = chain.touched.iter().filter(|old| region.is_whole(**old, state.left)).count();
         let broken = u32::try_from(broken).expect("at most 128");
-        let fits = |old: &&usize| region.olds[**old].class == class && state.used >> **old & 1 == 0;
-        for old in chain.overlapped.iter().filter(fits).map(|old| Some(*old)).chain([None]) {
+        let fitting = chain
+            .overlapped
+            .iter()
+            .filter(|old| region.olds[**old].class == class && state.used >> **old & 1 == 0);
+        for old in fitting.map(|old| Some(*old)).chain([None]) {
             let ranks = old.map_or(0, |old| region.olds[old].ranks);
             let stays = old.is_some_and(|old| !region.olds[old].is_hit) && ranks == chain.nodes;
             let rings = broken - u32::from(stays);
@@ -416,10 +433,10 @@ impl Search<'_> {
         if !self.is_within(cost) {
             return;
         }
-        let faces = |at: &usize| region.lit_to[*at] & state.left != 0;
-        let taken = bits(state.taken).filter(faces).fold(0, |all, at| all | 1 << at);
-        let is_open = |old: &usize| region.olds[*old].ranks & state.left != 0;
-        let used = bits(state.used).filter(is_open).fold(0, |all, old| all | 1 << old);
+        let facing = bits(state.taken).filter(|at| region.lit_to[*at] & state.left != 0);
+        let taken = facing.fold(0, |all, at| all | 1 << at);
+        let open = bits(state.used).filter(|old| region.olds[*old].ranks & state.left != 0);
+        let used = open.fold(0, |all, old| all | 1 << old);
         let entry = self
             .states
             .entry(State { taken, used, ..state })
@@ -532,12 +549,8 @@ impl RegionWalk<'_> {
             let back = place.checked_sub(1).map(|before| (order[before], -self.hops[before]));
             let forward = self.hops.get(place).map(|hop| (order[place + 1], *hop));
             let hops = [back.map(|(_, hop)| hop), forward.map(|(_, hop)| hop)];
-            let differs = |bundle: &u8| {
-                let id = BundleId { node: region.nodes[*at].1, bundle: *bundle };
-                region.before.path(id) != bundle_path(hbd, id.node, *bundle, hops)
-            };
             switched += region.outside[*at];
-            switched += u32::try_from((0..hbd.k()).filter(differs).count()).expect("at most K");
+            switched += switched_bundles(hbd, region.before, region.nodes[*at].1, hops);
             for (far, is_healthy) in &region.lit[*at] {
                 let is_used = [back, forward].iter().flatten().any(|(next, _)| next == far);
                 if nodes >> far & 1 == 0 {
@@ -559,8 +572,8 @@ impl RegionWalk<'_> {
             hops.reverse();
             hops.iter_mut().for_each(|hop| *hop = -*hop);
         }
-        let overlaps = |old: &usize| region.olds[*old].ranks & nodes != 0;
-        let overlapped = (0..region.olds.len()).filter(overlaps).collect();
+        let olds = 0..region.olds.len();
+        let overlapped = olds.filter(|old| region.olds[*old].ranks & nodes != 0).collect();
         let touched = bits(touched).collect();
         self.found
             .insert(nodes, Chain { nodes, order, hops, within, leaving, touched, overlapped });

@@ -7,7 +7,7 @@ use super::super::document::{
     Bar, FirstScreen, Headline, PageBlock, PageDocument, PageSection, Picture, Tone,
 };
 use super::super::quantity::{ShownQuantity, fixed};
-use super::super::results::{Billed, BilledLoss, BilledRun, BilledSeeds, MonthFigure};
+use super::super::results::{Billed, BilledRun, BilledSeeds, MonthFigure};
 use super::super::tables;
 use super::run::time_bar;
 
@@ -112,7 +112,7 @@ fn short(cause: &str) -> &'static str {
 
 fn picture(billed: &Billed) -> Option<Picture> {
     let bars = by_size(billed).into_iter().take(MOST_BARS).filter(|(_, hours)| *hours > 0.0);
-    let bar = |(name, hours): (&'static str, f64)| {
+    let bars = bars.map(|(name, hours)| {
         let is_idle = matches!(name, "idle spares" | "under repair" | "waiting");
         Bar {
             name: name.to_owned(),
@@ -121,22 +121,22 @@ fn picture(billed: &Billed) -> Option<Picture> {
             label: share(billed, hours).show(),
             ..Bar::default()
         }
-    };
+    });
     let caption = "Mean over the seeds, as a share of all GPU-hours. GPUs without a job are shown in a separate colour.";
-    Picture::bars("bill-bars", "GPU-hours lost", bars.map(bar), caption)
+    Picture::bars("bill-bars", "GPU-hours lost", bars, caption)
 }
 
 fn lost(run: &BilledRun) -> f64 {
-    let of_job = |job: &BilledLoss| {
+    let lost = run.losses.iter().map(|job| {
         let once: f64 = job.once.iter().map(|part| part.time_ps as f64).sum();
         once * 1e-12 * job.gpus as f64
-    };
-    run.losses.iter().map(of_job).sum()
+    });
+    lost.sum()
 }
 
 fn timeline(run: &BilledRun) -> Option<Picture> {
-    let took = |job: &&BilledLoss| job.once.iter().map(|part| part.time_ps).sum::<i64>();
-    let job = run.losses.iter().max_by_key(took)?;
+    let losses = run.losses.iter();
+    let job = losses.max_by_key(|job| job.once.iter().map(|part| part.time_ps).sum::<i64>())?;
     let mut start = 0;
     let mut bars = Vec::new();
     for part in job.once.iter().filter(|part| part.time_ps >= LEAST_PS) {

@@ -45,13 +45,6 @@ fn verdict(bought: &Bought) -> String {
     if answer.verdict.winner.is_none() {
         return answer.verdict.sentence.clone();
     }
-    let named = |mut all: Vec<String>, last: &str| {
-        if let Some(more @ 1..) = all.len().checked_sub(MOST_NAMED) {
-            all.truncate(MOST_NAMED);
-            all.push(format!("{more} more"));
-        }
-        all.join(last)
-    };
     let level: Vec<String> =
         answer.verdict.level.iter().map(|other| other.design.clone()).collect();
     let ties = match level.len() {
@@ -64,6 +57,14 @@ fn verdict(bought: &Bought) -> String {
         fixed(f64::from(bought.gpus), 0),
         fixed(bought.days, 0)
     )
+}
+
+fn named(mut all: Vec<String>, last: &str) -> String {
+    if let Some(more @ 1..) = all.len().checked_sub(MOST_NAMED) {
+        all.truncate(MOST_NAMED);
+        all.push(format!("{more} more"));
+    }
+    all.join(last)
 }
 
 fn figures(bought: &Bought) -> Vec<Headline> {
@@ -103,9 +104,8 @@ fn figures(bought: &Bought) -> Vec<Headline> {
         ));
     }
     if !draws.is_empty() {
-        let agree =
-            |winner: &Option<String>| winner.as_ref().is_some_and(|it| winners.contains(it));
-        let same = draws.iter().filter(|draw| agree(&draw.winner)).count();
+        let won = draws.iter().filter_map(|draw| draw.winner.as_ref());
+        let same = won.filter(|winner| winners.contains(winner)).count();
         let same = ShownQuantity::new(same as f64, ShownUnit::Count);
         let beside = format!("of {} other draws of faults and arrivals", draws.len());
         figures.push(Headline::new("draws that agree", same, beside, Some("other_draws")));
@@ -118,21 +118,19 @@ fn name(row: &Row) -> String {
 }
 
 fn bars(rows: &[Row]) -> Option<Picture> {
-    let has_policies =
-        |row: &Row| rows.iter().filter(|other| other.design == row.design).count() > 1;
-    let bar = |(place, row): (usize, &Row)| {
+    let bars = rows.iter().enumerate().filter_map(|(place, row)| {
+        let has_policies = rows.iter().filter(|other| other.design == row.design).count() > 1;
         let useful = row.useful_pflop_years;
         let usd = row.usd_per_pflop_year?;
         Some(Bar {
-            name: if has_policies(row) { name(row) } else { row.design.clone() },
+            name: if has_policies { name(row) } else { row.design.clone() },
             tone: if place == 0 { Tone::Own } else { Tone::Other },
             length: usd,
             spread: Some([row.cost_low_usd / useful, row.cost_high_usd / useful]),
             label: format!("${}", fixed(usd, 0)),
             ..Bar::default()
         })
-    };
-    let bars = rows.iter().enumerate().filter_map(bar);
+    });
     let caption = "One bar for each design and policy; whiskers: all prices at their low and at their high end.";
     Picture::bars("buy-bars", "US dollars per useful PFLOP-year", bars, caption)
 }

@@ -47,14 +47,8 @@ fn priced(rows: &[CostRow]) -> impl Iterator<Item = (&str, &CostFigures)> {
 }
 
 fn answer(cost: &Cost) -> (String, Vec<Headline>) {
-    let usd = |figures: &CostFigures| {
-        ShownQuantity::new(figures.cost_per_gbytes_per_s_usd, ShownUnit::UsdPerBandwidth)
-    };
     let mut by_bandwidth: Vec<(&str, &CostFigures)> = priced(&cost.rows).collect();
     by_bandwidth.sort_by(|a, b| usd(a.1).value.total_cmp(&usd(b.1).value));
-    let headline = |label, (arch, figures): (&str, &CostFigures)| {
-        Headline::new(label, usd(figures), arch, Some("cost_per_gbytes_per_s_usd"))
-    };
     match by_bandwidth[..] {
         [] => ("No listed design can be priced.".to_owned(), Vec::new()),
         [(arch, only)] => {
@@ -62,23 +56,30 @@ fn answer(cost: &Cost) -> (String, Vec<Headline>) {
                 "The interconnect of {arch} costs {} and GPU at mean prices.",
                 usd(only).show()
             );
-            (verdict, vec![headline("interconnect", (arch, only))])
+            (verdict, vec![headline("interconnect", arch, only)])
         }
-        [least, .., most] => {
+        [(cheap, least), .., (dear, most)] => {
             let verdict = format!(
-                "At mean prices, {} is the cheapest interconnect at {} and GPU, and {} the most expensive at {}.",
-                least.0,
-                usd(least.1).show(),
-                most.0,
-                usd(most.1).show()
+                "At mean prices, {cheap} is the cheapest interconnect at {} and GPU, and {dear} the most expensive at {}.",
+                usd(least).show(),
+                usd(most).show()
             );
-            (verdict, vec![headline("cheapest", least), headline("most expensive", most)])
+            let most = headline("most expensive", dear, most);
+            (verdict, vec![headline("cheapest", cheap, least), most])
         }
     }
 }
 
+fn usd(figures: &CostFigures) -> ShownQuantity {
+    ShownQuantity::new(figures.cost_per_gbytes_per_s_usd, ShownUnit::UsdPerBandwidth)
+}
+
+fn headline(label: &'static str, arch: &str, figures: &CostFigures) -> Headline {
+    Headline::new(label, usd(figures), arch, Some("cost_per_gbytes_per_s_usd"))
+}
+
 fn bars(cost: &Cost) -> Option<Picture> {
-    let bar = |(arch, figures): (&str, &CostFigures)| {
+    let bars = priced(&cost.rows).map(|(arch, figures)| {
         let usd = figures.cost_per_gbytes_per_s_usd;
         let ends = [figures.cost_per_gpu_low_usd, figures.cost_per_gpu_high_usd];
         Bar {
@@ -89,9 +90,9 @@ fn bars(cost: &Cost) -> Option<Picture> {
             label: ShownQuantity::new(usd, ShownUnit::Usd).show(),
             ..Bar::default()
         }
-    };
+    });
     let caption = "Interconnect cost per GB/s of GPU bandwidth; whiskers span low to high prices.";
-    Picture::bars("cost-bars", "US dollars per GB/s", priced(&cost.rows).map(bar), caption)
+    Picture::bars("cost-bars", "US dollars per GB/s", bars, caption)
 }
 
 fn aggregate(cost: &Cost) -> FigureTable {

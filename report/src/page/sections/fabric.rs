@@ -101,17 +101,16 @@ fn gpus(count: u64) -> String {
 
 fn conclusion(plan: &Plan, faults: &str) -> String {
     let metrics = &plan.metrics;
-    let share =
-        |gpus: u64| ShownQuantity::share(gpus as f64 / metrics.gpus_total.max(1) as f64).show();
     if plan.jobs.is_empty() {
         return format!(
             "The fabric file contains no job: {} are idle {faults}.",
             gpus(metrics.gpus_wasted)
         );
     }
+    let used = metrics.gpus_used as f64 / metrics.gpus_total.max(1) as f64;
     format!(
         "{} of {} work {faults}; {} are wasted (lower bound {}).",
-        share(metrics.gpus_used),
+        ShownQuantity::share(used).show(),
         gpus(metrics.gpus_total),
         ShownQuantity::share(metrics.waste_ratio).show(),
         ShownQuantity::share(metrics.waste_ratio_lower_bound).show(),
@@ -120,7 +119,7 @@ fn conclusion(plan: &Plan, faults: &str) -> String {
 
 fn figures(plan: &Plan, comparison: Option<&Comparison>) -> Vec<Headline> {
     let metrics = &plan.metrics;
-    let of = |count: u64| format!("{} of {}", fixed(count as f64, 0), gpus(metrics.gpus_total));
+    let of_all = format!("{} of {}", fixed(metrics.gpus_used as f64, 0), gpus(metrics.gpus_total));
     let used = metrics.gpus_used as f64 / metrics.gpus_total.max(1) as f64;
     let share = ShownQuantity::share;
     let third = match comparison.and_then(own_figures) {
@@ -144,7 +143,7 @@ fn figures(plan: &Plan, comparison: Option<&Comparison>) -> Vec<Headline> {
     };
     let bound = format!("lower bound {}", share(metrics.waste_ratio_lower_bound).show());
     vec![
-        Headline::new("GPUs at work", share(used), of(metrics.gpus_used), Some("gpus_used")),
+        Headline::new("GPUs at work", share(used), of_all, Some("gpus_used")),
         Headline::new("GPUs wasted", share(metrics.waste_ratio), bound, Some("waste_ratio")),
         third,
     ]
@@ -177,9 +176,10 @@ fn tables(section: &mut PageSection, plan: &Plan, groups: &'static str) {
         ("wasted", metrics.gpus_wasted),
         ("out of service", metrics.gpus_faulty),
     ];
-    let share = |count: u64| count as f64 / metrics.gpus_total as f64;
-    let row = |(what, count)| json!({"what": what, "count": count, "share": share(count)});
-    section.table(tables::table("gpus", counts.map(row)));
+    let total = metrics.gpus_total as f64;
+    let rows = counts
+        .map(|(what, count)| json!({"what": what, "count": count, "share": count as f64 / total}));
+    section.table(tables::table("gpus", rows));
     let mut table = tables::table("jobs", &plan.jobs);
     table.column(groups.to_owned(), None);
     for (index, row) in (0..).zip(&mut table.rows) {
@@ -244,20 +244,19 @@ fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &P
             Some("dark_port_time_share"),
         ),
     ];
-    let bar = |(name, tone, time): (&str, Tone, ShownQuantity)| Bar {
+    let bars = [
+        ("circuits follow the phases", Tone::Own, follow),
+        ("one topology for all", Tone::Other, stay),
+    ];
+    let bars = bars.map(|(name, tone, time)| Bar {
         name: name.to_owned(),
         tone,
         length: time.value,
         label: time.show(),
         ..Bar::default()
-    };
-    let bars = [
-        ("circuits follow the phases", Tone::Own, follow),
-        ("one topology for all", Tone::Other, stay),
-    ];
+    });
     let caption = "Communication between leaves in a step of all jobs.";
-    let picture =
-        Picture::bars("step-bars", "time of a step's communication", bars.map(bar), caption);
+    let picture = Picture::bars("step-bars", "time of a step's communication", bars, caption);
     let mut section = PageSection::new("network", "The network and its circuits");
     section.blocks.extend(drawn(network, &plan.phases).map(PageBlock::Picture));
     section.table(tables::table("phases", &plan.phases));
@@ -273,11 +272,11 @@ fn drawn(network: &ReconfigurableFatTree, phases: &[PhasePlan]) -> Option<Pictur
             None => distinct.push((phase, vec![&phase.name])),
         }
     }
-    let drawing = |(phase, names): &(&PhasePlan, Vec<&str>)| Drawing {
+    let drawings = distinct.iter().take(MOST_DRAWN).map(|(phase, names)| Drawing {
         caption: format!("{}: {} circuits", names.join(", "), phase.circuits.len()),
         svg: picture::circuits(network.spec(), &phase.circuits),
-    };
-    let drawings: Vec<Drawing> = distinct.iter().take(MOST_DRAWN).map(drawing).collect();
+    });
+    let drawings: Vec<Drawing> = drawings.collect();
     (!drawings.is_empty()).then(|| Picture {
         id: "phases-drawn".to_owned(),
         caption: "A matrix of leaves: a filled cell marks a pair with circuits, and a darker cell more of them. Phases with equal circuits share a picture."

@@ -45,8 +45,8 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun) {
 }
 
 fn groups(run: &EmulatedRun) -> [usize; 2] {
-    let at_work = || run.groups.iter().filter_map(|group| group.unaffected);
-    [at_work().count(), at_work().filter(|same| *same).count()]
+    let at_work: Vec<bool> = run.groups.iter().filter_map(|group| group.unaffected).collect();
+    [at_work.len(), at_work.iter().filter(|same| **same).count()]
 }
 
 fn verdict(run: &EmulatedRun) -> String {
@@ -190,8 +190,9 @@ fn alike(collectives: &[EmulatedCollective]) -> Vec<AlikeSet<'_>> {
     let names: Vec<String> = sets.iter().map(|set| unambiguous(set, &sets)).collect();
     for (set, name) in sets.iter_mut().zip(names) {
         set.name = name;
-        let took = |one: &&EmulatedCollective| Some(one.end_ps?.saturating_sub(one.start_ps));
-        set.times_ps = set.all.iter().filter_map(took).collect();
+        let all = set.all.iter();
+        let took = all.filter_map(|one| Some(one.end_ps?.saturating_sub(one.start_ps)));
+        set.times_ps = took.collect();
         set.times_ps.sort_unstable();
     }
     sets
@@ -199,10 +200,10 @@ fn alike(collectives: &[EmulatedCollective]) -> Vec<AlikeSet<'_>> {
 
 fn unambiguous(set: &AlikeSet<'_>, sets: &[AlikeSet<'_>]) -> String {
     let (name, of) = (&set.name, set.all[0]);
-    let same = || sets.iter().filter(|other| other.name == *name);
+    let same: Vec<&AlikeSet<'_>> = sets.iter().filter(|other| other.name == *name).collect();
     match of.ranks {
-        _ if same().count() == 1 => name.clone(),
-        Some(ranks) if same().filter(|other| other.all[0].ranks == of.ranks).count() == 1 => {
+        _ if same.len() == 1 => name.clone(),
+        Some(ranks) if same.iter().filter(|other| other.all[0].ranks == of.ranks).count() == 1 => {
             format!("{name} ({ranks} ranks)")
         }
         _ => format!("{name} (bound {})", ShownQuantity::time(of.ideal_ps).show()),
@@ -211,21 +212,21 @@ fn unambiguous(set: &AlikeSet<'_>, sets: &[AlikeSet<'_>]) -> String {
 
 fn against_bound(sets: &[AlikeSet<'_>]) -> Option<Picture> {
     let bars = sets.iter().flat_map(|AlikeSet { name, all, times_ps }| {
-        let bar = |what: &str, tone, ps: Option<u64>| {
+        let bars = [
+            ("fastest", Tone::Own, times_ps.first().copied()),
+            ("slowest", Tone::Other, times_ps.last().copied()),
+            ("bound", Tone::Bound, Some(all[0].ideal_ps)),
+        ];
+        bars.map(|(what, tone, ps)| {
             Some(Bar { tone, ..time_bar(format!("{name}: {what}"), 0, ps?) })
-        };
-        [
-            bar("fastest", Tone::Own, times_ps.first().copied()),
-            bar("slowest", Tone::Other, times_ps.last().copied()),
-            bar("bound", Tone::Bound, Some(all[0].ideal_ps)),
-        ]
+        })
     });
     let caption = "Fastest and slowest group of each collective, and the closed form of its messages on these links.";
     Picture::bars("run-collectives", "time of a collective", bars.flatten(), caption)
 }
 
 fn collectives(sets: &[AlikeSet<'_>]) -> FigureTable {
-    let row = |AlikeSet { name, all, times_ps: times }: &AlikeSet<'_>| {
+    let rows = sets.iter().map(|AlikeSet { name, all, times_ps: times }| {
         let undisturbed = all.iter().filter(|one| one.restarts == 0);
         let bandwidth = undisturbed.map(|one| one.busbw_bytes_per_s).fold(0.0, f64::max);
         json!({
@@ -233,8 +234,8 @@ fn collectives(sets: &[AlikeSet<'_>]) -> FigureTable {
             "median": times.get(times.len() / 2), "slowest": times.last(), "bound": all[0].ideal_ps,
             "bandwidth": bandwidth / 1e9, "restarts": all.iter().map(|one| one.restarts).sum::<u32>(),
         })
-    };
-    tables::table("collectives", sets.iter().map(row))
+    });
+    tables::table("collectives", rows)
 }
 
 pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept) {
@@ -312,12 +313,11 @@ fn losses(swept: &Swept) -> FigureTable {
             "groups_affected" => ("groups affected", ShownUnit::Count, 1.0),
             other => (other, ShownUnit::Count, 1.0),
         };
-        let shown = |value: Option<f64>| {
+        let [p50, p90, p99, max] = [row.p50, row.p90, row.p99, row.max].map(|value| {
             let quantity = ShownQuantity::new(value? * factor, unit);
             Some((quantity.value, unit.name(), quantity.show()))
-        };
-        json!({"words": words, "p50": shown(row.p50), "p90": shown(row.p90), "p99": shown(row.p99), "max": shown(row.max),
-            "worst_seed": row.worst_seed})
+        });
+        json!({"words": words, "p50": p50, "p90": p90, "p99": p99, "max": max, "worst_seed": row.worst_seed})
     });
     tables::table("seeds", rows)
 }

@@ -83,12 +83,12 @@ pub(in super::super) fn add_live(report: &mut PageDocument, live: &LiveRun) {
     if let Some(lacks) = &live.lacks {
         section.note(format!("No scheduler was used: {lacks}."));
     }
-    let seconds = |took_ms: f64| ShownQuantity::new(took_ms / 1e3, ShownUnit::Seconds);
     section.table(tables::table("live", &live.steps));
     section.table(tables::table("digests", &live.digests));
     let leading = LEADING.iter().filter_map(|(label, beside)| {
         let step = live.steps.iter().find(|step| step.name == *label)?;
-        Some(Headline::new(label, seconds(step.took_ms), *beside, None))
+        let took = ShownQuantity::new(step.took_ms / 1e3, ShownUnit::Seconds);
+        Some(Headline::new(label, took, *beside, None))
     });
     let bars = live.steps.iter().map(|step| bar(&step.name, Tone::Own, step.took_ms / 1e3));
     let caption = "Light, drain and topology are timed from the node's failure, every other step from its own start.";

@@ -53,10 +53,10 @@ pub(super) fn own_figures(comparison: &Comparison) -> Option<&Figures> {
 fn ranked(comparison: &Comparison) -> Vec<Named<'_>> {
     let mut designs: Vec<Named<'_>> =
         held(&comparison.rows).filter(|(arch, _)| *arch != BOUND).collect();
-    let is_other = |arch: &str| comparison.own.as_deref() != Some(arch);
     designs.sort_by(|a, b| {
         let waste = a.1.waste_mean.total_cmp(&b.1.waste_mean);
-        is_other(a.0).cmp(&is_other(b.0)).then(waste)
+        let [a, b] = [a.0, b.0].map(|arch| comparison.own.as_deref() != Some(arch));
+        a.cmp(&b).then(waste)
     });
     designs
 }
@@ -99,20 +99,19 @@ fn figures(comparison: &Comparison) -> Vec<Headline> {
 fn bars(comparison: &Comparison) -> Option<Picture> {
     let ranked = ranked(comparison);
     let (_, first) = ranked.first()?;
-    let bar = |name: &str, tone, waste| Bar {
+    let designs = ranked.iter().enumerate().map(|(place, (arch, figures))| {
+        (*arch, if place == 0 { Tone::Own } else { Tone::Other }, figures.waste_mean)
+    });
+    let bars = designs.chain([("ideal switch", Tone::Bound, first.lower_bound_mean)]);
+    let bars = bars.map(|(name, tone, waste)| Bar {
         name: name.to_owned(),
         tone,
         length: waste,
         label: ShownQuantity::share(waste).show(),
         ..Bar::default()
-    };
-    let bound = bar("ideal switch", Tone::Bound, first.lower_bound_mean);
-    let designs = ranked.iter().enumerate().map(|(place, (arch, figures))| {
-        let tone = if place == 0 { Tone::Own } else { Tone::Other };
-        bar(arch, tone, figures.waste_mean)
     });
     let caption = "Mean over time and all samples, as a share of all GPUs.";
-    Picture::bars("waste-bars", "GPUs wasted under faults", designs.chain([bound]), caption)
+    Picture::bars("waste-bars", "GPUs wasted under faults", bars, caption)
 }
 
 fn rests_on(comparison: &Comparison) -> String {

@@ -70,11 +70,10 @@ fn one(
         fabric.unwrap_or_default(),
         fault.part
     );
-    fs::write(&file, scenario)
-        .map_err(|error| Error::system(format!("write {}", file.display()), error))?;
+    fs::write(&file, scenario).map_err(Error::cannot(format!("write {}", file.display())))?;
     let mut command = Command::new(&programs.lightloom);
     command.arg("emulate").arg(&file).args(["--format", "json"]);
-    let output = command.output().map_err(|error| Error::system("run lightloom emulate", error))?;
+    let output = command.output().map_err(Error::cannot("run lightloom emulate"))?;
     let outcome: Outcome = serde_json::from_slice(&output.stdout).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Error::Refused(format!("`lightloom emulate {}`: {said}", file.display()))
@@ -82,11 +81,10 @@ fn one(
     let Some(run) = outcome.faults.first() else {
         return Err(Error::Refused(format!("{}: no fault in the result", file.display())));
     };
-    let since = |at: u64| at.saturating_sub(run.at_ps) as f64 / 1e9;
     let switched = run.timeline.iter().find(|stage| stage.stage == "switched");
     Ok(Modelled {
         control,
-        switched_ms: switched.map(|stage| since(stage.end_ps)),
-        restored_ms: run.restored_ps.map(since),
+        switched_ms: switched.map(|stage| stage.end_ps.saturating_sub(run.at_ps) as f64 / 1e9),
+        restored_ms: run.restored_ps.map(|at| at.saturating_sub(run.at_ps) as f64 / 1e9),
     })
 }

@@ -30,15 +30,15 @@ pub fn run(
     options: &Options,
     done: &(dyn Fn(&RingStep) + Sync),
 ) -> Result<(), Error> {
-    let listen = |port| {
+    let [outward, back] = [OUTWARD_PORT, RETURN_PORT].map(|port| {
         let bound = TcpListener::bind(("0.0.0.0", port));
         let bound = bound.and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
-        bound.map_err(|error| Error::system(format!("listen on port {port} of {node}"), error))
-    };
-    let listeners = [listen(OUTWARD_PORT)?, listen(RETURN_PORT)?];
+        bound.map_err(Error::cannot(format!("listen on port {port} of {node}")))
+    });
+    let listeners = [outward?, back?];
     let (next_step, generation) = (AtomicU64::new(NO_STEP), AtomicU64::new(0));
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -70,11 +70,11 @@ impl Job<'_> {
     fn go_on(&self, listeners: &[TcpListener; 2]) -> Result<(), Error> {
         loop {
             let ranks: Ranks = self.folder.read(FILE)?.unwrap_or_default();
-            let working = || ranks.groups.iter().filter(|group| group.job.is_some());
+            let mut working = ranks.groups.iter().filter(|group| group.job.is_some()).peekable();
             let is_done = |id: &str| self.folder.file("done").join(id).exists();
             let job = ranks.find(self.node).filter(|(group, _)| group.job.is_some());
             let Some((group, at)) = job else {
-                if working().next().is_some() && working().all(|group| is_done(&group.id)) {
+                if working.peek().is_some() && working.all(|group| is_done(&group.id)) {
                     return Ok(());
                 }
                 std::thread::sleep(LOOK_EVERY);
@@ -88,7 +88,7 @@ impl Job<'_> {
                 Ok(()) => {
                     let file = self.folder.file("done").join(&group.id);
                     return std::fs::write(&file, "")
-                        .map_err(|error| Error::system("report that the group is done", error));
+                        .map_err(Error::cannot("report that the group is done"));
                 }
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     return Err(Error::system("sum over the ring", error));
@@ -112,7 +112,7 @@ impl Job<'_> {
             lost.load(Ordering::Relaxed) || self.newest.load(Ordering::Relaxed) > ranks.generation
         };
         let member = |which: usize| {
-            let result = self.member(ranks, group, (which, seats[which]), listeners, &is_over);
+            let result = self.member(ranks, group, which, seats[which], listeners, &is_over);
             if result.is_err() {
                 lost.store(true, Ordering::Relaxed);
             }
@@ -131,7 +131,8 @@ impl Job<'_> {
         &self,
         ranks: &Ranks,
         group: &str,
-        (which, seat): (usize, Seat),
+        which: usize,
+        seat: Seat,
         listeners: &[TcpListener; 2],
         is_over: &dyn Fn() -> bool,
     ) -> io::Result<()> {
@@ -141,7 +142,7 @@ impl Job<'_> {
         let mut number = agree(own, seat.members, talk)?;
         while number < self.options.steps {
             let start = Instant::now();
-            step(&mut link, seat, (number, self.options.bytes / 4), is_over)?;
+            step(&mut link, seat, number, self.options.bytes / 4, is_over)?;
             number += 1;
             if which == 0 {
                 self.next_step.store(number, Ordering::SeqCst);

@@ -21,16 +21,18 @@ pub(super) type NeighbourExchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Resul
 /// Sums in place. The length of `data` must be a multiple of the number of members.
 pub(super) fn all_reduce(
     data: &mut [u32],
-    (index, members): (usize, usize),
+    index: usize,
+    members: usize,
     exchange: &mut NeighbourExchange<'_>,
 ) -> io::Result<()> {
     let share = data.len() / members;
     let mut received = vec![0_u8; 4 * share];
-    let piece = |number: usize| (number % members) * share..(number % members + 1) * share;
     for round in 0..2 * (members - 1) {
         // The first half of the rounds is a reduce-scatter, the second half an all-gather.
-        let sends = piece(index + 2 * members - round);
-        let hears = piece(index + 2 * members - 1 - round);
+        let [sends, hears] = [0, 1].map(|back| {
+            let piece = (index + 2 * members - back - round) % members;
+            piece * share..(piece + 1) * share
+        });
         let bytes: Vec<u8> = data[sends].iter().flat_map(|value| value.to_ne_bytes()).collect();
         exchange(&bytes, &mut received)?;
         let values = received.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
@@ -59,13 +61,14 @@ pub(super) fn agree(
 pub(super) fn step(
     link: &mut Link,
     seat: Seat,
-    (number, elements): (u64, usize),
+    number: u64,
+    elements: usize,
     is_over: &dyn Fn() -> bool,
 ) -> io::Result<()> {
     let length = elements.next_multiple_of(seat.members);
     let mut data: Vec<u32> = (0..length).map(|at| brings(seat.index, number, at)).collect();
-    let place = (seat.index, seat.members);
-    all_reduce(&mut data, place, &mut |send, receive| link.exchange(send, receive, is_over))?;
+    let exchange = &mut |send: &[u8], receive: &mut [u8]| link.exchange(send, receive, is_over);
+    all_reduce(&mut data, seat.index, seat.members, exchange)?;
     match data.iter().enumerate().find(|(at, value)| **value != sum(seat.members, number, *at)) {
         None => Ok(()),
         Some((at, value)) => Err(io::Error::new(
@@ -115,7 +118,7 @@ mod tests {
         for members in [2, 4, 6, 10] {
             let sums = ring(members, |index, exchange| {
                 let mut data: Vec<u32> = (0..members * 3).map(|at| brings(index, 5, at)).collect();
-                all_reduce(&mut data, (index, members), exchange).unwrap();
+                all_reduce(&mut data, index, members, exchange).unwrap();
                 data
             });
             // Compute the expected sums directly instead of by the closed form.

@@ -30,19 +30,21 @@ impl ApiServer {
         token: Option<&Path>,
         ca: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let in_pod = || {
-            let variable = |name| {
-                std::env::var(name).context("this is not a pod: set the API server with --api")
-            };
-            let host = variable("KUBERNETES_SERVICE_HOST")?;
-            anyhow::Ok(format!("https://{host}:{}", variable("KUBERNETES_SERVICE_PORT")?))
-        };
         let is_pod = url.is_none();
-        let url = url.map_or_else(in_pod, |url| Ok(url.to_owned()))?;
-        let file = |given: Option<&Path>, name: &str| {
-            given.map(Path::to_owned).or_else(|| is_pod.then(|| Path::new(POD).join(name)))
+        let url = match url {
+            Some(url) => url.to_owned(),
+            None => {
+                let [host, port] =
+                    ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].map(|name| {
+                        std::env::var(name)
+                            .context("this is not a pod: set the API server with --api")
+                    });
+                format!("https://{}:{}", host?, port?)
+            }
         };
-        let (token, ca) = (file(token, "token"), file(ca, "ca.crt"));
+        let [token, ca] = [(token, "token"), (ca, "ca.crt")].map(|(given, name)| {
+            given.map(Path::to_owned).or_else(|| is_pod.then(|| Path::new(POD).join(name)))
+        });
         let (scheme, address) = url.split_once("://").unwrap_or_default();
         let address = address.trim_end_matches('/');
         let has_port =
@@ -85,8 +87,8 @@ impl ApiServer {
             let address = self.url.split_once("://").unwrap_or_default().1;
             format!("the API server at {address} does not answer")
         })?;
-        let text = || Value::String(String::from_utf8_lossy(&body).trim().to_owned());
-        Ok((code, serde_json::from_slice(&body).unwrap_or_else(|_| text())))
+        let text = String::from_utf8_lossy(&body);
+        Ok((code, serde_json::from_slice(&body).unwrap_or_else(|_| text.trim().into())))
     }
 
     fn talk(
