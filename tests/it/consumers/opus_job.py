@@ -537,7 +537,7 @@ def main():
         try:
             run, watcher = Run(cluster, options), Watcher(cluster)
             watcher.start()
-            kinds = ["rank before", "rank during", "daemon during", "job during"]
+            kinds = ["daemon during", "rank before", "rank during", "job during"]
             drawn = run.draws.sample(range(options.changes), min(options.kills, options.changes))
             events = {number: kinds[place % len(kinds)] for place, number in enumerate(drawn)}
             for number in range(options.changes):

@@ -71,7 +71,7 @@ def run(folder, cluster, backend, steps, kill_at=None):
         for line in map(json.loads, ranks[0].stdout):
             losses += [line["loss"]] if "loss" in line else []
             answers = line.get("answers", answers)
-            if line.get("step") == kill_at:
+            if kill_at is not None and line.get("step") == kill_at:
                 cluster.kill_daemon()
         for rank in ranks:
             rank.stdout.close()
@@ -121,7 +121,7 @@ def main():
     assert len(plain) == options.steps and plain == phased == killed, "the losses differ"
     assert set(answers) == {"lit"} and answers["lit"] == 2 * options.steps, answers
     assert len(observer.changes) >= options.steps, "the switch did not follow the phases"
-    assert "away" in after, after
+    assert after["lit"] >= options.steps - 2 and after["away"] > 0, after
 
 
 if __name__ == "__main__":
