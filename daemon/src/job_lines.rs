@@ -35,20 +35,22 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::{JobLinesFile, Role, micros};
 use crate::serve::Client;
-use groups::{Gathered, Groups, Operation, Process};
+use groups::{Gathered, GroupOperation, JobProcess, ProcessGroups};
 
 const CONNECTIONS_MAX: usize = 4_096;
 /// The longest line is a request with a group of 64 digits and two numbers.
 const LINE_BYTES_MAX: usize = 128;
+/// How long the members of a group wait for the last one.
+const MEMBERS_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 150 } else { 5_000 });
 /// Opus's shim waits 10 s.
 const ANSWER_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 400 } else { 9_000 });
 const LIT: &str = "lit";
 
-struct Edge {
+struct JobServer {
     file: JobLinesFile,
     router: TowerToHyperService<Router>,
     answers: IntCounterVec,
-    groups: Mutex<Groups>,
+    groups: Mutex<ProcessGroups>,
     /// Whether each job may have a lease. A lock is held during a request of the job.
     leases: Vec<tokio::sync::Mutex<bool>>,
 }
@@ -64,7 +66,7 @@ pub async fn listen(
     let at = listener.local_addr()?;
     let leases = file.jobs.iter().map(|_| tokio::sync::Mutex::default()).collect();
     let (router, groups) = (TowerToHyperService::new(router), Mutex::default());
-    let edge = Arc::new(Edge { file, router, answers, groups, leases });
+    let edge = Arc::new(JobServer { file, router, answers, groups, leases });
     tokio::spawn(async move {
         for number in 0.. {
             match listener.accept().await {
@@ -76,8 +78,8 @@ pub async fn listen(
     Ok(at)
 }
 
-impl Edge {
-    fn groups(&self) -> MutexGuard<'_, Groups> {
+impl JobServer {
+    fn groups(&self) -> MutexGuard<'_, ProcessGroups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +92,7 @@ impl Edge {
         };
         let edge = Arc::clone(self);
         tokio::spawn(async move {
-            let process = Process { number, host: peer.ip(), stream: Arc::new(stream) };
+            let process = JobProcess { number, host: peer.ip(), stream: Arc::new(stream) };
             let end = edge.serve(job, &process).await;
             tracing::info!(%peer, ?end, "a process of a job has left");
             edge.groups().leave(number);
@@ -98,7 +100,7 @@ impl Edge {
         });
     }
 
-    async fn serve(self: &Arc<Self>, job: usize, process: &Process) -> io::Result<()> {
+    async fn serve(self: &Arc<Self>, job: usize, process: &JobProcess) -> io::Result<()> {
         process.stream.set_nodelay(true)?;
         let mut bytes = Vec::new();
         loop {
@@ -120,7 +122,7 @@ impl Edge {
     }
 
     /// Returns `None` if this is not a line of the protocol.
-    fn execute(self: &Arc<Self>, job: usize, process: &Process, line: &str) -> Option<()> {
+    fn execute(self: &Arc<Self>, job: usize, process: &JobProcess, line: &str) -> Option<()> {
         if line.is_empty() {
             return Some(());
         }
@@ -139,7 +141,7 @@ impl Edge {
             }
             "CONFIG_REQ" => {
                 let operation =
-                    Operation { backend: first.parse().ok()?, count: second.parse().ok()? };
+                    GroupOperation { backend: first.parse().ok()?, count: second.parse().ok()? };
                 let asked = self.groups().ask(group, operation, process);
                 let (edge, group) = (Arc::clone(self), group.to_owned());
                 match asked {
@@ -158,14 +160,13 @@ impl Edge {
         self: Arc<Self>,
         job: usize,
         group: String,
-        operation: Operation,
+        operation: GroupOperation,
         gathered: Gathered,
     ) {
         let until = Instant::now() + ANSWER_WITHIN;
-        let members_within = Duration::from_micros(micros(self.file.members_within).0);
         let phases = &self.file.jobs[job].phases;
         let phase = phases.iter().position(|phase| phase.backend == operation.backend);
-        let (members, code) = match (timeout(members_within, gathered).await, phase) {
+        let (members, code) = match (timeout(MEMBERS_WITHIN, gathered).await, phase) {
             (Ok(Ok(members)), Some(phase)) => {
                 // The request continues after the answer, and the next one of the job waits for it.
                 let request = tokio::spawn(Arc::clone(&self).request(job, phase, until));
@@ -230,8 +231,15 @@ impl Edge {
         serde_json::from_slice(&body).unwrap_or_default()
     }
 
-    fn answer(&self, job: usize, members: &[Process], group: &str, of: Operation, code: &str) {
-        let (job, Operation { backend, count }) = (&self.file.jobs[job].name, of);
+    fn answer(
+        &self,
+        job: usize,
+        members: &[JobProcess],
+        group: &str,
+        of: GroupOperation,
+        code: &str,
+    ) {
+        let (job, GroupOperation { backend, count }) = (&self.file.jobs[job].name, of);
         self.answers.with_label_values(&[job.as_str(), code]).inc();
         let mut lines = format!("CONFIG_ACK;{group}\n");
         if code != LIT {

@@ -18,18 +18,14 @@ pub struct JobLinesFile {
     /// Address and port to listen on. Opus's shim connects to port 1234.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// How long the members of a group wait for the last one, at most 8s, because each request is
-    /// answered within 9 s [default: 5s].
-    #[serde(default = "usual_members_time")]
-    pub members_within: Text<Picoseconds>,
     /// Jobs that may request phases.
-    pub jobs: Vec<JobFile>,
+    pub jobs: Vec<JobHostsFile>,
 }
 
 /// A job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct JobFile {
+pub struct JobHostsFile {
     /// Name of the job in leases and in the audit log.
     pub name: String,
     /// Addresses of its hosts. A group belongs to the job of its host.
@@ -52,18 +48,11 @@ pub struct JobPhaseFile {
     pub least: Text<Picoseconds>,
 }
 
-fn usual_members_time() -> Text<Picoseconds> {
-    Text(Picoseconds::from_millis(5_000))
-}
-
 impl JobLinesFile {
     pub(crate) fn check(&self, check: &mut Check<'_>) {
         let mut bad = |path: &str, message: &str, help: &str| {
             check.error(BAD_JOB, &format!("/job_lines/{path}"), message).help(help);
         };
-        if self.members_within.0 > Picoseconds::from_millis(8_000) {
-            bad("members_within", "requests could not be answered in time", "use at most 8s");
-        }
         let (mut hosts, mut phases) = (BTreeSet::new(), BTreeSet::new());
         for (index, job) in self.jobs.iter().enumerate() {
             if job.hosts.is_empty() || !job.hosts.iter().all(|host| hosts.insert(host)) {

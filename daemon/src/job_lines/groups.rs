@@ -18,13 +18,13 @@ const JOIN_WITHIN: Duration = Duration::from_millis(900);
 
 /// A training process, which uses one connection for all its groups.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(super) struct JobProcess {
     pub(super) number: u64,
     pub(super) host: IpAddr,
     pub(super) stream: Arc<TcpStream>,
 }
 
-impl Process {
+impl JobProcess {
     /// Closes the connection if the process does not read its answers.
     pub(super) fn send(&self, lines: &str) {
         if self.stream.try_write(lines.as_bytes()).ok() != Some(lines.len()) {
@@ -35,54 +35,53 @@ impl Process {
 
 /// An operation whose circuits a group needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Operation {
+pub(super) struct GroupOperation {
     pub(super) backend: u32,
     pub(super) count: u64,
 }
 
 /// Returns the members when all of them have asked. It is closed if one of them has left.
-pub(super) type Gathered = oneshot::Receiver<Vec<Process>>;
+pub(super) type Gathered = oneshot::Receiver<Vec<JobProcess>>;
 
 #[derive(Debug)]
-struct Request {
-    members: BTreeMap<u64, Process>,
-    gathered: Option<oneshot::Sender<Vec<Process>>>,
+struct CircuitRequest {
+    members: BTreeMap<u64, JobProcess>,
+    gathered: Option<oneshot::Sender<Vec<JobProcess>>>,
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct ProcessGroup {
     job: usize,
     size: usize,
-    members: BTreeMap<u64, (Process, Option<Instant>)>,
-    /// Members that closed their connections and have not been replaced.
-    gone: usize,
-    requests: BTreeMap<Operation, Request>,
+    members: BTreeMap<u64, (JobProcess, Option<Instant>)>,
+    requests: BTreeMap<GroupOperation, CircuitRequest>,
     /// Failed requests, which members that ask later do not repeat.
-    failed: BTreeSet<Operation>,
+    failed: BTreeSet<GroupOperation>,
 }
 
-fn needed(size: usize, of: Operation) -> usize {
+fn needed(size: usize, of: GroupOperation) -> usize {
     if of.backend > PIPELINE_BACKENDS { size.min(2) } else { size }
 }
 
 /// The groups of all jobs, and the requests that wait for their members.
 #[derive(Debug, Default)]
-pub(super) struct Groups(BTreeMap<String, Group>);
+pub(super) struct ProcessGroups(BTreeMap<String, ProcessGroup>);
 
-impl Groups {
+impl ProcessGroups {
     /// Adds a process to a group, and answers all members that wait if the group is complete.
-    pub(super) fn join(&mut self, id: &str, job: usize, size: usize, process: &Process) {
+    pub(super) fn join(&mut self, id: &str, job: usize, size: usize, process: &JobProcess) {
         let has_room = self.0.len() < GROUPS_MAX;
-        let group =
-            self.0.entry(id.to_owned()).or_insert_with(|| Group { job, size, ..Group::default() });
+        let group = self.0.entry(id.to_owned()).or_insert_with(|| ProcessGroup {
+            job,
+            size,
+            ..ProcessGroup::default()
+        });
         if !has_room || group.job != job || group.members.len() >= group.size {
             process.send(&format!("CHECKIN_ACK;{id},-1\n"));
             return;
         }
         group.members.insert(process.number, (process.clone(), Some(Instant::now())));
-        let missing = group.size - group.members.len();
-        group.gone = group.gone.min(missing);
-        if missing == 0 {
+        if group.members.len() == group.size {
             let hosts: BTreeSet<IpAddr> = group.members.values().map(|(one, _)| one.host).collect();
             let line = format!("CHECKIN_ACK;{id},{}\n", u8::from(hosts.len() == 1));
             for (member, joined) in group.members.values_mut() {
@@ -98,11 +97,11 @@ impl Groups {
     pub(super) fn ask(
         &mut self,
         id: &str,
-        operation: Operation,
-        process: &Process,
+        operation: GroupOperation,
+        process: &JobProcess,
     ) -> Result<Option<Gathered>, &'static str> {
         let group = self.0.get_mut(id).filter(|group| group.members.contains_key(&process.number));
-        let Group { size, requests, failed, .. } = group.ok_or("not-joined")?;
+        let ProcessGroup { size, requests, failed, .. } = group.ok_or("not-joined")?;
         if failed.contains(&operation) {
             return Err("late");
         }
@@ -113,11 +112,12 @@ impl Groups {
         let request = requests.entry(operation).or_insert_with(|| {
             let (sender, receiver) = oneshot::channel();
             first = Some(receiver);
-            Request { members: BTreeMap::new(), gathered: Some(sender) }
+            CircuitRequest { members: BTreeMap::new(), gathered: Some(sender) }
         });
         request.members.insert(process.number, process.clone());
         if request.members.len() >= needed(*size, operation)
-            && let Some(Request { members, gathered: Some(gathered) }) = requests.remove(&operation)
+            && let Some(CircuitRequest { members, gathered: Some(gathered) }) =
+                requests.remove(&operation)
         {
             let _ = gathered.send(members.into_values().collect());
         }
@@ -125,7 +125,7 @@ impl Groups {
     }
 
     /// Ends a request that failed, and returns the members to answer.
-    pub(super) fn fail(&mut self, id: &str, operation: Operation) -> Vec<Process> {
+    pub(super) fn fail(&mut self, id: &str, operation: GroupOperation) -> Vec<JobProcess> {
         let Some(group) = self.0.get_mut(id) else { return Vec::new() };
         group.failed.insert(operation);
         if group.failed.len() > REQUESTS_MAX {
@@ -135,14 +135,13 @@ impl Groups {
         request.into_iter().flat_map(|request| request.members.into_values()).collect()
     }
 
-    /// Removes a process whose connection is closed.
+    /// Removes a process whose connection is closed. Requests that need all members fail.
     pub(super) fn leave(&mut self, number: u64) {
         for group in self.0.values_mut().filter(|group| group.members.contains_key(&number)) {
             group.members.remove(&number);
-            group.gone += 1;
             for (operation, request) in &mut group.requests {
                 request.members.remove(&number);
-                if group.size.saturating_sub(group.gone) < needed(group.size, *operation) {
+                if needed(group.size, *operation) == group.size {
                     request.gathered = None;
                 }
             }

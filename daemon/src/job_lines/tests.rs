@@ -13,7 +13,6 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
 
-const MEMBERS_WITHIN: Duration = Duration::from_millis(150);
 /// Shorter than all limits, so an answer within it did not wait for a limit.
 const SOON: Duration = Duration::from_millis(100);
 
@@ -72,7 +71,7 @@ fn group(digit: char) -> String {
 
 impl Rig {
     async fn start() -> Self {
-        let file = "{listen: '127.0.0.1:0', members_within: 150ms, jobs: [
+        let file = "{listen: '127.0.0.1:0', jobs: [
            {name: train, hosts: [127.0.0.1, 127.0.0.2], phases: [
              {backend: 2, phase: lit, for: 2s}, {backend: 3, phase: moving, for: 2s},
              {backend: 4, phase: missed, for: 2s}, {backend: 11, phase: lit, for: 1s}]},
@@ -317,4 +316,22 @@ async fn strangers_and_malformed_lines_lose_their_connection() {
     }
     let mut stranger = rig.process([127, 0, 0, 4]).await;
     assert_eq!(stranger.line().await, "", "the configuration does not list its host");
+}
+
+#[test]
+fn ambiguous_jobs_and_phases_are_rejected() {
+    let mistakes = |jobs: &str| {
+        let file = format!("state_dir: s\njob_lines: {{listen: '127.0.0.1:1', jobs: [{jobs}]}}\n");
+        let (config, mistakes) = crate::config::load("daemon.yaml", file.as_bytes());
+        assert_eq!(config.is_some(), mistakes.is_empty());
+        mistakes.len()
+    };
+    let phase = "{backend: 2, phase: a, for: 1s}";
+    let job =
+        |host: &str, phases: &str| format!("{{name: a, hosts: [{host}], phases: [{phases}]}}");
+    assert_eq!(mistakes(&[job("10.0.0.1", phase), job("10.0.0.2", phase)].join(", ")), 0);
+    assert_eq!(mistakes(&[job("10.0.0.1", phase), job("10.0.0.1", phase)].join(", ")), 1);
+    assert_eq!(mistakes(&job("", &format!("{phase}, {phase}"))), 2);
+    assert_eq!(mistakes(&job("::1", "{backend: 2, phase: a, for: 0ms}")), 1);
+    assert_eq!(mistakes(&job("::1", "{backend: 2, phase: a, for: 25h}")), 1);
 }
