@@ -19,6 +19,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::slice::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -147,7 +148,7 @@ impl JobServer {
                 match asked {
                     Ok(Some(all)) => drop(tokio::spawn(edge.light(job, group, operation, all))),
                     Ok(None) => {}
-                    Err(code) => self.answer(job, &[process.clone()], &group, operation, code),
+                    Err(code) => self.answer(job, from_ref(process), &group, operation, code),
                 }
             }
             _ => return None,

@@ -19,15 +19,15 @@ fn python(script: &str, arguments: &[&str]) -> Option<String> {
 #[test]
 fn circuits_match_the_answers_of_an_independent_client() {
     let programs = programs::folder().display().to_string();
-    let few = ["--changes", "4", "--kills", "1", "--faults", "0.25", "--ranks", "2"];
+    let few = ["--changes", "3", "--kills", "1", "--faults", "0", "--ranks", "2"];
     let Some(printed) =
         python("tests/it/consumers/opus_job.py", &[&[&*programs], &few[..]].concat())
     else {
         return;
     };
     let result: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!((&result["changes"], &result["wrong"]), (&json!(4), &json!([])), "{result}");
-    assert!(result["answers"]["lit"].as_u64().unwrap() > 2, "{result}");
+    assert_eq!((&result["changes"], &result["wrong"]), (&json!(3), &json!([])), "{result}");
+    assert!(result["answers"]["lit"].as_u64().unwrap() >= 4, "{result}");
 }
 
 #[test]
