@@ -3,6 +3,7 @@
 
 mod etcd;
 mod file;
+mod job_lines;
 pub mod linux;
 mod management;
 mod switches;
@@ -32,6 +33,7 @@ pub use file::{
     AgentModulesFile, Chances, ClientFile, DaemonFile, DeviceFile, HookFile, HooksFile, LeverFile,
     LimitsFile, ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
 };
+pub use job_lines::JobLinesFile;
 
 pub mod codes {
     use super::Code;
@@ -52,6 +54,7 @@ pub mod codes {
         error("LL0607", "A management domain refers to a device that does not exist");
     pub const BAD_SERVER: Code =
         error("LL0609", "The settings for etcd or the trace collector are invalid");
+    pub const BAD_JOB: Code = error("LL0611", "The settings of `job_lines` are invalid");
     pub const ALL: &[Code] = &[
         NO_EFFECT,
         SAME_NAME,
@@ -62,6 +65,7 @@ pub mod codes {
         NOT_INSTALLED,
         NO_LINE,
         BAD_SERVER,
+        BAD_JOB,
     ];
 }
 
@@ -118,6 +122,9 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
     }
     if let Some(traces) = &config.file.traces {
         traces.check(check);
+    }
+    if let Some(lines) = &config.file.job_lines {
+        lines.check(check);
     }
     let hooks = &config.file.hooks;
     for (name, hook) in

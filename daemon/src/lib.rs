@@ -28,7 +28,6 @@ pub mod disk;
 #[cfg(feature = "edges")]
 pub mod driver;
 #[cfg(feature = "edges")]
-#[cfg(feature = "edges")]
 pub mod fence;
 #[cfg(feature = "edges")]
 pub mod file_storage;
@@ -36,6 +35,8 @@ pub mod file_storage;
 pub mod hooks;
 #[cfg(feature = "edges")]
 pub mod http;
+#[cfg(feature = "edges")]
+pub mod job_lines;
 #[cfg(feature = "edges")]
 pub mod metrics;
 pub mod protocol;

@@ -13,7 +13,7 @@ use lightloom_daemon::cluster::{
 use lightloom_daemon::config::{Config, EtcdFile, TlsFile};
 use lightloom_daemon::disk::{Real, make_folders};
 use lightloom_daemon::service::{self, notify};
-use lightloom_daemon::{api, audit, check, serve, start};
+use lightloom_daemon::{api, audit, check, job_lines, serve, start};
 use sd_notify::{NotifyState, watchdog_enabled};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,7 +54,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tracing::info!("the audit log is intact: {}", verified.summary());
         return Ok(());
     }
-    let tls = config.file.tls.clone();
+    let (tls, job_lines) = (config.file.tls.clone(), config.file.job_lines.clone());
     let path = start::socket_path(&config);
     // Lock the journal first, because a second daemon must not take over the socket.
     let devices = config.inventory.devices.len();
@@ -79,7 +79,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let lost = seat.as_ref().map(|seat| seat.lost.clone());
     tracing::info!(devices, socket = %path.display(), "serving");
-    listeners.serve(&api::router(daemon.shared))?;
+    let answers = daemon.shared.metrics.job_lines.clone();
+    let router = api::router(daemon.shared);
+    listeners.serve(&router)?;
+    if let Some(file) = job_lines {
+        job_lines::listen(file, router, answers).await?;
+    }
     notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
     if let Some(within) = watchdog_enabled() {
         tokio::spawn(async move {

@@ -28,6 +28,7 @@ pub struct Metrics {
     pub requests: IntCounterVec,
     pub spans_dropped: IntCounter,
     pub hooks: IntCounterVec,
+    pub job_lines: IntCounterVec,
     pub port_power_dbm: GaugeVec,
     pub attention: GaugeVec,
     pub broken_parts: GaugeVec,
@@ -106,6 +107,11 @@ impl Metrics {
             spans_dropped: metrics
                 .counter("spans_dropped_total", "Trace spans that did not reach a collector.")?,
             hooks: metrics.counters("hooks_total", "Runs of hooks.", &["hook", "result"])?,
+            job_lines: metrics.counters(
+                "job_lines_total",
+                "Answered phase requests of process groups.",
+                &["job", "result"],
+            )?,
             port_power_dbm: metrics.gauges(
                 "port_power_dbm",
                 "Received power by device and slot.",

@@ -36,6 +36,7 @@ mod first_steps;
 mod gnmi_driver;
 mod gnmi_switch;
 mod house;
+mod job_lines;
 mod job_step_page;
 mod joint_verbs;
 mod kubernetes;

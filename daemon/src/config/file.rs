@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::etcd::{EtcdFile, TracesFile};
+use super::job_lines::JobLinesFile;
 use crate::protocol::DriverFile;
 use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
@@ -49,6 +50,9 @@ pub struct DaemonFile {
     /// Export of traces of changes.
     #[serde(default)]
     pub traces: Option<TracesFile>,
+    /// Phase requests from process groups of jobs, over TCP without authentication.
+    #[serde(default)]
+    pub job_lines: Option<JobLinesFile>,
     /// Individually listed devices.
     #[serde(default)]
     pub devices: Vec<DeviceFile>,
