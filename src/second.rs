@@ -58,7 +58,7 @@ pub const VERBS: &[Verb] = &[
     verb(
         "reproduce",
         "Recompute the claims of a paper: claim, published, ours, verdict",
-        "lightloom reproduce mixnet",
+        "lightloom reproduce opus",
     ),
     verb(
         "mfu",

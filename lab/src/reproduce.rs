@@ -11,9 +11,9 @@ use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_planner::joint;
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::reproduce::{
-    Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, SentenceVerdict,
-    Verdict, Why, assumption, explain, infinitehbd, mixnet, opus, rfabric, seeds, sentences,
-    summary, why_infinitehbd, why_mixnet, why_opus, why_rfabric,
+    Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, PublishedStep,
+    SentenceVerdict, Verdict, Why, assumption, explain, infinitehbd, opus, rfabric, seeds,
+    sentences, summary, why_infinitehbd, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_training::gain::{BATCH, Hiding, sweep};
@@ -35,8 +35,7 @@ use lightloom::trace;
   lightloom reproduce infinitehbd --faults fault_trace.json
   lightloom reproduce infinitehbd --faults fault_trace.json --format markdown > docs/validation.md
   lightloom reproduce infinitehbd --faults fault_trace.json --format csv > docs/validation.csv
-  lightloom reproduce mixnet
-  lightloom reproduce opus --why
+  lightloom reproduce opus --runs opus_perlmutter_64.csv
   lightloom reproduce seeds --why
   lightloom reproduce mfu
 
@@ -47,8 +46,8 @@ pub(crate) struct Arguments {
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Tables of published runs (CSV) for `mfu` (steps) and `collectives`. For `mfu`, markdown and
-    /// csv are docs/validation-mfu.md and docs/validation-mfu.csv.
+    /// Tables of published runs (CSV) for `mfu` and `opus` (steps) and `collectives`. For `mfu`,
+    /// markdown and csv are docs/validation-mfu.md and docs/validation-mfu.csv.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the shipped topologies/prices.yaml].
@@ -72,11 +71,9 @@ pub(crate) struct Arguments {
 enum PublishedStudy {
     /// InfiniteHBD (arXiv 2502.03885): fault trace, GPU waste, cross-ToR traffic, cost and power.
     Infinitehbd,
-    /// MixNet: cost compared with a fat-tree.
-    Mixnet,
     /// RFabric and similar: circuits that follow phases, delays, performance per cost.
     Rfabric,
-    /// Photonic rails (arXiv 2602.12521): cost and power compared with packet switches.
+    /// Photonic rails (arXiv 2602.12521): a training step by switching time, and when switching pays.
     Opus,
     /// Systems for reinforcement learning and serving: OrchestrRL (arXiv 2601.01209), StreamRL
     /// (arXiv 2504.15930) and others.
@@ -89,13 +86,12 @@ enum PublishedStudy {
 
 impl PublishedStudy {
     fn reads_runs(self) -> bool {
-        matches!(self, Self::Mfu | Self::Collectives)
+        matches!(self, Self::Mfu | Self::Opus | Self::Collectives)
     }
 
     const fn name(self) -> &'static str {
         match self {
             Self::Infinitehbd => "infinitehbd",
-            Self::Mixnet => "mixnet",
             Self::Rfabric => "rfabric",
             Self::Opus => "opus",
             Self::Seeds => "seeds",
@@ -108,7 +104,7 @@ impl PublishedStudy {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     anyhow::ensure!(
         arguments.runs.is_empty() || arguments.study.reads_runs(),
-        "--runs applies only to `lightloom reproduce mfu` and `lightloom reproduce collectives`: omit it"
+        "--runs applies only to `lightloom reproduce` with `mfu`, `opus` and `collectives`: omit it"
     );
     anyhow::ensure!(
         !arguments.why
@@ -129,17 +125,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             let inputs = ClaimInputs { trace: trace.as_ref(), prices: &prices, samples, seed };
             (infinitehbd(&inputs)?, why)
         }
-        PublishedStudy::Mixnet => (mixnet(&prices)?, why_mixnet(&prices)),
         PublishedStudy::Rfabric => {
             let (network, phases) = shipped_rfabric()?;
             let why = why_rfabric(&network, &phases, &prices);
             let why = why.context("the price file lacks a part")?;
             (rfabric(&network, &phases, &prices), why)
         }
-        PublishedStudy::Opus => {
-            let why = why_opus(&prices);
-            (opus(&why), why)
-        }
+        PublishedStudy::Opus => (opus(&published_steps(&arguments.runs, &mut inputs)?), Vec::new()),
         PublishedStudy::Seeds => {
             let why = why_seeds();
             (seeds(&why), why)
@@ -170,6 +162,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         format => format.print(&document, "claims", || text(&document))?,
     }
     Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
+}
+
+fn published_steps(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<PublishedStep>> {
+    let mut steps = Vec::new();
+    for (place, path) in tables.iter().enumerate() {
+        let table = study::read(path, place, inputs)?;
+        let mut reader =
+            csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
+        let rows: Result<Vec<_>, _> = reader.deserialize().collect();
+        let help = "help: the columns are switching_ms, provision_s and baseline_s";
+        steps.extend(rows.with_context(|| format!("{}: {help}", path.display()))?);
+    }
+    Ok(steps)
 }
 
 pub(crate) fn why_mfu() -> Why {
@@ -215,11 +220,11 @@ fn cells(claim: &Claim) -> [String; 4] {
 }
 
 fn text(document: &ReproduceResult) -> String {
-    let mut text = summary(&document.sentences) + "\n\n";
-    for sentence in &document.sentences {
-        let _ = writeln!(text, "{sentence}");
+    let mut text = String::new();
+    if !document.sentences.is_empty() {
+        let sentences: String = document.sentences.iter().map(|one| format!("{one}\n")).collect();
+        let _ = writeln!(text, "{}\n\n{sentences}", summary(&document.sentences));
     }
-    text.push('\n');
     for section in sections(&document.claims) {
         let mut table =
             TextTable::new(["claim", "published", "tolerance", "ours", "verdict", "label"]);
@@ -241,7 +246,7 @@ fn text(document: &ReproduceResult) -> String {
         text.push('\n');
     }
     document.why.iter().for_each(|why| text += &explained(why));
-    if document.study != PublishedStudy::Seeds.name() {
+    if !matches!(document.study, "opus" | "seeds") {
         let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     }
     text

@@ -4,7 +4,7 @@
 //! ```text
 //!   file ──▶ workload ──▶ Demand of each phase
 //!                           │ one_hop     fastest circuits between leaves for it
-//!                           │ phases      chooses one of these topologies per phase
+//!                           │ phases      chooses one of these topologies per phase (switching: when to change)
 //!                           │ realise     cross-connects of the switches for them
 //!                           │ transition  stages from one phase to the next, under traffic
 //!                           ▼
@@ -24,6 +24,7 @@ pub mod plan;
 pub mod realise;
 pub mod rings;
 pub mod step;
+pub mod switching;
 pub mod templates;
 #[doc(hidden)]
 pub mod testkit;

@@ -16,6 +16,7 @@ use super::concurrent::{self, RateBound};
 use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::one_hop::{self, Effort};
+use super::switching::{Costs, Schedule, shortest_cycle};
 use super::templates::templates;
 use super::topology::Topology;
 
@@ -39,15 +40,6 @@ pub struct Candidate {
     pub name: String,
     /// The circuits of the topology.
     pub topology: Topology,
-}
-
-/// The topology of each phase and the resulting step time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
-    /// Index of the candidate for each phase.
-    pub choice: Vec<usize>,
-    /// Communication time of a step in seconds, including exposed switching.
-    pub seconds: f64,
 }
 
 /// For more phases, the only merged candidates are pairs of consecutive phases and the whole step.
@@ -190,11 +182,7 @@ pub(super) fn schedule_at(
     candidates: &[Candidate],
     rates: &CandidateRates,
 ) -> Schedule {
-    let costs = Costs::new(fabric, phases, candidates, rates);
-    (0..candidates.len())
-        .map(|first| shortest_cycle(&costs, phases.len(), first))
-        .reduce(|best, other| if other.seconds < best.seconds { other } else { best })
-        .expect("there is at least one candidate")
+    shortest_cycle(&costs(fabric, phases, candidates, rates))
 }
 
 /// Returns the best single topology for all phases.
@@ -314,71 +302,30 @@ pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evalu
     phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
 }
 
-/// `of[phase][from][to]` is the duration in seconds of the phase on `to` after a phase on `from`.
-struct Costs {
-    of: Vec<Vec<Vec<f64>>>,
-}
-
-impl Costs {
-    fn new(
-        fabric: &ReconfigurableFatTree,
-        phases: &[Phase],
-        candidates: &[Candidate],
-        rates: &CandidateRates,
-    ) -> Self {
-        let domains = fabric.spec().failure_domains.min(fabric.switches() as u32);
-        let switching = fabric.spec().timing.total().as_secs_f64() * f64::from(domains);
-        let of = phases
-            .iter()
-            .zip(evaluators(fabric, phases))
-            .zip(&rates.of)
-            .map(|((phase, evaluator), rates)| {
-                let cost = |from: &Candidate, to: &Candidate, rate: f64| {
-                    let change = (&from.topology, &to.topology);
-                    seconds_settling(phase, &evaluator, change, rate, switching)
-                };
-                let to = || candidates.iter().zip(rates);
-                candidates
-                    .iter()
-                    .map(|from| to().map(|(to, rate)| cost(from, to, *rate)).collect())
-                    .collect()
-            })
-            .collect();
-        Self { of }
-    }
-}
-
-fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
-    let count = costs.of[0].len();
-    // best[x] is the least time of phases 1..=p with phase p on x. NaN marks unreached candidates;
-    // infinity means that no candidate serves a phase.
-    let mut best = vec![f64::NAN; count];
-    best[first] = 0.0;
-    let mut came_from = Vec::new();
-    for phase in 1..phases {
-        let reach = |to: usize| {
-            (0..count)
-                .filter(|from| !best[*from].is_nan())
-                .map(|from| (best[from] + costs.of[phase][from][to], from))
-                .min_by(|a, b| a.0.total_cmp(&b.0).then((a.1 != to).cmp(&(b.1 != to))))
-                .expect("phase 0 reaches every candidate")
-        };
-        let reached: Vec<(f64, usize)> = (0..count).map(reach).collect();
-        best = reached.iter().map(|(seconds, _)| *seconds).collect();
-        came_from.push(reached.into_iter().map(|(_, from)| from).collect::<Vec<_>>());
-    }
-    let (seconds, mut at) = (0..count)
-        .filter(|last| !best[*last].is_nan())
-        .map(|last| (best[last] + costs.of[0][last][first], last))
-        .min_by(|a, b| a.0.total_cmp(&b.0))
-        .expect("the last phase is reached");
-    let mut choice = vec![at];
-    for from in came_from.iter().rev() {
-        at = from[at];
-        choice.push(at);
-    }
-    choice.reverse();
-    Schedule { choice, seconds }
+fn costs(
+    fabric: &ReconfigurableFatTree,
+    phases: &[Phase],
+    candidates: &[Candidate],
+    rates: &CandidateRates,
+) -> Costs {
+    let domains = fabric.spec().failure_domains.min(fabric.switches() as u32);
+    let switching = fabric.spec().timing.total().as_secs_f64() * f64::from(domains);
+    phases
+        .iter()
+        .zip(evaluators(fabric, phases))
+        .zip(&rates.of)
+        .map(|((phase, evaluator), rates)| {
+            let cost = |from: &Candidate, to: &Candidate, rate: f64| {
+                let change = (&from.topology, &to.topology);
+                seconds_settling(phase, &evaluator, change, rate, switching)
+            };
+            let to = || candidates.iter().zip(rates);
+            candidates
+                .iter()
+                .map(|from| to().map(|(to, rate)| cost(from, to, *rate)).collect())
+                .collect()
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -392,14 +339,6 @@ mod tests {
         [("train", shapes::moe(16, Seed(1))), ("sync", shapes::weight_sync(16, Seed(1)))]
             .map(|(name, demand)| Phase { job: None, name: name.into(), demand, slack })
             .to_vec()
-    }
-
-    /// Both phases are unservable, as when a leaf's uplinks and switches fail.
-    #[test]
-    fn unserved_step_takes_infinite_time() {
-        let costs = Costs { of: vec![vec![vec![f64::INFINITY; 2]; 2]; 2] };
-        let schedule = shortest_cycle(&costs, 2, 1);
-        assert_eq!((schedule.choice.len(), schedule.seconds), (2, f64::INFINITY));
     }
 
     fn with_bring_up(bring_up: Picoseconds) -> ReconfigurableFatTree {
@@ -441,13 +380,12 @@ mod tests {
         });
         let candidates = candidates(&fabric, &phases, Effort::default());
         let rates = CandidateRates::of_one_hop(&fabric, &phases, &candidates);
-        let costs = Costs::new(&fabric, &phases, &candidates, &rates);
+        let costs = costs(&fabric, &phases, &candidates, &rates);
         let count = candidates.len();
         let mut best = f64::MAX;
         for number in 0..count.pow(3) {
             let choice = [number % count, number / count % count, number / count / count];
-            let seconds: f64 =
-                (0..3).map(|at| costs.of[at][choice[(at + 2) % 3]][choice[at]]).sum();
+            let seconds: f64 = (0..3).map(|at| costs[at][choice[(at + 2) % 3]][choice[at]]).sum();
             best = best.min(seconds);
         }
         let found = schedule(&fabric, &phases, &candidates).seconds;

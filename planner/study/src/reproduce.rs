@@ -3,7 +3,6 @@
 
 mod claims;
 mod infinitehbd;
-mod mixnet;
 mod opus;
 mod rfabric;
 mod seeds;
@@ -12,8 +11,7 @@ mod why;
 
 pub use claims::{Claim, Label, Published, Unit, Verdict};
 pub use infinitehbd::{Inputs, MFU, StudyError, infinitehbd, why as why_infinitehbd};
-pub use mixnet::{mixnet, why as why_mixnet};
-pub use opus::{opus, why as why_opus};
+pub use opus::{PublishedStep, opus};
 pub use rfabric::{rfabric, why as why_rfabric};
 pub use seeds::{ORCHESTRRL, STEP3, STREAMRL, seeds};
 pub use sentences::{Sentence, SentenceVerdict, sentence_of, sentences, summary};

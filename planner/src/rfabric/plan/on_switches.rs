@@ -10,8 +10,9 @@ use super::super::concurrent::{RateBound, RoutedRate};
 use super::super::evaluate::Evaluator;
 use super::super::one_hop;
 use super::super::patch;
-use super::super::phases::{Candidate, Phase, Schedule, seconds_in_steps};
+use super::super::phases::{Candidate, Phase, seconds_in_steps};
 use super::super::realise::{Realisation, realise, topology_of};
+use super::super::switching::Schedule;
 use super::super::transition;
 use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
 

@@ -36,6 +36,7 @@ pub enum Unit {
     ServerDays,
     Times,
     Days,
+    Seconds,
 }
 
 impl Unit {
@@ -47,6 +48,7 @@ impl Unit {
             Self::ServerDays => format!("{figure:.1}"),
             Self::Times => format!("{figure:.2}×"),
             Self::Days => format!("{figure:.2} d"),
+            Self::Seconds => format!("{figure:.3} s"),
         }
     }
 }

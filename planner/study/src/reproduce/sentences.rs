@@ -149,7 +149,8 @@ pub fn summary(sentences: &[Sentence]) -> String {
     let some = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = some.map(|(count, verdict)| format!("{count} {verdict}")).collect();
     let s = if sentences.len() == 1 { "" } else { "s" };
-    format!("{} published sentence{s}: {}", sentences.len(), counts.join(", "))
+    let colon = if counts.is_empty() { "" } else { ": " };
+    format!("{} published sentence{s}{colon}{}", sentences.len(), counts.join(", "))
 }
 
 #[cfg(test)]

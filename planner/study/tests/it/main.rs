@@ -15,4 +15,5 @@ mod compare_naive;
 mod cost;
 mod cross_tor;
 mod fabric_files;
+mod opus;
 mod rfabric_claims;

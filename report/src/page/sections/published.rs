@@ -69,5 +69,6 @@ const fn unit(unit: Unit) -> &'static str {
         Unit::ServerDays => "server-days",
         Unit::Times => "ratio",
         Unit::Days => "d",
+        Unit::Seconds => "s",
     }
 }
