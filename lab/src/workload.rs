@@ -5,6 +5,7 @@ mod profiles;
 
 use std::path::PathBuf;
 
+use lightloom_emulator::training::once;
 use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_fabric::document::other_kind;
@@ -331,8 +332,12 @@ fn emulate(
     tensor: u32,
     recorded: Option<&Recorded>,
 ) -> anyhow::Result<StepSummary> {
-    let timeline = replay(graph, machine, RingReuse::Never, &mut Live::default())?;
-    let communication = format!("packets on {arch}");
+    let mut live = Live::default();
+    let (timeline, how) = match once::is_needed(graph, machine) {
+        true => (once::run(graph, machine, &mut live)?, "packets of each distinct exchange"),
+        false => (replay(graph, machine, RingReuse::Never, &mut live)?, "packets"),
+    };
+    let communication = format!("{how} on {arch}");
     let counts = (timeline.packet_hops, timeline.reused);
     Ok(report(graph, &timeline.spans, communication, (machine.ranks, tensor), counts, recorded))
 }
