@@ -5,6 +5,7 @@ A function takes the files of an example and returns facts by name. `ABSENT` is 
 lightloom must not report it as stated. `Refusal` is a text that the error must contain."""
 
 import collections
+import gzip
 import json
 import re
 import statistics
@@ -24,7 +25,9 @@ class Rough(float):
 
 
 def text(path):
-    return path.read_text(encoding="utf-8", errors="replace")
+    data = path.read_bytes()
+    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return data.decode("utf-8", errors="replace")
 
 
 def documents(path):
@@ -348,6 +351,8 @@ def connection_matrix(paths):
     flows = re.findall(r"^(\d+)->(\d+).* size (\d+)", text(paths[0]), re.M)
     if any(size == "0" for _, _, size in flows):
         return {"refused": Refusal("without a size never ends")}
+    if len(flows) != int(re.search(r"Connections (\d+)", text(paths[0]))[1]):
+        return {"refused": Refusal("the file announces")}
     return {
         "ranks": int(re.search(r"Nodes (\d+)", text(paths[0]))[1]),
         "sends": len(flows),
@@ -359,6 +364,8 @@ def hugging_face(paths):
     """Returns the operations of a training step on a token, from the published shapes of the layers."""
     config = json.loads(text(paths[0]))
     config = config.get("text_config", config)
+    if "global_head_dim" in config:
+        return {"refused": Refusal("not understood: `global_head_dim`")}
     get = lambda *keys: next((config[key] for key in keys if config.get(key)), 0)
     hidden, heads, layers = config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"]
     if config.get("kv_lora_rank"):
@@ -381,9 +388,18 @@ def hugging_face(paths):
     sparse = 3 * hidden * (chosen * width + one) + hidden * experts
     attention, output = 2 * weights + 2 * SEQUENCE * mixed, 2 * hidden * config["vocab_size"]
     forward = layers * attention + 2 * first * dense + 2 * (layers - first) * sparse + output
-    # Linear attention does not compare all tokens with each other.
-    forward -= config.get("layer_types", []).count("linear_attention") * 2 * SEQUENCE * mixed
+    types = config.get("layer_types", [])
+    window = get("sliding_window")
+    if window and types:
+        seen = 2 * window - window**2 / SEQUENCE
+        forward -= types.count("sliding_attention") * 2 * (SEQUENCE - seen) * mixed
+    # Gated DeltaNet decays, reads, corrects and queries a state instead of comparing tokens with each other.
+    linear = types.count("linear_attention")
+    if linear:
+        key, value = (get(f"linear_num_{one}_heads") * get(f"linear_{one}_head_dim") for one in ("key", "value"))
+        states = 2 * hidden * (2 * key + 3 * value) + 7 * value * get("linear_key_head_dim")
+        forward += linear * (states - attention)
     # Each layer for the prediction of later tokens also joins two vectors and has an output.
     last = 2 * (sparse if experts else dense)
-    forward += get("num_nextn_predict_layers") * (attention + last + 4 * hidden * hidden + output)
+    forward += get("num_nextn_predict_layers", "mtp_num_hidden_layers") * (attention + last + 4 * hidden * hidden + output)
     return {"flops_per_token": Rough(3 * forward)}

@@ -2,11 +2,12 @@
 //! Reads files up to the size limit, and writes files atomically.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
+use flate2::read::MultiGzDecoder;
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
@@ -93,7 +94,8 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
         return Err(unreadable(ErrorKind::IsADirectory.into()));
     }
     note_read(path);
-    document::take(&name, metadata.is_file().then_some(metadata.len()), file)
+    let length = metadata.is_file().then_some(metadata.len());
+    document::take(&name, length, unpacked(file).map_err(unreadable)?)
 }
 
 fn advice(path: &Path, error: &std::io::Error) -> Option<&'static str> {
@@ -105,13 +107,22 @@ fn advice(path: &Path, error: &std::io::Error) -> Option<&'static str> {
     }
 }
 
+/// Unpacks a gzip file, such as a profiler's `.json.gz`, while it is read.
+pub fn unpacked<'f>(mut file: impl Read + 'f) -> std::io::Result<Box<dyn Read + 'f>> {
+    let mut sign = Vec::new();
+    (&mut file).take(2).read_to_end(&mut sign)?;
+    let is_packed = sign == [0x1f, 0x8b];
+    let whole = Cursor::new(sign).chain(file);
+    Ok(if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+}
+
 const LARGEST_RESULT: u64 = 1 << 30;
 
 pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes));
+    let file = File::open(path).and_then(unpacked);
+    let read = file.and_then(|file| file.take(LARGEST_RESULT + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         let advice = advice(path, &error).map_or(String::new(), |advice| format!("; {advice}"));
         anyhow::bail!("cannot read {shown}: {error}{advice}");
@@ -143,6 +154,7 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let file = File::open(&beside).map_err(message)?;
     note_read(&beside);
     let mut bytes = Vec::new();
+    let file = unpacked(file).map_err(message)?;
     file.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(message)?;
     Ok(NamedFile { name, bytes })
 }
@@ -200,6 +212,23 @@ fn write_through(path: &Path, contents: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compressed_file_is_unpacked_by_content() {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(b"{\"a\": 1}").unwrap();
+        let packed = packed.finish().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.json");
+        fs::write(&path, &packed).unwrap();
+        assert_eq!(read_result(&path).unwrap(), b"{\"a\": 1}");
+        assert_eq!(read_document(&path).unwrap(), b"{\"a\": 1}");
+        assert_eq!(beside(&path, "trace.json").unwrap().bytes, b"{\"a\": 1}");
+        fs::write(&path, &packed[..packed.len() - 9]).unwrap();
+        assert!(read_result(&path).unwrap_err().to_string().contains("cannot read"));
+        fs::write(&path, b"\x1f").unwrap();
+        assert_eq!(read_result(&path).unwrap(), b"\x1f");
+    }
 
     #[test]
     fn replaces_a_file_atomically_without_leftovers() {

@@ -3,5 +3,6 @@
 
 mod idle;
 pub mod library;
+pub mod once;
 pub mod packets;
 pub mod replay;

@@ -127,11 +127,13 @@ fn given_layout(text: &str) -> Result<GivenLayout, String> {
         Some(GivenLayout { gpus: prefills * one + decodes * other, layout })
     });
     layout.ok_or_else(|| {
-        let use_these = "use `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`, with 1 to 4096 replicas";
-        match ["DP", "EP", "PP"].into_iter().find(|other| text.contains(other)) {
-            Some(other) => format!("serving with {other} (attention by request, experts across replicas, or pipelines) is not modelled: {use_these}"),
-            None => use_these.to_owned(),
-        }
+        let other = ["DP", "EP", "PP"].into_iter().find(|other| text.contains(other));
+        let unknown = other.map_or_else(String::new, |other| {
+            format!("attention by request, experts across replicas and pipelines ({other}) are not modelled: ")
+        });
+        format!(
+            "{unknown}use `colocated=4xTP2` or `prefill=2xTP4,decode=4xTP2`, with 1 to 4096 replicas"
+        )
     })
 }
 

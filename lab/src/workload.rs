@@ -5,6 +5,7 @@ mod profiles;
 
 use std::path::PathBuf;
 
+use lightloom_emulator::training::once;
 use lightloom_emulator::training::packets::machine;
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_fabric::document::other_kind;
@@ -330,9 +331,13 @@ fn emulate(
     tensor: u32,
     recorded: Option<&Recorded>,
 ) -> anyhow::Result<StepSummary> {
-    let timeline = replay(graph, machine, RingReuse::Never, &mut Live::default())?;
+    let mut live = Live::default();
+    let (timeline, how) = match once::is_needed(graph, machine) {
+        true => (once::run(graph, machine, &mut live)?, "packets of each distinct exchange"),
+        false => (replay(graph, machine, RingReuse::Never, &mut live)?, "packets"),
+    };
     Ok(StepSummary {
-        communication: format!("packets on {arch}"),
+        communication: format!("{how} on {arch}"),
         packet_hops: timeline.packet_hops,
         collectives_reused: timeline.reused,
         ..report(graph, &timeline.spans, machine.ranks, tensor, recorded)
@@ -397,21 +402,22 @@ fn text(report: &StepSummary) -> String {
         let change = 100.0 * (report.step_seconds / recorded - 1.0);
         text.push_str(&format!("; recorded {recorded:.6} s: {change:+.2} %"));
     }
-    let whole = report.step_seconds * f64::from(report.steps);
     if report.steps > 1 {
         text.push_str(&format!(
-            "\nmean of {} steps that the profiler marks; the path runs through all of them",
+            "\none of {} steps that the profiler marks; the path runs through all of them",
             report.steps
         ));
     }
-    let mut shares = TextTable::new(["on the critical path", "s", "of the step"]).verbatim();
-    for (what, seconds) in [
+    let mut shares = TextTable::new(["on the critical path", "s", "of the path"]).verbatim();
+    let rows = [
         ("computing", report.critical_path.compute_seconds),
         ("exchange in the domain", report.critical_path.domain_seconds),
         ("collectives between domains", report.critical_path.network_seconds),
         ("transfers", report.critical_path.transfer_seconds),
         ("waiting", report.critical_path.waiting_seconds),
-    ] {
+    ];
+    let whole: f64 = rows.iter().map(|(_, seconds)| seconds).sum();
+    for (what, seconds) in rows {
         let share = 100.0 * seconds / whole.max(f64::MIN_POSITIVE);
         shares.row([what.to_owned(), format!("{seconds:.6}"), format!("{share:.1} %")]);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -68,7 +69,12 @@ fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     }
     paths.sort();
     let read = |path: PathBuf| -> anyhow::Result<OwnFile> {
-        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut bytes = Vec::new();
+        let unpacked = fs::File::open(&path).and_then(files::unpacked);
+        // The reader reports damaged contents, and continues with the other files.
+        if unpacked.and_then(|mut file| file.read_to_end(&mut bytes)).is_err() {
+            bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        }
         Ok(OwnFile { name: files::name(&path), bytes })
     };
     paths.into_iter().map(read).collect()

@@ -1,77 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes a step's duration without contention: each distinct exchange is simulated separately,
-//! packet by packet, and the tasks are scheduled with these durations.
+//! Durations of the distinct exchanges of a step on idle links, each simulated once, packet by packet.
 
-use lightloom_collective::CollectiveKind;
+use lightloom_engine::transport::Transport;
 use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskPace, TaskPaces, TaskWork};
-use lightloom_training::longest_path::play;
-use lightloom_training::machine::Machine;
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_training::machine::{Domain, Machine};
+use lightloom_units::Picoseconds;
 use rustc_hash::FxHashMap;
 
+use super::packets::{HOPS_BUDGET, hops_of};
 use super::replay::{RingReuse, replay};
-use crate::run::RunError;
+use crate::run::{Progress, RunError};
 
-pub(super) fn end(graph: &TaskGraph, machine: &Machine) -> Result<SimTime, RunError> {
-    let domains = machine.domain_of();
-    let mut places: FxHashMap<Exchange, usize> = FxHashMap::default();
-    let (mut tasks, mut paces): (Vec<Task>, TaskPaces) = Default::default();
-    let exchanges: Vec<Option<usize>> = (0u32..)
-        .zip(graph.tasks())
-        .map(|(id, task)| {
-            let pace = graph.pace(TaskId(id));
-            let exchange = Exchange::of(&task.work, pace, &domains)?;
-            Some(*places.entry(exchange).or_insert_with(|| {
-                let after = tasks.len().checked_sub(1).map(|last| TaskId(last as u32));
-                let after = after.into_iter().collect();
-                tasks.push(Task { name: task.name.clone(), after, work: task.work.clone() });
-                paces.push(pace);
-                tasks.len() - 1
-            }))
-        })
-        .collect();
-    let distinct = TaskGraph::new(tasks).expect("tasks are created in order").with_paces(paces);
-    let alone = replay(&distinct, machine, RingReuse::IdleRings, &mut ())?.spans;
-    let took =
-        exchanges.iter().zip(graph.tasks()).map(|(exchange, task)| match (exchange, &task.work) {
-            (Some(place), _) => alone[*place].1.since(alone[*place].0),
-            (None, TaskWork::Compute { took, .. }) => *took,
-            (None, _) => Picoseconds::ZERO,
+pub(super) struct IdleTimes {
+    /// Duration of each task.
+    pub(super) took: Vec<Picoseconds>,
+    pub(super) packet_hops: u64,
+    pub(super) reused: u64,
+}
+
+/// An exchange is too long to simulate whole above this number of packet-hops.
+const LONG: f64 = HOPS_BUDGET / 50.0;
+
+impl IdleTimes {
+    pub(super) fn of(
+        graph: &TaskGraph,
+        machine: &Machine,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, RunError> {
+        let domains = machine.domain_of();
+        let mut places: FxHashMap<(TaskWork, TaskPace), (usize, u64)> = FxHashMap::default();
+        let (mut tasks, mut paces): (Vec<Task>, TaskPaces) = Default::default();
+        let exchanges: Vec<Option<(usize, u64)>> = (0u32..)
+            .zip(graph.tasks())
+            .map(|(id, task)| {
+                let pace = graph.pace(TaskId(id));
+                let exchange = without_ranks(&task.work, &domains)?;
+                Some(*places.entry((exchange, pace)).or_insert_with(|| {
+                    let (works, units) = shortened(&task.work, machine);
+                    for work in works {
+                        let after = tasks.len().checked_sub(1).map(|last| TaskId(last as u32));
+                        let after = after.into_iter().collect();
+                        tasks.push(Task { name: task.name.clone(), after, work });
+                        paces.push(pace);
+                    }
+                    (tasks.len() - 1, units)
+                }))
+            })
+            .collect();
+        let distinct = TaskGraph::new(tasks).expect("tasks are created in order").with_paces(paces);
+        let alone = replay(&distinct, machine, RingReuse::IdleRings, progress)?;
+        let alone_for = |place: usize| alone.spans[place].1.since(alone.spans[place].0);
+        let took = exchanges.iter().zip(graph.tasks()).map(|(exchange, task)| {
+            match (exchange, &task.work) {
+                (Some((place, 0)), _) => alone_for(*place),
+                (Some((place, units)), _) => {
+                    let unit = alone_for(*place).saturating_sub(alone_for(place - 1));
+                    alone_for(*place) + unit * *units
+                }
+                (None, TaskWork::Compute { took, .. }) => *took,
+                (None, _) => Picoseconds::ZERO,
+            }
         });
-    let spans = play(graph, &took.collect::<Vec<_>>());
-    Ok(spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START))
-}
-
-/// An exchange without the identities of its ranks. Equal exchanges take equally long on idle links.
-#[derive(PartialEq, Eq, Hash)]
-struct Exchange {
-    kind: Option<CollectiveKind>,
-    bytes: Bytes,
-    pace: TaskPace,
-    /// The domain of each rank, numbered in order of appearance; empty for a ring.
-    domains: Vec<Option<u32>>,
-}
-
-impl Exchange {
-    fn of(work: &TaskWork, pace: TaskPace, domains: &[Option<u32>]) -> Option<Self> {
-        let numbered = |ranks: &[u32]| {
-            let mut seen = Vec::new();
-            let number = |rank: &u32| {
-                let domain = domains[*rank as usize]?;
-                let known = seen.iter().position(|one| *one == domain).unwrap_or_else(|| {
-                    seen.push(domain);
-                    seen.len() - 1
-                });
-                Some(known as u32)
-            };
-            ranks.iter().map(number).collect()
-        };
-        let (kind, bytes, domains) = match work {
-            TaskWork::Ring { kind, bytes, .. } => (Some(*kind), *bytes, Vec::new()),
-            TaskWork::Across { kind, ranks, bytes } => (Some(*kind), *bytes, numbered(ranks)),
-            TaskWork::Transfer { from, to, bytes } => (None, *bytes, numbered(&[*from, *to])),
-            TaskWork::Compute { .. } | TaskWork::Pairs { .. } => return None,
-        };
-        Some(Self { kind, bytes, pace, domains })
+        let took = took.collect();
+        let reused = exchanges.iter().flatten().count() - places.len();
+        Ok(Self { took, packet_hops: alone.packet_hops, reused: reused as u64 })
     }
+}
+
+/// Returns a long exchange cut to the sizes s and s + u, and the number of units u between s + u and its
+/// size. A unit adds the same number of full packets to each message, and so the same time. Otherwise
+/// returns the exchange and 0.
+fn shortened(work: &TaskWork, machine: &Machine) -> (Vec<TaskWork>, u64) {
+    let mut works = vec![work.clone(), work.clone()];
+    let mut units = 0;
+    for (work, left) in works.iter_mut().zip([1, 2]) {
+        let (ranks, bytes) = match work {
+            TaskWork::Ring { ring, bytes, .. } => (machine.rings[*ring as usize].len(), bytes),
+            TaskWork::Across { ranks, bytes, .. } => (ranks.len(), bytes),
+            TaskWork::Transfer { bytes, .. } => (2, bytes),
+            TaskWork::Compute { .. } | TaskWork::Pairs { .. } => break,
+        };
+        // A rank sends a piece for each other rank, in two directions, over each NIC of a domain.
+        let domain = match &machine.domain {
+            Domain::Switches { groups } => groups.first().map_or(1, Vec::len),
+            Domain::Cables => 1,
+        };
+        let packets = Transport::default().payload.0 * (ranks * 2 * domain) as u64;
+        let unit = packets * ((LONG / 8.0 / sent_hops(ranks, packets)) as u64).max(1);
+        if sent_hops(ranks, bytes.0) > LONG && bytes.0 / unit > 3 {
+            units = bytes.0 / unit - left;
+            bytes.0 -= units * unit;
+        }
+    }
+    (works.split_off(usize::from(units == 0)), units)
+}
+
+fn sent_hops(ranks: usize, bytes: u64) -> f64 {
+    ranks as f64 * hops_of(bytes as f64)
+}
+
+/// Estimates the packets of an exchange, counted once per link.
+pub(super) fn packet_hops(work: &TaskWork, machine: &Machine) -> f64 {
+    match work {
+        TaskWork::Compute { .. } => 0.0,
+        TaskWork::Ring { ring, bytes, .. } => {
+            sent_hops(machine.rings[*ring as usize].len(), bytes.0)
+        }
+        TaskWork::Across { ranks, bytes, .. } => sent_hops(ranks.len(), bytes.0),
+        TaskWork::Transfer { bytes, .. } => sent_hops(1, bytes.0),
+        TaskWork::Pairs { bytes, .. } => sent_hops(1, bytes.iter().sum()),
+    }
+}
+
+/// Returns an exchange without the identities of its ranks: their domains, numbered in order of appearance, and one ring
+/// for all. Equal exchanges take equally long on idle links.
+fn without_ranks(work: &TaskWork, domains: &[Option<u32>]) -> Option<TaskWork> {
+    let numbered = |ranks: &[u32]| -> Vec<u32> {
+        let mut seen = Vec::new();
+        let number = |rank: &u32| {
+            let Some(domain) = domains[*rank as usize] else { return u32::MAX };
+            let known = seen.iter().position(|one| *one == domain).unwrap_or_else(|| {
+                seen.push(domain);
+                seen.len() - 1
+            });
+            known as u32
+        };
+        ranks.iter().map(number).collect()
+    };
+    let mut work = work.clone();
+    match &mut work {
+        TaskWork::Compute { .. } => return None,
+        TaskWork::Ring { ring, .. } => *ring = 0,
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => *ranks = numbered(ranks),
+        TaskWork::Transfer { from, to, .. } => {
+            *to = u32::from(domains[*from as usize] != domains[*to as usize]);
+            *from = 0;
+        }
+    }
+    Some(work)
 }

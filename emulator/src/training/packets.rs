@@ -10,6 +10,7 @@
 use lightloom_engine::transport::Transport;
 use lightloom_step::work::StepWork;
 use lightloom_training::graph::{TaskGraph, TaskWork};
+use lightloom_training::longest_path::play;
 use lightloom_training::machine::{Cable, Domain, Machine};
 use lightloom_training::mapping::Mapping;
 use lightloom_training::network::{Efficiency, Network, Shape};
@@ -19,7 +20,7 @@ use lightloom_training::tasks::{SimulatedRails, TaskPurpose, step_machine, step_
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::idle;
+use super::idle::{IdleTimes, packet_hops};
 use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
@@ -225,7 +226,8 @@ pub fn run(
         whole_links(&step.network),
         imbalance,
     );
-    let without = hops_without_reuse(&graph, &machine);
+    let rings = graph.tasks().iter().filter(|task| matches!(task.work, TaskWork::Ring { .. }));
+    let without: f64 = rings.map(|task| packet_hops(&task.work, &machine)).sum();
     let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
     let sampled = prove == Prove::Reuse && !is_whole;
     let reuse = if sampled { RingReuse::Checked } else { RingReuse::IdleRings };
@@ -244,7 +246,8 @@ pub fn run(
     };
     let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
-    let idle_seconds = idle::end(&graph, &machine)?.0 as f64 * 1e-12;
+    let idle = play(&graph, &IdleTimes::of(&graph, &machine, &mut ())?.took);
+    let idle_seconds = idle.iter().map(|span| span.1.0).max().unwrap_or(0) as f64 * 1e-12;
     let step = PacketStep {
         gpus: step.mapping.gpus(),
         replicas,
@@ -352,7 +355,7 @@ pub fn machine(
     })
 }
 
-fn hops_of(bytes: f64) -> f64 {
+pub(super) fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }
 
@@ -386,14 +389,4 @@ fn cut_tasks(work: &StepWork) -> f64 {
     let lanes = f64::from(mapping.data * mapping.context);
     let of_layer = 24.0 + 4.0 * f64::from(mapping.context);
     lanes * work.micro_batches as f64 * f64::from(work.layer_count()) * of_layer
-}
-
-fn hops_without_reuse(graph: &TaskGraph, machine: &Machine) -> f64 {
-    let rings = graph.tasks().iter().filter_map(|task| match &task.work {
-        TaskWork::Ring { ring, bytes, .. } => {
-            Some(machine.rings[*ring as usize].len() as f64 * hops_of(bytes.0 as f64))
-        }
-        _ => None,
-    });
-    rings.sum()
 }

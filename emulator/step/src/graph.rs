@@ -18,7 +18,7 @@ impl TaskId {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TaskWork {
     Compute {
         rank: u32,

@@ -2,6 +2,7 @@
 //! Workloads of other tools: Chakra traces in both directions and SimAI text, both run packet by
 //! packet.
 use lightloom_collective::CollectiveKind;
+use lightloom_emulator::training::once;
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::chakra::{export, import};
 use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskWork};
@@ -127,4 +128,29 @@ fn runs_a_simai_workload() {
     let exchange = 1.75 * 536_870_912.0 / 800e9;
     let ratio = (timeline.end.0 as f64 * 1e-12 - 556e-6) / exchange;
     assert!((1.0..1.05).contains(&ratio), "{ratio}");
+}
+
+/// A gradient exchange follows another one on the same links, next to a transfer and rings.
+#[test]
+fn distinct_exchanges_run_once_take_as_long_as_all_packets() {
+    let header = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 2 vpp: 1 ga: 2 all_gpus: 16 checkpoints: 0 pp_comm 4000000";
+    let step = "embedding_layer -1 90000 ALLREDUCE 3000000 1 NONE 0 90000 NONE 0 1\n\
+                moe -1 50000 ALLTOALL_EP 1000000 50000 ALLTOALL_EP 1000000 50000 NONE 0 1\n\
+                mlp -1 50000 ALLGATHER 2000000 50000 REDUCESCATTER 2000000 50000 NONE 0 1\n";
+    let last = "norm -1 1 NONE 0 1 NONE 0 1 ALLGATHER 90000000 1\nexperts -1 1 NONE 0 1 NONE 0 1 REDUCESCATTER_DP_EP 60000000 1\n";
+    let text = format!("{header}\n8\n{}{last}", step.repeat(2));
+    let graph = simai::read(&text).unwrap().graph;
+    let groups = vec![(0..8).collect(), (8..16).collect()];
+    let machine = Machine {
+        ranks: 16,
+        rings: (0..8).map(|ring| vec![2 * ring, 2 * ring + 1]).collect(),
+        domain: Domain::Switches { groups },
+        rails: vec![(0..16).collect()],
+        ..machine()
+    };
+    let whole = replay(&graph, &machine, RingReuse::Never, &mut ()).unwrap();
+    let once = once::run(&graph, &machine, &mut ()).unwrap();
+    let ratio = once.end.0 as f64 / whole.end.0 as f64;
+    assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    assert!(once.reused > 0 && once.packet_hops < whole.packet_hops / 2);
 }

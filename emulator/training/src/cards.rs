@@ -263,7 +263,11 @@ pub fn all_names() -> [Vec<&'static str>; 3] {
 /// Reads a model file or a `config.json` of Hugging Face, and reports all errors in it.
 pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) {
     match hugging_face::model_file(bytes) {
-        Some(text) => lightloom_fabric::model::read_model(file, text.as_bytes()),
+        Some(Ok(text)) => lightloom_fabric::model::read_model(file, text.as_bytes()),
+        Some(Err(key)) => {
+            let message = format!("not understood: `{key}`, which a model file cannot describe");
+            (None, vec![Diagnostic::whole_file(codes::BAD_VALUE, file, message)])
+        }
         None => lightloom_fabric::model::read_model(file, bytes),
     }
 }

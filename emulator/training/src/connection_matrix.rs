@@ -60,6 +60,7 @@ impl<'m> ConnectionMatrix<'m> {
     fn line(&mut self, line: usize, words: &[&'m str]) -> Result<(), String> {
         match words {
             [] | ["Triggers" | "Failures", _] => Ok(()),
+            [comment, ..] if comment.starts_with('#') => Ok(()),
             ["Nodes", count] => {
                 self.nodes = number(Some(count))?;
                 let is_small = self.nodes <= MOST_RANKS;
@@ -89,7 +90,7 @@ impl<'m> ConnectionMatrix<'m> {
         for pair in keys.chunks(2) {
             let value = pair.get(1);
             match pair[0] {
-                "id" | "prio" => {}
+                "id" | "prio" | "msg" => {}
                 "size" => bytes = number(value)?,
                 "start" => start = number(value)?,
                 "trigger" => trigger = Some(number(value)?),

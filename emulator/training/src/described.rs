@@ -36,8 +36,6 @@ pub enum DescribedError {
     NoFile,
     #[error("{file}: `{task}` refers to a rank or TP group outside the step of {ranks} ranks")]
     Absent { file: String, task: String, ranks: u32 },
-    #[error("{file} is compressed: run `gunzip --keep {file}` and use the uncompressed file")]
-    Packed { file: String },
     #[error("{0}")]
     Alone(String),
     #[error("the workload is for TP {own}: omit --tp")]
@@ -92,7 +90,7 @@ pub fn read_described(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
 ) -> Result<Described, DescribedError> {
-    let first = unpacked(files)?;
+    let first = files.first().ok_or(DescribedError::NoFile)?;
     let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
     let is_binary = goal::binary::is_binary(first.bytes);
     if first.bytes.starts_with(b"Nodes ") {
@@ -155,7 +153,7 @@ pub fn read_recorded(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
 ) -> Result<Taken, DescribedError> {
-    let first = unpacked(files)?;
+    let first = files.first().ok_or(DescribedError::NoFile)?;
     if !kineto::is_kineto(first.bytes) {
         alone(files, &format!("{} is not a PyTorch profile: omit the other files", first.name))?;
         let tensor = tensor.unwrap_or(TENSOR);
@@ -232,17 +230,8 @@ fn rings(ranks: u32, tensor: u32) -> Vec<Vec<u32>> {
 }
 
 fn has_extension(name: &str, extension: &str) -> bool {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
     name.rsplit_once('.').is_some_and(|(_, last)| last == extension)
-}
-
-fn unpacked<'a, 'b>(
-    files: &'a [StepGraphFile<'b>],
-) -> Result<&'a StepGraphFile<'b>, DescribedError> {
-    let packed = files.iter().find(|file| file.bytes.starts_with(&[0x1f, 0x8b]));
-    match packed {
-        Some(packed) => Err(DescribedError::Packed { file: packed.name.to_owned() }),
-        None => files.first().ok_or(DescribedError::NoFile),
-    }
 }
 
 fn alone(files: &[StepGraphFile<'_>], why: &str) -> Result<(), DescribedError> {

@@ -6,12 +6,19 @@
 
 use serde_json::{Value, json};
 
-/// `None` for other files. Missing dimensions are absent from the text.
-pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
+/// `None` for other files. Missing dimensions are absent from the text. Fails with the key of layers that a model file
+/// cannot describe.
+pub(super) fn model_file(bytes: &[u8]) -> Option<Result<String, String>> {
     let whole: Value = serde_json::from_slice(bytes).ok()?;
     let config = Config(whole.get("text_config").unwrap_or(&whole));
     let hidden = config.number(&["hidden_size", "n_embd"])?;
+    if let Some(key) = config.not_understood() {
+        return Some(Err(key));
+    }
     let layers = config.number(&["num_hidden_layers", "n_layer"]);
+    let state_space = config.state_space(layers.unwrap_or(0));
+    // The layers of a hybrid model are single blocks.
+    let layers = if state_space.is_some() { layers.map(|layers| 2 * layers) } else { layers };
     let widths = ["intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner"];
     let width = config.number(&widths).or(config.number(&["n_embd"]).map(|hidden| 4 * hidden));
     // Without dense layers, the file may lack their width.
@@ -30,18 +37,55 @@ pub(super) fn model_file(bytes: &[u8]) -> Option<String> {
             "experts": config.experts(kind, layers.unwrap_or(0), width),
         },
         "window": config.window(layers.unwrap_or(0)),
-        "prediction_depths": config.number(&["num_nextn_predict_layers"]).unwrap_or(0),
+        "state_space": state_space,
+        "prediction_depths": config.number(&["num_nextn_predict_layers", "mtp_num_hidden_layers"]).unwrap_or(0),
     });
     file["feed_forward"].as_object_mut()?.retain(|_, value| !value.is_null());
     file.as_object_mut()?.retain(|_, value| !value.is_null());
-    Some(file.to_string())
+    Some(Ok(file.to_string()))
 }
+
+/// Keys of layers with other heads or states than a model file can describe.
+const NOT_UNDERSTOOD: &str = "global_head_dim hybrid_override_pattern linear_attn_config attn_type_list \
+    layers_block_type attn_layer_period mamba_d_state";
 
 struct Config<'c>(&'c Value);
 
 impl Config<'_> {
     fn number(&self, keys: &[&str]) -> Option<u64> {
         keys.iter().find_map(|key| self.0[*key].as_u64())
+    }
+
+    fn layers_of(&self, kind: &str) -> Option<u64> {
+        let types = self.0["layer_types"].as_array()?;
+        Some(types.iter().filter(|one| *one == kind).count() as u64)
+    }
+
+    /// Gated DeltaNet has the projections and states of Mamba-2, and as many operations per state.
+    fn state_space(&self, layers: u64) -> Option<Value> {
+        let heads = self.number(&["linear_num_value_heads"])?;
+        let every = self.number(&["full_attention_interval"]).unwrap_or(layers).max(1);
+        let linear = self.layers_of("linear_attention").unwrap_or(layers - layers / every);
+        Some(json!({
+            "layers": linear,
+            "attention_layers": layers - linear,
+            "heads": heads,
+            "head_size": self.0["linear_value_head_dim"],
+            "state_size": self.0["linear_key_head_dim"],
+            "groups": self.0["linear_num_key_heads"],
+            "convolution": self.number(&["linear_conv_kernel_dim"]).unwrap_or(4),
+        }))
+    }
+
+    fn not_understood(&self) -> Option<String> {
+        let key = NOT_UNDERSTOOD.split(' ').find(|key| !self.0[*key].is_null());
+        let mut types = self.0["layer_types"].as_array().into_iter().flatten();
+        let has_linear = !self.0["linear_num_value_heads"].is_null();
+        let is_other = |one: &&Value| match one.as_str().unwrap_or_default() {
+            "linear_attention" => !has_linear,
+            one => !one.ends_with("attention"),
+        };
+        key.map(str::to_owned).or_else(|| Some(format!("layer_types: {}", types.find(is_other)?)))
     }
 
     fn attention(&self, hidden: u64) -> Value {
@@ -70,9 +114,7 @@ impl Config<'_> {
             return None;
         }
         let every = self.number(&["sliding_window_pattern"]).unwrap_or(layers + 1).max(1);
-        let layers = self.0["layer_types"].as_array().map_or(layers - layers / every, |types| {
-            types.iter().filter(|one| *one == "sliding_attention").count() as u64
-        });
+        let layers = self.layers_of("sliding_attention").unwrap_or(layers - layers / every);
         Some(json!({ "tokens": tokens, "layers": layers }))
     }
 
@@ -148,6 +190,42 @@ mod tests {
             assert_eq!(read.vocabulary, known.vocabulary);
             assert_eq!(read.attention, known.attention);
             assert_eq!(read.feed_forward, known.feed_forward, "{name}");
+        }
+    }
+
+    const HYBRID: &str = r#"{"model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 151936, "head_dim": 256,
+        "num_attention_heads": 16, "num_key_value_heads": 2, "intermediate_size": 5120, "hidden_act": "silu", "num_experts": 512,
+        "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "full_attention_interval": 4,
+        "linear_num_value_heads": 32, "linear_num_key_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128}"#;
+
+    /// Qwen3-Next has 80 billion parameters, of which 3 billion are active.
+    #[test]
+    fn linear_attention_is_a_state_space() {
+        let model = read_model("config.json", HYBRID.as_bytes()).0.unwrap();
+        let states = model.state_space.as_ref().unwrap();
+        assert_eq!((model.layers, states.layers, states.attention_layers), (96, 36, 12));
+        assert!((model.parameters() / 80e9 - 1.0).abs() < 0.02, "{}", model.parameters());
+        let active = model.active_parameters() - model.embedding_parameters();
+        assert!((active / 3.5e9 - 1.0).abs() < 0.1, "{active}");
+    }
+
+    #[test]
+    fn layers_that_a_model_file_cannot_describe_are_named() {
+        let kinds = r#""layer_types": ["full_attention", "conv"], "num_hidden_layers": 2"#;
+        let linear = r#""layer_types": ["linear_attention"], "num_hidden_layers": 1"#;
+        for (layers, expected) in [
+            (kinds, "`layer_types: \"conv\"`"),
+            (linear, "`layer_types: \"linear_attention\"`"),
+            (r#""global_head_dim": 512, "num_hidden_layers": 1"#, "`global_head_dim`"),
+        ] {
+            let config = format!("{{\"hidden_size\": 64, \"num_attention_heads\": 4, {layers}}}");
+            let (model, mistakes) = read_model("config.json", config.as_bytes());
+            assert!(
+                model.is_none()
+                    && format!("{mistakes:?}")
+                        .contains(&format!("{expected:?}")[1..expected.len()]),
+                "{mistakes:?}"
+            );
         }
     }
 

@@ -7,7 +7,8 @@
 //! across ranks by members and `Seq`, or by position if the file has no `Seq`; sends and receives match in
 //! order. The module `order` derives the dependencies. Clocks of different ranks are never compared.
 //!
-//! If `torch.profiler` marked several steps (`ProfilerStep#4`), only operations in them are read.
+//! If `torch.profiler` marked steps (`ProfilerStep#4`), only operations that were launched in them are read. If the device
+//! lags behind the marks, the first step also fills its queue, so the duration of a step is that of the others.
 
 mod communication;
 mod document;
@@ -249,8 +250,9 @@ struct Joined {
     parts: Vec<TimedPart>,
     known: BTreeMap<Numbered, Meeting>,
     recorded: f64,
-    /// Number of marked steps, and the shortest time from their start to the first operation.
-    steps: Option<(u32, f64)>,
+    /// Number of marked steps, the shortest time from their start to the first operation, and the lowest
+    /// [`steady_share`].
+    steps: Option<(u32, f64, f64)>,
     unknown: usize,
     unread: BTreeMap<u32, u32>,
 }
@@ -302,10 +304,11 @@ impl Joined {
         let ends = operations.iter().map(|operation| operation.end);
         let end = steps.map_or(begin, |steps| steps.end);
         self.recorded = self.recorded.max(ends.fold(end, f64::max) - begin);
-        if let Some(MarkedSteps { begin: marked, count, .. }) = steps {
-            let before = (begin - marked).max(0.0);
-            let (_, least) = self.steps.unwrap_or((count, before));
-            self.steps = Some((count, least.min(before)));
+        if let Some(marked) = steps {
+            let MarkedSteps { count, begin: marked_begin, .. } = marked;
+            let own = (count, (begin - marked_begin).max(0.0), steady_share(marked, &operations));
+            let (_, before, steady) = self.steps.unwrap_or(own);
+            self.steps = Some((count, before.min(own.1), steady.min(own.2)));
         }
         Ok(())
     }
@@ -427,7 +430,7 @@ impl Joined {
         }
         let missing = named.difference(&self.ranks).copied().collect();
         let picoseconds = |micros: f64| Picoseconds((micros * 1e6).round() as u64);
-        let (steps, before) = self.steps.unwrap_or((1, 0.0));
+        let (steps, before, steady) = self.steps.unwrap_or((1, 0.0, 1.0));
         let recorded = Recorded {
             ranks: named.last().map_or(0, |last| last + 1),
             graph: TaskGraph::new(self.tasks)?,
@@ -436,6 +439,7 @@ impl Joined {
             recorded: picoseconds(self.recorded),
             steps,
             before: picoseconds(before),
+            steady,
         };
         let collectives = self.known.len();
         Ok(ProfiledStep { recorded, missing, unknown: self.unknown, collectives })
@@ -446,15 +450,24 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
+/// Returns the duration of a step, as a share of the mean of all, in which the device also finishes a step.
+fn steady_share(marked: MarkedSteps, operations: &[ProfiledOperation<'_>]) -> f64 {
+    let last = operations.iter().map(|operation| operation.end).fold(f64::MIN, f64::max);
+    if marked.count < 2 || last <= marked.end {
+        return 1.0;
+    }
+    let of_first = operations.iter().filter(|operation| operation.launched() < marked.end_of_first);
+    let first = of_first.map(|operation| operation.end).fold(marked.end_of_first, f64::max);
+    let count = f64::from(marked.count);
+    (last - first) / (count - 1.0) / ((last - marked.begin) / count)
+}
+
 /// Returns operations by start. Without a device, these are collectives and the outermost operators of host threads.
 fn operations(events: &Events, steps: Option<MarkedSteps>) -> Vec<ProfiledOperation<'_>> {
     let has_device = events.kept.iter().any(Event::is_on_device);
     let mut found = if has_device { of_device(events) } else { of_host(events) };
     if let Some(MarkedSteps { begin, end, .. }) = steps {
-        found.retain(|operation| {
-            let launched = operation.call.map_or(operation.event.ts, |call| call.ts);
-            (begin..end).contains(&launched)
-        });
+        found.retain(|operation| (begin..end).contains(&operation.launched()));
     }
     found.sort_by(|a, b| {
         a.event.ts.total_cmp(&b.event.ts).then(b.event.dur.total_cmp(&a.event.dur))

@@ -6,7 +6,6 @@ use lightloom_collective::CollectiveKind;
 use lightloom_fabric::document::explain_json;
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
@@ -22,6 +21,8 @@ pub struct Recorded {
     pub steps: u32,
     /// Time from the start of the first step to the first operation.
     pub before: Picoseconds,
+    /// Duration of a step as a share of the mean of all. Below 1 if the first step also fills the device's queue.
+    pub steady: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,8 +79,6 @@ struct Arguments {
     send_to: Option<u32>,
     receive_from: Option<u32>,
     bytes: Option<u64>,
-    #[serde(flatten)]
-    _other: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -263,6 +262,7 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
         parts: tasks.iter().map(part).collect(),
         steps: 1,
         before: Picoseconds::ZERO,
+        steady: 1.0,
         ranks: named.max().unwrap_or(0) + 1,
         graph: TaskGraph::new(tasks)?,
         took,
@@ -359,6 +359,6 @@ impl Recorded {
 
     #[must_use]
     pub fn step_seconds(&self, end: Picoseconds) -> f64 {
-        (end + self.before).as_secs_f64() / f64::from(self.steps.max(1))
+        (end + self.before).as_secs_f64() / f64::from(self.steps.max(1)) * self.steady
     }
 }

@@ -15,7 +15,8 @@
 //! Communication of the forward and input-gradient columns runs on the ring of the first `model_parallel_NPU_group`
 //! ranks of a stage. Weight-gradient communication runs over the data-centre network between corresponding ranks of all
 //! such groups of the stage; only the end of the step waits for it. Communication marked `_EP`, and every all-to-all,
-//! runs over the data-centre network between corresponding ranks of the first `ep` groups.
+//! runs over the data-centre network between corresponding ranks of the first `ep` groups. `_DP_EP` marks the weight
+//! gradients of experts: they are exchanged between the groups with the same experts, every `ep`-th.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -46,8 +47,8 @@ const MOST_TASKS: usize = 10_000_000;
 struct LayerPass {
     took: Picoseconds,
     exchange: Option<(Operation, Size)>,
-    /// Whether the exchange is between experts rather than inside the TP group.
-    is_expert: bool,
+    /// Number and distance of the TP groups whose corresponding ranks exchange. `None` inside a group.
+    between: Option<(u32, u32)>,
 }
 
 struct SimaiLayer {
@@ -62,7 +63,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, header) = lines.next().ok_or_else(|| wrong(1, "the file is empty".into()))?;
     let header = SimaiHeader::read(header).map_err(|reason| wrong(1, reason))?;
-    let layers = layers(&mut lines)?;
+    let layers = layers(&mut lines, header.sizes)?;
     let stages = header.stages;
     if layers.len().saturating_mul(stages as usize) > MOST_TASKS {
         return Err(wrong(1, format!("more than {MOST_TASKS} layers and stages")));
@@ -145,6 +146,7 @@ fn needed(header: &str, name: &str) -> Result<u32, String> {
 
 fn layers<'a>(
     lines: &mut impl Iterator<Item = (usize, &'a str)>,
+    sizes: GroupSizes,
 ) -> Result<Vec<SimaiLayer>, SimaiError> {
     let (at, count) =
         lines.next().ok_or_else(|| wrong(2, "the number of layers is missing".into()))?;
@@ -154,7 +156,7 @@ fn layers<'a>(
         .map_err(|_| wrong(at + 1, format!("`{}` is not a number of layers", count.trim())))?;
     let layers: Vec<SimaiLayer> = lines
         .take(count)
-        .map(|(at, line)| layer(line).map_err(|reason| wrong(at + 1, reason)))
+        .map(|(at, line)| layer(line, sizes).map_err(|reason| wrong(at + 1, reason)))
         .collect::<Result<_, _>>()?;
     if layers.len() < count {
         return Err(wrong(
@@ -167,7 +169,7 @@ fn layers<'a>(
 
 const FIRST_LAYER: &str = "embedding_layer";
 
-fn layer(line: &str) -> Result<SimaiLayer, String> {
+fn layer(line: &str, sizes: GroupSizes) -> Result<SimaiLayer, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     if words.len() < 12 {
         return Err(format!(
@@ -178,13 +180,13 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
     }
     Ok(SimaiLayer {
         name: words[0].to_owned(),
-        forward: part(&words[2..5])?,
-        input: part(&words[5..8])?,
-        weight: part(&words[8..11])?,
+        forward: part(&words[2..5], sizes, None)?,
+        input: part(&words[5..8], sizes, None)?,
+        weight: part(&words[8..11], sizes, Some((sizes.groups, 1)))?,
     })
 }
 
-fn part(words: &[&str]) -> Result<LayerPass, String> {
+fn part(words: &[&str], sizes: GroupSizes, usual: Option<(u32, u32)>) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is not a whole number"))
     };
@@ -201,11 +203,15 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
             operation => operation,
         },
     };
-    let is_expert = operation == Some(Operation::AllToAll)
-        || words[1].ends_with("_EP") && !words[1].ends_with("_DP_EP");
+    let between = match words[1] {
+        name if name.ends_with("_DP_EP") => Some((sizes.groups / sizes.experts, sizes.experts)),
+        name if name.ends_with("_EP") => Some((sizes.experts, 1)),
+        _ if operation == Some(Operation::AllToAll) => Some((sizes.experts, 1)),
+        _ => usual,
+    };
     Ok(LayerPass {
         took,
-        is_expert,
+        between,
         exchange: operation.filter(|_| bytes > 0).map(|it| (it, Size::Whole(bytes))),
     })
 }
@@ -335,32 +341,26 @@ impl SimaiTasks {
     }
 
     fn pass(&mut self, stage: usize, name: String, pass: LayerPass, is_gradient: bool) {
-        let GroupSizes { tensor, experts, groups } = self.sizes;
-        let rank = self.rank(stage);
+        let (tensor, rank) = (self.sizes.tensor, self.rank(stage));
         let last = self.last[stage].into_iter().collect();
         let work = TaskWork::Compute { rank, took: pass.took };
         let computed = self.add(name.clone(), last, work);
         self.last[stage] = Some(computed);
         let Some((operation, size)) = pass.exchange else { return };
-        let peers = |count: u32| {
-            let ranks = (0..count).map(|group| rank + group * tensor).collect();
-            Exchange::new(operation, ranks, size)
-        };
-        if is_gradient {
-            if groups > 1 {
-                self.add(name, vec![computed], peers(groups).work());
-            }
+        let (count, stride) = pass.between.map_or((tensor, 1), |(count, by)| (count, by * tensor));
+        if count < 2 {
             return;
         }
-        let work = match pass.is_expert {
-            true if experts > 1 => peers(experts).work(),
-            false if tensor > 1 => {
-                let ring = (rank..rank + tensor).collect();
-                Exchange::new(operation, ring, size).on_ring(rank / tensor)
-            }
-            _ => return,
+        let ranks = (0..count).map(|place| rank + place * stride).collect();
+        let exchange = Exchange::new(operation, ranks, size);
+        let work = match pass.between {
+            Some(_) => exchange.work(),
+            None => exchange.on_ring(rank / tensor),
         };
-        self.last[stage] = Some(self.add(name, vec![computed], work));
+        let exchanged = self.add(name, vec![computed], work);
+        if !is_gradient {
+            self.last[stage] = Some(exchanged);
+        }
     }
 }
 
@@ -402,6 +402,16 @@ mod tests {
         };
         let count = workload.graph.tasks().iter().filter(|task| task.work == exchange).count();
         assert_eq!(count, 2, "forward and backward");
+    }
+
+    #[test]
+    fn replicas_of_experts_exchange_their_gradients() {
+        let line = "moe -1 9 NONE 0 9 NONE 0 9 REDUCESCATTER_DP_EP 4096 1";
+        let header = HEADER.replace("ep: 1", "ep: 2").replace("all_gpus: 16", "all_gpus: 32");
+        let workload = read(&format!("{header}\n1\n{line}\n")).unwrap();
+        let kind = CollectiveKind::ReduceScatter;
+        let exchange = TaskWork::Across { kind, ranks: vec![0, 16], bytes: Bytes(4096) };
+        assert!(workload.graph.tasks().iter().any(|task| task.work == exchange));
     }
 
     fn row(name: &str, [forward, input, weight]: [u64; 3]) -> String {

@@ -59,9 +59,7 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
     let mut others = Vec::new();
     for (file, bytes) in files.iter().zip(&plain) {
         let file = LogFile { name: file.name, bytes };
-        if file.bytes.starts_with(&[0x1f, 0x8b]) {
-            logs.problem(file.whole(), LogTrouble::Compressed);
-        } else if let Some(kind) = kind_of(&file) {
+        if let Some(kind) = kind_of(&file) {
             logs.read.push(ReadLog { file: file.name.to_owned(), kind: KINDS[kind].name });
             of_kind[kind].push(file);
         } else {

@@ -38,8 +38,6 @@ impl fmt::Display for LogProblem {
 pub enum LogTrouble {
     #[error("not recognised as any of: {known}")]
     Unrecognised { known: String },
-    #[error("compressed with gzip")]
-    Compressed,
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]
@@ -91,7 +89,6 @@ impl LogTrouble {
     pub fn still(&self) -> String {
         match self {
             Self::Unrecognised { .. } => "the file is skipped".into(),
-            Self::Compressed => "the file is skipped: unpack it with gunzip".into(),
             Self::Unreadable(_) => "the file is skipped".into(),
             Self::HostLinks { .. } => {
                 "these edges are ignored, and high-bandwidth domains are assumed".into()

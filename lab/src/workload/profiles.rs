@@ -6,6 +6,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use lightloom::files;
 use lightloom::progress::Progress;
 use lightloom_training::kineto::{self, ProfiledStep, Profiles};
 
@@ -28,12 +29,13 @@ impl Read for CountedFile<'_> {
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     let mut sizes = 0;
     for (place, path) in paths.iter().enumerate() {
-        let (_, file, size) = open(path)?;
+        let (_, mut file, size) = open(path)?;
         sizes += size;
         let mut head = Vec::new();
         if place == 0 {
             let mut tail = file.try_clone()?;
-            file.take(HEAD as u64).read_to_end(&mut head)?;
+            // A damaged file is reported when it is read whole.
+            let _ = files::unpacked(&mut file)?.take(HEAD as u64).read_to_end(&mut head);
             tail.seek(SeekFrom::Start(size.saturating_sub(HEAD as u64)))?;
             tail.read_to_end(&mut head)?;
             if !kineto::is_kineto(&head) {
@@ -45,8 +47,8 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     let mut profiles = Profiles::default();
     for path in paths {
         let (name, file, _) = open(path)?;
-        let file = BufReader::with_capacity(BUFFER, CountedFile { file, progress: &progress });
-        profiles.read(&name, file, paths.len())?;
+        let file = files::unpacked(CountedFile { file, progress: &progress })?;
+        profiles.read(&name, BufReader::with_capacity(BUFFER, file), paths.len())?;
     }
     Ok(Some(profiles.finish()?))
 }

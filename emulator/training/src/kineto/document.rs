@@ -65,6 +65,7 @@ pub(super) struct MarkedSteps {
     pub(super) thread: u32,
     pub(super) begin: f64,
     pub(super) end: f64,
+    pub(super) end_of_first: f64,
     pub(super) count: u32,
 }
 
@@ -241,14 +242,14 @@ impl Events {
         said.unwrap_or_else(|| self.name(event))
     }
 
-    /// Start and end of the marked steps, and their number. `None` for fewer than two.
+    /// `None` without marks.
     pub(super) fn steps(&self) -> Option<MarkedSteps> {
         let marks = self.kept.iter().filter(|event| event.category == Category::Step);
         let begin = marks.clone().map(|mark| mark.ts).fold(f64::MAX, f64::min);
         let last = marks.clone().max_by(|a, b| a.end().total_cmp(&b.end()))?;
+        let end_of_first = marks.clone().map(Event::end).fold(f64::MAX, f64::min);
         let count = marks.map(|mark| mark.name).collect::<BTreeSet<u32>>().len() as u32;
-        let (thread, end) = (last.thread, last.end());
-        (count > 1).then_some(MarkedSteps { thread, begin, end, count })
+        Some(MarkedSteps { thread: last.thread, begin, end: last.end(), end_of_first, count })
     }
 
     fn add(&mut self, place: u32, event: WrittenEvent) -> Result<(), String> {

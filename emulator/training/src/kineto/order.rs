@@ -27,6 +27,12 @@ pub(super) struct ProfiledOperation<'e> {
     pub(super) number: Option<u64>,
 }
 
+impl ProfiledOperation<'_> {
+    pub(super) fn launched(&self) -> f64 {
+        self.call.map_or(self.event.ts, |call| call.ts)
+    }
+}
+
 pub(super) enum RankWork {
     Host(f64),
     Operation(usize),

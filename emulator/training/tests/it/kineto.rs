@@ -210,6 +210,36 @@ fn gloo_call_with_details_represents_its_collective() {
     assert_eq!(step(&profile, 3), 300.0);
 }
 
+/// The host marks steps of 1 ms after a first one of 0.2 ms; the device needs 1 ms for each.
+#[test]
+fn step_of_a_lagging_device_is_its_period() {
+    let mut events = Vec::new();
+    for nth in 0..4u32 {
+        let begin = if nth == 0 { 0.0 } else { f64::from(nth) * 1000.0 - 800.0 };
+        let marked = if nth == 0 { 200.0 } else { 1000.0 };
+        let correlated = json!({"correlation": nth + 1});
+        let mark = format!("ProfilerStep#{nth}");
+        events.extend([
+            event("user_annotation", &mark, (5, 1), (begin, marked), json!({})),
+            event(
+                "cuda_runtime",
+                "cudaLaunchKernel",
+                (5, 1),
+                (begin + 1.0, 4.0),
+                correlated.clone(),
+            ),
+            event("kernel", "gemm", (0, 7), (10.0 + 1000.0 * f64::from(nth), 1000.0), correlated),
+        ]);
+    }
+    let step = read(&[json!({"schemaVersion": 1, "traceEvents": events})]).unwrap().recorded;
+    assert_eq!(step.steps, 4);
+    assert!(
+        (step.step_seconds(step.recorded) - 1e-3).abs() < 1e-9,
+        "{}",
+        step.step_seconds(step.recorded)
+    );
+}
+
 #[test]
 fn reads_categories_of_older_profiles() {
     let mut events = overlapped();

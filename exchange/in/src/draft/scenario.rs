@@ -74,8 +74,7 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
         ),
         Some((bytes, place)) => {
             let why = format!(
-                "chosen to fill the run; in {place}, groups of {tp} ranks exchange {bytes} B per \
-                 step"
+                "chosen to fill the run: in {place} groups of {tp} ranks exchange {bytes} B per step"
             );
             Sourced::assumed(fill, why)
         }

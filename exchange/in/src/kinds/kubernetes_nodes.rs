@@ -4,7 +4,7 @@
 //! The labels are documented in `docs/reference/node-labels.md` of NVIDIA/topograph 1.0 (`fabric.topograph.run/tier-0`
 //! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' domain); `nvidia.com/gpu` in
 //! `status.capacity` of Node v1; `nvidia.com/gpu.product` and `nvidia.com/gpu.clique` of GPU feature discovery (one
-//! clique per NVLink partition); Kueue's topology levels; `topology.k8s.aws/network-node-layer-3`, where the highest
+//! clique per NVLink partition); Kueue's topology levels, or those of a cluster's `Topology` object; `topology.k8s.aws/network-node-layer-3`, where the highest
 //! number is the nearest switch.
 
 use std::collections::BTreeMap;
@@ -39,14 +39,21 @@ const GPUS: [&str; 4] =
 /// Unlike a capacity, these labels do not count MIG instances or the shares of a GPU.
 const COUNTS: [&str; 2] = ["nvidia.com/gpu.count", "amd.com/gpu.count"];
 
+/// Key of a level in a Kueue `Topology`, which lists the nearest level last.
+const OWN_LEVEL: &str = "nodeLabel";
+
 pub(super) const KIND: LogKind = LogKind {
     name: "Kubernetes nodes with location labels",
     from: "kubectl get nodes -o json",
     is: |text| {
         let labels = [TIER, LAYER].into_iter().chain(LEVELS).chain(DOMAINS).chain(GPUS);
         labels.into_iter().any(|label| text.contains(label)) && is_kind(text, "Node")
+            || text.contains(OWN_LEVEL) && is_kind(text, "Topology")
     },
-    read: |files, logs| files.iter().for_each(|file| read(file, logs)),
+    read: |files, logs| {
+        let levels: Vec<String> = files.iter().flat_map(own_levels).collect();
+        files.iter().for_each(|file| read(file, &levels, logs));
+    },
 };
 
 #[derive(Default, Deserialize)]
@@ -103,12 +110,22 @@ struct NodeStatus {
     capacity: BTreeMap<String, Value>,
 }
 
-fn read(file: &LogFile<'_>, logs: &mut Logs) {
+fn own_levels(file: &LogFile<'_>) -> Vec<String> {
+    let text = file.text();
+    // `nodeLabels` of another object has no levels.
+    let rests = text.split(OWN_LEVEL).skip(1).filter(|rest| !rest.starts_with('s'));
+    let words = rests.filter_map(|rest| {
+        rest.split(['"', '\'', ':', ' ', '\r', '\n']).find(|word| !word.is_empty())
+    });
+    words.filter(|level| *level != "kubernetes.io/hostname").map(str::to_owned).collect()
+}
+
+fn read(file: &LogFile<'_>, levels: &[String], logs: &mut Logs) {
     let text = file.text();
     if text.trim_start().starts_with(['{', '[']) {
         for record in records(file, logs) {
             if let Some(node) = parse::<ClusterNode>(file, &record, logs) {
-                note(node, &file.line(record.line), logs);
+                note(node, levels, &file.line(record.line), logs);
             }
         }
         return;
@@ -122,19 +139,22 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
                 let at =
                     text.lines().position(|line| line.trim_end().ends_with(&*node.metadata.name));
                 let place = at.map_or_else(|| file.whole(), |at| file.line(at + 1));
-                note(node, &place, logs);
+                note(node, levels, &place, logs);
             }
         }
         Err(error) => logs.problem(file.whole(), LogTrouble::Malformed(error.to_string())),
     }
 }
 
-fn note(node: ClusterNode, place: &LogPlace, logs: &mut Logs) {
+fn note(node: ClusterNode, levels: &[String], place: &LogPlace, logs: &mut Logs) {
     if !node.kind.is_empty() && node.kind != "Node" {
         return;
     }
     let NodeMetadata { name, labels } = node.metadata;
-    let found = labels.host();
+    let mut found = labels.host();
+    let own = levels.iter().rev().filter_map(|level| labels.0.get(level).cloned());
+    found.switches =
+        Some(own.collect()).filter(|own: &Vec<_>| !own.is_empty()).unwrap_or(found.switches);
     let capacity = GPUS.iter().find_map(|key| node.status.capacity.get(*key));
     let capacity = capacity.and_then(|gpus| match gpus {
         Value::String(text) => text.parse().ok(),

@@ -160,6 +160,19 @@ fn locates_a_node_from_the_labels_of_every_scheduler() {
     assert_eq!(logs.hosts["c"].domain.as_deref(), Some("uuid.7"));
 }
 
+/// A Kueue `Topology` names the labels of a cluster's levels.
+#[test]
+fn locates_a_node_from_the_levels_of_a_kueue_topology() {
+    let topology = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Topology\nmetadata: {name: default}\nspec:\n  levels:\n  - nodeLabel: \
+                    acme.com/hall\n  - nodeLabel: \"acme.com/rack\"\n  - nodeLabel: kubernetes.io/hostname\n---\napiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nspec:\n  nodeLabels: \
+                    {pool: a}\n  topologyName: default\n";
+    let nodes = r#"{"kind": "Node", "metadata": {"name": "a", "labels": {"acme.com/hall": "h1", "acme.com/rack": "r7", "kubernetes.io/hostname": "a"}},
+                    "status": {"capacity": {"nvidia.com/gpu": "8"}}}"#;
+    let logs = logs(&[("nodes.json", nodes), ("topology.yaml", topology)]);
+    assert_eq!(problems(&logs), Vec::<String>::new());
+    assert_eq!(logs.hosts["a"].switches, ["r7", "h1"]);
+}
+
 /// Regression: files were recognised only by their first 64 KiB and only in UTF-8.
 #[test]
 fn position_and_encoding_do_not_hide_a_file() {

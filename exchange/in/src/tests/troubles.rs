@@ -112,11 +112,6 @@ fn locates_unreadable_records_and_keeps_the_others() {
         &logs(&[("j", "JobID|State\n1|COMPLETED\n")]),
         "j:1: no column `start`; the file is skipped: add",
     );
-    let files = [crate::LogFile { name: "rank0.json.gz", bytes: &[0x1f, 0x8b, 8] }];
-    has(
-        &crate::read(&files),
-        "rank0.json.gz: compressed with gzip; the file is skipped: unpack it with gunzip",
-    );
     let nameless =
         "JobID|State|Start|End|NNodes|NodeList\n1|NODE_FAIL|1772359200|1772362800|2|a[1-2]\n";
     let found = logs(&[("j", nameless)]);

@@ -36,10 +36,7 @@ impl<'e> Launches<'e> {
         };
         let calls = events.kept.iter().filter(is_of_waits);
         let calls = calls.filter_map(|event| Some((event.correlation?, event))).collect();
-        let launch = |operation: &ProfiledOperation<'_>| {
-            operation.call.map_or(operation.event.ts, |call| call.ts)
-        };
-        let at: Vec<f64> = operations.iter().map(launch).collect();
+        let at: Vec<f64> = operations.iter().map(ProfiledOperation::launched).collect();
         let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (place, operation) in operations.iter().enumerate() {
             if let Some(stream) = operation.event.stream {
