@@ -39,3 +39,4 @@ mod spare_rings;
 mod start;
 mod unchanged;
 mod weight_sync;
+mod why;

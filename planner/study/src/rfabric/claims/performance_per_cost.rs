@@ -2,7 +2,6 @@
 //! The full table of performance per cost relative to other fabrics, and RFabric's claims derived from it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use serde::Serialize;
 
 use super::{RfabricClaim, Source};
 use crate::architecture::NicRate;
@@ -11,23 +10,21 @@ use crate::rfabric::baselines::{BASELINES, Baseline, Parts};
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
-    pub baseline: &'static str,
-    pub nic_gbps: u32,
-    pub core_oversubscription: f64,
-    pub ocs_price: Level,
+struct Comparison {
+    baseline: &'static str,
+    nic_gbps: u32,
+    core_oversubscription: f64,
+    ocs_price: Level,
     /// Share of a step that the 1:1 fat-tree would spend on communication.
-    pub communication_share: f64,
-    pub speedup: f64,
-    pub cost_ratio: f64,
-    pub performance_per_cost: f64,
+    communication_share: f64,
+    speedup: f64,
+    cost_ratio: f64,
+    performance_per_cost: f64,
 }
 
 /// Covers all baselines, price lists, core sizes and communication shares, because no single value
 /// is representative. `None` if the price file lacks a part.
-#[must_use]
-pub fn sensitivity(
+fn comparisons(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
     prices: &PriceList,
@@ -73,7 +70,7 @@ pub(super) fn claims(
     phases: &[Phase],
     prices: &PriceList,
 ) -> Vec<RfabricClaim> {
-    let Some(table) = sensitivity(base, phases, prices) else { return Vec::new() };
+    let Some(table) = comparisons(base, phases, prices) else { return Vec::new() };
     let pairs = WANTED.iter().flat_map(|wanted| [1.0, 0.5].map(|share| (wanted, share)));
     pairs.filter_map(|(wanted, share)| claim(&table, wanted, share)).collect()
 }
