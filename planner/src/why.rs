@@ -10,7 +10,7 @@ use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::hbd::{Grouping, Hbd};
-use lightloom_fabric::khop::{Fibre, Hop, KhopRing, Position, Shape};
+use lightloom_fabric::khop::{KhopRing, Position, Shape};
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::NodeId;
 use petgraph::unionfind::UnionFind;
@@ -84,18 +84,21 @@ pub fn wasted(
         return Vec::new();
     }
     let places = Places::of(fabric, faults);
-    let mut study = Study { fabric, faults, options, in_groups: in_groups(plan), tried: vec![] };
+    let are_apart = places.0.iter().flatten().collect::<BTreeSet<_>>().len() > 1;
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let sizes = fabric.jobs.iter().filter(|job| job.is_placed());
+    let smallest = sizes.map(|job| (job.tp / per_node).max(1) as usize).min();
+    let study = Study { fabric, faults, options, in_groups: in_groups(plan) };
     let settings = study.settings();
-    let drained = fabric.drained.failed_nodes(&fabric.hbd);
+    let (drained, parts) = (fabric.drained.failed_nodes(&fabric.hbd), fabric.drained.parts(fabric));
+    let returned: Vec<Remedy> = study.repair(parts.clone()).into_iter().collect();
     let passing: BTreeSet<NodeId> =
         plan.groups.iter().flat_map(|group| &group.passing).copied().collect();
     let mut rows: Vec<WastedGpus> = Vec::new();
     let mut idle: BTreeMap<u32, Vec<(NodeId, u64)>> = BTreeMap::new();
     for (node, gpus) in idle_gpus(fabric, faults, plan) {
         if drained.contains(&node) {
-            let parts = fabric.drained.parts(fabric);
-            let remedies = study.repair(parts).into_iter().collect();
-            add(&mut rows, Cause::Drained, &[(node, gpus)], remedies);
+            add(&mut rows, Cause::Drained, &[(node, gpus)], returned.clone());
         } else if passing.contains(&node) {
             let spares = settings.iter().filter(|remedy| remedy.change == Change::NoSpares);
             add(&mut rows, Cause::Limit, &[(node, gpus)], spares.cloned().collect());
@@ -104,24 +107,21 @@ pub fn wasted(
         }
     }
     for (place, nodes) in idle {
-        let parts = places.next_to(fabric, faults, place);
-        let repair = study.repair(parts);
-        let is_short = places.could_form_a_group(fabric, place, nodes.len());
+        let repair = study.repair(places.next_to(fabric, faults, place));
+        let has_room = smallest.is_some_and(|smallest| nodes.len() >= smallest);
         let helps = |remedy: &&Remedy| match remedy.change {
-            Change::Reach { .. } => is_short || places.grows(fabric, faults, place),
-            Change::IgnoreTors => is_short,
+            Change::Reach { .. } => has_room || are_apart,
+            Change::IgnoreTors => has_room,
             _ => true,
         };
         let mut remedies: Vec<Remedy> = settings.iter().filter(helps).cloned().collect();
         let is_limit = remedies.iter().any(|one| !matches!(one.change, Change::GroupSize { .. }));
+        let returns = |change: &Change| matches!(change, Change::Repair { parts: own } if own.iter().all(|part| parts.contains(part)));
         let cause = match &repair {
-            Some(Remedy { change: Change::Repair { parts }, .. }) => {
-                let drained = fabric.drained.parts(fabric);
-                let all = parts.iter().all(|part| drained.contains(part));
-                if all { Cause::Drained } else { Cause::Fault }
-            }
-            _ if is_limit => Cause::Limit,
-            _ => Cause::Shape,
+            Some(repair) if returns(&repair.change) => Cause::Drained,
+            Some(_) => Cause::Fault,
+            None if is_limit => Cause::Limit,
+            None => Cause::Shape,
         };
         remedies.splice(0..0, repair);
         add(&mut rows, cause, &nodes, remedies);
@@ -164,7 +164,6 @@ struct Study<'a> {
     faults: &'a FaultSet,
     options: Options,
     in_groups: u64,
-    tried: Vec<(Vec<Part>, u64)>,
 }
 
 /// More parts next to one place are not tried one by one.
@@ -176,21 +175,16 @@ impl Study<'_> {
         plan.map_or(0, |plan| in_groups(&plan).saturating_sub(self.in_groups))
     }
 
-    fn gain_of_repairs(&mut self, parts: &[Part]) -> u64 {
-        if let Some((_, gain)) = self.tried.iter().find(|(tried, _)| tried == parts) {
-            return *gain;
-        }
+    fn gain_of_repairs(&self, parts: &[Part]) -> u64 {
         let mut faults = self.faults.clone();
         for part in parts {
             let _ = faults.remove(self.fabric, *part);
         }
-        let gain = self.gain(self.fabric, &faults, self.options);
-        self.tried.push((parts.to_vec(), gain));
-        gain
+        self.gain(self.fabric, &faults, self.options)
     }
 
     /// Returns the best single repair, or else a set without a part to spare.
-    fn repair(&mut self, mut parts: Vec<Part>) -> Option<Remedy> {
+    fn repair(&self, mut parts: Vec<Part>) -> Option<Remedy> {
         parts.truncate(MOST_PARTS);
         let mut best = (Vec::new(), 0);
         for part in &parts {
@@ -207,8 +201,7 @@ impl Study<'_> {
                     parts = fewer;
                 }
             }
-            let gain = self.gain_of_repairs(&parts);
-            best = (parts, gain);
+            best = (parts.clone(), self.gain_of_repairs(&parts));
         }
         let (parts, gpus_gained) = best;
         (gpus_gained > 0).then_some(Remedy { change: Change::Repair { parts }, gpus_gained })
@@ -236,9 +229,9 @@ impl Study<'_> {
                 offer(Change::GroupSize { job: job.name.clone(), tp }, &changed, options);
             }
         }
-        // Longer fibres have an unknown loss.
-        let ring = fabric.hbd.ring().filter(|_| fabric.transceiver.light.is_none());
-        if let Some(ring) = ring.and_then(longer) {
+        // Where fibres are missing, or their loss matters, longer ones may be impossible.
+        let is_free = fabric.hbd.is_fully_cabled() && fabric.transceiver.light.is_none();
+        if let Some(ring) = fabric.hbd.ring().filter(|_| is_free).and_then(longer) {
             let changed = Fabric { hbd: ring.into(), ..fabric.clone() };
             offer(Change::Reach { k: fabric.hbd.k() + 1 }, &changed, options);
         }
@@ -252,35 +245,25 @@ fn fits(fabric: &Fabric, job: &Job, tp: u32) -> bool {
     let is_inside = tp < per_node && fabric.spare_per_ring == 0;
     let is_whole = is_inside || tp.is_multiple_of(per_node);
     let stages = match &job.step {
-        None => Some(1),
-        Some(StepFile::Training(mapping)) if mapping.dp.is_none() => Some(mapping.pp * mapping.cp),
-        Some(_) => None,
+        None => 1,
+        Some(StepFile::Training(mapping)) if mapping.dp.is_none() => mapping.pp * mapping.cp,
+        Some(_) => return false,
     };
-    let divides = stages.is_some_and(|stages| match job.size {
-        JobSize::All => true,
-        JobSize::Gpus(gpus) => gpus.is_multiple_of(u64::from(tp) * u64::from(stages)),
+    let whole = u64::from(tp) * u64::from(stages);
+    let divides = |gpus: u64| gpus.is_multiple_of(whole);
+    let sizes = job.least.into_iter().chain(match job.size {
+        JobSize::All => None,
+        JobSize::Gpus(gpus) => Some(gpus),
     });
-    let is_known = job.is_placed() && tp > 0 && divides;
-    is_known && is_whole && u64::from(tp) <= fabric.hbd.largest_group()
+    tp > 0
+        && is_whole
+        && u64::from(tp) <= fabric.hbd.largest_group()
+        && sizes.into_iter().all(divides)
 }
 
-/// Returns the line with K + 1. It has a fibre only where shorter ones are installed.
 fn longer(ring: &KhopRing) -> Option<KhopRing> {
     let line = (0..ring.nodes()).map(|place| ring.node_at(Position(place))).collect();
-    let mut longer = KhopRing::new(ring.gpus_per_node(), ring.k() + 1, ring.shape(), line).ok()?;
-    let hop = Hop::try_from(ring.k()).ok()?;
-    let is_missing = |fibre: &Fibre| {
-        let next = ring.neighbour(fibre.from, 1);
-        match Hop::try_from(fibre.hops).is_ok_and(|hops| hops <= hop) {
-            true => ring.fibre(fibre.from, fibre.hops.cast_signed()).is_none(),
-            false => [Some(fibre.from), next]
-                .iter()
-                .any(|from| from.and_then(|from| ring.fibre(from, hop)).is_none()),
-        }
-    };
-    let missing: Vec<Fibre> = longer.fibres().filter(is_missing).collect();
-    missing.into_iter().for_each(|fibre| longer.remove_fibre(fibre));
-    Some(longer)
+    KhopRing::new(ring.gpus_per_node(), ring.k() + 1, ring.shape(), line).ok()
 }
 
 /// The place of each working node, by position.
@@ -310,26 +293,6 @@ impl Places {
         self.0[fabric.hbd.position_of(node).index()].expect("idle nodes work")
     }
 
-    fn nodes(&self, place: u32) -> impl Iterator<Item = usize> {
-        (0..self.0.len()).filter(move |position| self.0[*position] == Some(place))
-    }
-
-    fn could_form_a_group(&self, fabric: &Fabric, place: u32, idle: usize) -> bool {
-        let per_node = u32::from(fabric.hbd.gpus_per_node());
-        let placed = fabric.jobs.iter().filter(|job| job.is_placed());
-        let smallest = placed.map(|job| (job.tp / per_node).max(1)).min();
-        let idle = idle.min(self.nodes(place).count());
-        smallest.is_some_and(|nodes| idle >= nodes as usize)
-    }
-
-    /// Returns whether a longer reach connects the place to other nodes.
-    fn grows(&self, fabric: &Fabric, faults: &FaultSet, place: u32) -> bool {
-        let Some(ring) = fabric.hbd.ring().and_then(longer) else { return false };
-        let larger = Self::of(&Fabric { hbd: ring.into(), ..fabric.clone() }, faults);
-        let first = self.nodes(place).next().and_then(|position| larger.0[position]);
-        first.is_some_and(|first| larger.nodes(first).count() > self.nodes(place).count())
-    }
-
     /// Returns the failed parts in or next to a place.
     fn next_to(&self, fabric: &Fabric, faults: &FaultSet, place: u32) -> Vec<Part> {
         let hbd = &fabric.hbd;
@@ -341,16 +304,11 @@ impl Places {
                 Grouping::Anywhere => true,
             }
         };
-        let ends = |part: &Part| match part {
-            Part::Fibre(port) => {
-                let far = hbd.peer(*port).map(|far| far.bundle.node);
-                [Some(port.bundle.node), far].into_iter().flatten().collect()
-            }
-            part => Vec::from_iter(part.node()),
-        };
+        let is_absent =
+            |part: &Part| matches!(part, Part::Node(node) if fabric.absent.contains(node));
         let mut parts = faults.parts(fabric);
-        parts.retain(|part| !matches!(part, Part::Node(node) if fabric.absent.contains(node)));
-        parts.retain(|part| ends(part).into_iter().any(is_near));
+        // The far end of a fibre is within K nodes.
+        parts.retain(|part| !is_absent(part) && part.node().is_some_and(is_near));
         parts
     }
 

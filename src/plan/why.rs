@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use lightloom_fabric::fault::Part;
-use lightloom_planner::why::{Cause, Change, WastedGpus};
+use lightloom_planner::why::{Change, Remedy, WastedGpus};
 use lightloom_units::id::NodeId;
 
 use crate::table::TextTable;
@@ -13,20 +13,16 @@ pub(super) fn text(rows: &[WastedGpus]) -> String {
     let mut table =
         TextTable::new(["wasted GPUs", "nodes", "cause", "remedy, cheapest first", "GPUs gained"]);
     for row in rows {
-        let cause = match row.cause {
-            Cause::Fault => "fault",
-            Cause::Drained => "drained",
-            Cause::Limit => "limit",
-            Cause::Shape => "shape",
-        };
-        let mut cells = [row.gpus_wasted.to_string(), nodes(&row.nodes), cause.to_owned()];
-        let none = [("none found".to_owned(), "-".to_owned())];
-        let remedies = row.remedies.iter();
-        let remedies: Vec<(String, String)> =
-            remedies.map(|one| (spelled(&one.change), one.gpus_gained.to_string())).collect();
-        for (change, gained) in if remedies.is_empty() { &none[..] } else { &remedies } {
-            let [gpus, nodes, cause] = std::mem::take(&mut cells);
-            table.row([gpus, nodes, cause, change.clone(), gained.clone()]);
+        let cause = format!("{:?}", row.cause).to_lowercase();
+        let shown: Vec<String> = row.nodes.iter().take(8).map(NodeId::to_string).collect();
+        let more = if row.nodes.len() > shown.len() { " …" } else { "" };
+        let mut cells = [row.gpus_wasted.to_string(), shown.join(" ") + more, cause];
+        let mut remedies: Vec<[String; 2]> = row.remedies.iter().map(spelled).collect();
+        if remedies.is_empty() {
+            remedies.push(["none found", "-"].map(str::to_owned));
+        }
+        for remedy in remedies {
+            table.row(std::mem::take(&mut cells).into_iter().chain(remedy));
         }
     }
     format!(
@@ -34,8 +30,8 @@ pub(super) fn text(rows: &[WastedGpus]) -> String {
     )
 }
 
-fn spelled(change: &Change) -> String {
-    match change {
+fn spelled(remedy: &Remedy) -> [String; 2] {
+    let change = match &remedy.change {
         Change::Repair { parts } => {
             let parts: Vec<String> = parts.iter().map(Part::to_string).collect();
             format!("repair or return {}", parts.join(" "))
@@ -44,14 +40,6 @@ fn spelled(change: &Change) -> String {
         Change::NoSpares => "spare_per_ring: 0".to_owned(),
         Change::GroupSize { job, tp } => format!("job {job}: tp: {tp}"),
         Change::Reach { k } => format!("k: {k}"),
-    }
-}
-
-fn nodes(nodes: &[NodeId]) -> String {
-    const SHOWN: usize = 6;
-    let shown: Vec<String> = nodes.iter().take(SHOWN).map(NodeId::to_string).collect();
-    match nodes.len().saturating_sub(SHOWN) {
-        0 => shown.join(" "),
-        more => format!("{} and {more} more", shown.join(" ")),
-    }
+    };
+    [change, remedy.gpus_gained.to_string()]
 }
