@@ -153,7 +153,8 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
-    let sized = |job: &Job| groups_wanted(job).is_some();
+    let is_limited = |job: &Job| job.nodes.is_some() || job.least.is_some();
+    let sized = |job: &Job| groups_wanted(job).is_some() && !is_limited(job);
     let of_nodes = |job: &Job| job.tp >= per_node;
     let pick = |fits: &dyn Fn(&Job) -> bool| -> Vec<usize> {
         let placed = |job: &usize| fabric.jobs[*job].is_placed() && fits(&fabric.jobs[*job]);
@@ -161,10 +162,14 @@ fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<
     };
     let first = pick(&|job| sized(job) && of_nodes(job));
     let small = pick(&|job| sized(job) && !of_nodes(job));
-    let rest = pick(&|job| !sized(job));
-    let turns = std::iter::once(first).chain(small.into_iter().chain(rest).map(|job| vec![job]));
+    let rest = pick(&|job| groups_wanted(job).is_none() && !is_limited(job));
+    let mut limited = pick(&is_limited);
+    limited.sort_by_key(|job| fabric.jobs[*job].nodes.is_none());
+    let turns = limited.into_iter().map(|job| vec![job]).chain([first]);
+    let turns = turns.chain(small.into_iter().chain(rest).map(|job| vec![job]));
     for jobs in turns.filter(|jobs| !jobs.is_empty()) {
-        let groups = groups_of(fabric, survey, free, &jobs);
+        let usable = usable(fabric, &fabric.jobs[jobs[0]], free);
+        let groups = groups_of(fabric, survey, &usable, &jobs);
         for node in groups.iter().flatten().flat_map(|group| &group.nodes) {
             free[fabric.hbd.position_of(*node).index()] = false;
         }
@@ -221,6 +226,15 @@ fn groups_of(
     placed
 }
 
+/// Returns the free nodes that a job may use, by position.
+fn usable(fabric: &Fabric, job: &Job, free: &[bool]) -> Vec<bool> {
+    let may_use = |position: u32| {
+        let nodes = job.nodes.as_ref();
+        nodes.is_none_or(|nodes| nodes.contains(&fabric.hbd.node_at(Position(position))))
+    };
+    (0..).zip(free).map(|(position, free)| *free && may_use(position)).collect()
+}
+
 fn groups_wanted(job: &Job) -> Option<usize> {
     match job.size {
         JobSize::All => None,
@@ -238,23 +252,27 @@ fn in_turn(
     proofs: &mut [Option<RingProof>],
 ) -> Result<Vec<Vec<RingGroup>>, ExactError> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
-    let mut placed = Vec::new();
+    let mut placed = vec![Vec::new(); fabric.jobs.len()];
     let line = fabric.hbd.grouping() == Grouping::Line;
-    for (job, proof) in fabric.jobs.iter().zip(proofs) {
+    let mut order: Vec<usize> = (0..fabric.jobs.len()).collect();
+    order.sort_by_key(|job| fabric.jobs[*job].nodes.is_none());
+    for index in order {
+        let job = &fabric.jobs[index];
+        let usable = usable(fabric, job, free);
         let mut groups = if !job.is_placed() {
             Vec::new()
         } else if method == Method::Exact && line && job.tp >= per_node {
-            let most = most_groups(survey, free, (job.tp / per_node) as usize, SOLVER_SECONDS)?;
-            *proof = Some(most.proof);
+            let most = most_groups(survey, &usable, (job.tp / per_node) as usize, SOLVER_SECONDS)?;
+            proofs[index] = Some(most.proof);
             most.groups
         } else {
-            any_groups(fabric, survey, free, job.tp)
+            any_groups(fabric, survey, &usable, job.tp)
         };
         groups.truncate(groups_wanted(job).unwrap_or(usize::MAX));
         for node in groups.iter().flat_map(|group| &group.nodes) {
             free[fabric.hbd.position_of(*node).index()] = false;
         }
-        placed.push(groups);
+        placed[index] = groups;
     }
     Ok(placed)
 }
@@ -299,19 +317,22 @@ fn require_fit(
     groups: usize,
 ) -> Result<(), PlanError> {
     let possible = groups as u64 * u64::from(job.tp);
-    match job.size {
-        JobSize::Gpus(wanted) if possible < wanted => Err(PlanError::DoesNotFit {
-            job: job.name.clone(),
-            wanted,
-            tp: job.tp,
-            possible,
-            healthy: survey.healthy_gpus(),
-            total: fabric.gpus(),
-            with_spares: spare::are_wanted(fabric)
-                && job.tp >= u32::from(fabric.hbd.gpus_per_node()),
-        }),
-        _ => Ok(()),
+    let wanted = match job.size {
+        JobSize::Gpus(wanted) => job.least.unwrap_or(wanted),
+        JobSize::All => job.least.unwrap_or(0),
+    };
+    if possible >= wanted {
+        return Ok(());
     }
+    Err(PlanError::DoesNotFit {
+        job: job.name.clone(),
+        wanted,
+        tp: job.tp,
+        possible,
+        healthy: survey.healthy_gpus(),
+        total: fabric.gpus(),
+        with_spares: spare::are_wanted(fabric) && job.tp >= u32::from(fabric.hbd.gpus_per_node()),
+    })
 }
 
 pub(crate) type Chain = Vec<Position>;

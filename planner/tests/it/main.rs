@@ -23,6 +23,7 @@ mod joint_fabric;
 mod joint_replan;
 mod khop;
 mod least_moves;
+mod limited_jobs;
 mod placement;
 mod reinforcement;
 mod replan_as_cold;
