@@ -76,7 +76,7 @@ pub fn help_of_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
 pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),
-        Verb::Plan(arguments) => plan::run(arguments, None),
+        Verb::Plan(arguments) => plan::run(arguments),
         Verb::Replan(arguments) => replan::run(arguments),
         Verb::Emulate(arguments) => emulate::run(arguments, None),
         Verb::Merge(arguments) => merge::run(arguments),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 mod against;
-mod prices;
+mod why;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +21,7 @@ use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::khop::Method;
 use lightloom_planner::rfabric;
 use lightloom_planner::rfabric::phases::Phase;
+use lightloom_planner::why::{WastedGpus, wasted};
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 use serde::Serialize;
@@ -29,9 +30,8 @@ use crate::output::{self, VerbOutcome};
 use crate::plan_rfabric::{self, SOLVER_LIMITS};
 use crate::result::ResultFormat;
 use crate::table::{TextTable, rounded, separated};
-use crate::{fabric, files, replan, second, trace};
+use crate::{fabric, files, replan, trace};
 use against::Against;
-pub use prices::{ComparePrices, PriceComparison};
 
 /// Plan a fabric around its faults: rings, transceiver paths, ranks
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub use prices::{ComparePrices, PriceComparison};
   lightloom plan topologies/ring-2880.yaml --fault n17 --against plan.json
   lightloom plan topologies/pod-2048.yaml --separately --against together.json
   lightloom plan topologies/explicit-8.yaml --exact
-  lightloom plan topologies/rfabric-2048.yaml --sensitivity
+  lightloom plan topologies/ring-2880.yaml --fault n17,n42 --why
   lightloom plan topologies/rfabric-shapes.yaml --exact")]
 pub struct Arguments {
     /// Fabric file; `-` reads standard input
@@ -66,13 +66,9 @@ pub struct Arguments {
     /// routes with up to 24 leaves
     #[arg(long)]
     pub exact: bool,
-    /// For a reconfigurable fat-tree: performance per cost compared with every baseline, over
-    /// rates, prices, core sizes and communication shares
+    /// Attribute every wasted GPU to a cause, with remedies that are proven by planning them
     #[arg(long)]
-    pub sensitivity: bool,
-    /// Price file for the sensitivity [default: the shipped topologies/prices.yaml]
-    #[arg(long, value_name = "FILE", requires = "sensitivity")]
-    pub prices: Option<PathBuf>,
+    pub why: bool,
     /// Plan rings and network separately, the baseline for joint planning
     #[arg(long, conflicts_with = "exact")]
     separately: bool,
@@ -88,24 +84,12 @@ pub struct Arguments {
     pub(crate) format: ResultFormat,
 }
 
-/// Returns [`Needed`](second::Needed) if `compare_prices` is required but missing.
-pub fn run(
-    arguments: &Arguments,
-    compare_prices: Option<ComparePrices>,
-) -> anyhow::Result<VerbOutcome> {
-    if arguments.sensitivity && compare_prices.is_none() {
-        return Err(second::Needed.into());
-    }
+pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let document = files::read_document(&arguments.fabric);
     let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
     let mut inputs = Inputs::new();
     output::diagnostics(&mistakes);
     let fabric = fabric.ok_or(output::InputRefused)?;
-    let network = fabric.dcn.circuits();
-    if arguments.sensitivity && network.is_none() {
-        let message = "`--sensitivity` requires optical switches; see `lightloom cost`";
-        return Err(output::WrongUsage(message.into()).into());
-    }
     inputs.insert("fabric".to_owned(), fabric_input(&arguments.fabric, &fabric));
     for (name, text) in &fabric.files {
         if let Ok(text) = text {
@@ -135,11 +119,7 @@ pub fn run(
     let planned = start.elapsed();
     let verdict = prove(&fabric, &faults, &plan)?;
     let took = Took { planned, proven: Some(start.elapsed() - planned) };
-    let mut sensitivity = None;
-    if let (Some(network), Some(compare), true) = (network, compare_prices, arguments.sensitivity) {
-        let (phases, prices) = (sending(&fabric, &plan)?, arguments.prices.as_deref());
-        sensitivity = Some(compare(network, &phases, prices, &mut inputs)?);
-    }
+    let why = arguments.why.then(|| wasted(&fabric, &faults, &plan, options));
     plan.weight_sync = lightloom_planner::joint::sync::compare(&fabric, &faults, &plan, options);
     let plan = plan.sealed(inputs);
     let against = arguments.against.as_deref();
@@ -150,8 +130,8 @@ pub fn run(
             output::print(&describe(&fabric, &plan, &verdict, took))?;
             output::print(&plan_rfabric::weight_sync(&plan.weight_sync))?;
             output::print(&break_even(&fabric, &faults, &plan, options)?)?;
-            if let Some(compared) = &sensitivity {
-                output::print(&compared.text)?;
+            if let Some(rows) = &why {
+                output::print(&why::text(rows))?;
             }
             if let Some(against) = &against {
                 output::print(&against.to_string())?;
@@ -160,8 +140,7 @@ pub fn run(
         format => {
             output::note(&took.to_string());
             let rows = if plan.phases.is_empty() { "jobs" } else { "phases" };
-            let sensitivity = sensitivity.map(|compared| compared.rows);
-            format.print(&Printed { plan: &plan, sensitivity, against }, rows, String::new)?;
+            format.print(&Printed { plan: &plan, why, against }, rows, String::new)?;
         }
     }
     Ok(VerbOutcome::Good)
@@ -221,7 +200,7 @@ struct Printed<'a> {
     #[serde(flatten)]
     plan: &'a Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sensitivity: Option<serde_json::Value>,
+    why: Option<Vec<WastedGpus>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     against: Option<Against>,
 }

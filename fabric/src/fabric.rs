@@ -91,6 +91,10 @@ pub struct Job {
     pub size: JobSize,
     /// GPUs per tensor-parallel group, or 0 if the step defines traffic between leaves.
     pub tp: u32,
+    /// Fewest GPUs with which the job runs. `None` if it needs all requested GPUs.
+    pub least: Option<u64>,
+    /// Nodes that the job may use. `None` for all nodes.
+    pub nodes: Option<BTreeSet<NodeId>>,
     /// The repeated step and its traffic. `None` if only rings are planned.
     pub step: Option<StepFile>,
     /// How the parallel mapping was found, if the file requests a search.

@@ -27,7 +27,7 @@ pub const SCHEMA: &str = "lightloom.plan/v2";
 
 /// Members that describe how a plan was made, which are not part of its digest.
 const NOT_IDENTITY: &[&[&str]] =
-    &[&["digest"], &["inputs"], &["seed"], &["sensitivity"], &["version"], &["weight_sync"]];
+    &[&["digest"], &["inputs"], &["seed"], &["version"], &["weight_sync"], &["why"]];
 
 /// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
 /// describe how it was made. Formatting does not affect the digest.

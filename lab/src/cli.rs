@@ -9,8 +9,8 @@ use lightloom_twin::Twin;
 
 use crate::kinds::READERS;
 use crate::{
-    buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, mfu, prices,
-    report, reproduce, rl, serve, twin, verb, workload,
+    buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, mfu, report,
+    reproduce, rl, serve, twin, verb, workload,
 };
 
 /// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
@@ -72,7 +72,7 @@ pub(crate) fn main() -> ExitCode {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
-        Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments, Some(prices::compare)),
+        Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments),
         Verb::First(first::Verb::Emulate(arguments)) => emulate::run(arguments, Some(&Twin)),
         Verb::First(first::Verb::Validate(arguments)) => validate::run(arguments, READERS),
         Verb::First(first::Verb::Explain(arguments)) => explain::run(arguments, READERS),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lightloom_fabric::provenance::{Input, Inputs, Provenance};
 use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
@@ -137,7 +138,14 @@ pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result
         },
     };
     output::diagnostics(&mistakes);
-    list.ok_or(InputRefused.into())
+    let list = list.ok_or(InputRefused)?;
+    // The mean length of a month in seconds.
+    let months = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 2_629_746;
+    let old = list.older_than_two_years(1970 * 12 + 1 + months);
+    for (old, file) in old.iter().flat_map(|old| path.map(|file| (old, file.display()))) {
+        output::note(&format!("{file}: {old} is older than two years: update it"));
+    }
+    Ok(list)
 }
 
 fn fabric_bill(path: &Path, arguments: &Arguments) -> anyhow::Result<VerbOutcome> {

@@ -15,7 +15,6 @@ mod export;
 mod kinds;
 mod man;
 mod mfu;
-mod prices;
 mod report;
 mod reproduce;
 mod rl;

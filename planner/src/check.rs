@@ -79,6 +79,8 @@ pub enum Violation {
     RingIncomplete { group: GroupId },
     #[error("{group}: its ring has {gpus} GPUs, but the job needs {tp}")]
     GroupSize { group: GroupId, gpus: usize, tp: u32 },
+    #[error("{group}: its job may not use {node}")]
+    NodeOfOthers { group: GroupId, node: NodeId },
     #[error("{group}: the ranks must number the group's GPUs from 0 without gaps or repeats")]
     Ranks { group: GroupId },
     #[error("{group}: {gpu} is not on the island of {first}")]

@@ -154,13 +154,18 @@ fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
     let placed_jobs = (0..fabric.jobs.len()).filter(|job| fabric.jobs[*job].is_placed());
+    let (mut limited, free_jobs): (Vec<usize>, Vec<usize>) = placed_jobs
+        .partition(|job| fabric.jobs[*job].nodes.is_some() || fabric.jobs[*job].least.is_some());
+    limited.sort_by_key(|job| fabric.jobs[*job].nodes.is_none());
     let (sized, rest): (Vec<usize>, Vec<usize>) =
-        placed_jobs.partition(|job| groups_wanted(&fabric.jobs[*job]).is_some());
+        free_jobs.into_iter().partition(|job| groups_wanted(&fabric.jobs[*job]).is_some());
     let (first, small): (Vec<usize>, Vec<usize>) =
         sized.into_iter().partition(|job| fabric.jobs[*job].tp >= per_node);
-    let turns = std::iter::once(first).chain(small.into_iter().chain(rest).map(|job| vec![job]));
+    let turns = limited.into_iter().map(|job| vec![job]).chain([first]);
+    let turns = turns.chain(small.into_iter().chain(rest).map(|job| vec![job]));
     for jobs in turns.filter(|jobs| !jobs.is_empty()) {
-        let groups = groups_of(fabric, survey, free, &jobs);
+        let usable = usable(fabric, &fabric.jobs[jobs[0]], free);
+        let groups = groups_of(fabric, survey, &usable, &jobs);
         for node in groups.iter().flatten().flat_map(|group| &group.nodes) {
             free[fabric.hbd.position_of(*node).index()] = false;
         }
@@ -217,6 +222,15 @@ fn groups_of(
     placed
 }
 
+/// Returns the free nodes that a job may use, by position.
+fn usable(fabric: &Fabric, job: &Job, free: &[bool]) -> Vec<bool> {
+    let may_use = |position: u32| {
+        let nodes = job.nodes.as_ref();
+        nodes.is_none_or(|nodes| nodes.contains(&fabric.hbd.node_at(Position(position))))
+    };
+    (0..).zip(free).map(|(position, free)| *free && may_use(position)).collect()
+}
+
 fn groups_wanted(job: &Job) -> Option<usize> {
     match job.size {
         JobSize::All => None,
@@ -234,23 +248,27 @@ fn in_turn(
     proofs: &mut [Option<RingProof>],
 ) -> Result<Vec<Vec<RingGroup>>, ExactError> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
-    let mut placed = Vec::new();
+    let mut placed = vec![Vec::new(); fabric.jobs.len()];
     let line = fabric.hbd.grouping() == Grouping::Line;
-    for (job, proof) in fabric.jobs.iter().zip(proofs) {
+    let mut order: Vec<usize> = (0..fabric.jobs.len()).collect();
+    order.sort_by_key(|job| fabric.jobs[*job].nodes.is_none());
+    for index in order {
+        let job = &fabric.jobs[index];
+        let usable = usable(fabric, job, free);
         let mut groups = if !job.is_placed() {
             Vec::new()
         } else if method == Method::Exact && line && job.tp >= per_node {
-            let most = most_groups(survey, free, (job.tp / per_node) as usize, SOLVER_SECONDS)?;
-            *proof = Some(most.proof);
+            let most = most_groups(survey, &usable, (job.tp / per_node) as usize, SOLVER_SECONDS)?;
+            proofs[index] = Some(most.proof);
             most.groups
         } else {
-            any_groups(fabric, survey, free, job.tp)
+            any_groups(fabric, survey, &usable, job.tp)
         };
         groups.truncate(groups_wanted(job).unwrap_or(usize::MAX));
         for node in groups.iter().flat_map(|group| &group.nodes) {
             free[fabric.hbd.position_of(*node).index()] = false;
         }
-        placed.push(groups);
+        placed[index] = groups;
     }
     Ok(placed)
 }
@@ -295,19 +313,22 @@ fn require_fit(
     groups: usize,
 ) -> Result<(), PlanError> {
     let possible = groups as u64 * u64::from(job.tp);
-    match job.size {
-        JobSize::Gpus(wanted) if possible < wanted => Err(PlanError::DoesNotFit {
-            job: job.name.clone(),
-            wanted,
-            tp: job.tp,
-            possible,
-            healthy: survey.healthy_gpus(),
-            total: fabric.gpus(),
-            with_spares: spare::are_wanted(fabric)
-                && job.tp >= u32::from(fabric.hbd.gpus_per_node()),
-        }),
-        _ => Ok(()),
+    let wanted = match job.size {
+        JobSize::Gpus(wanted) => job.least.unwrap_or(wanted),
+        JobSize::All => job.least.unwrap_or(0),
+    };
+    if possible >= wanted {
+        return Ok(());
     }
+    Err(PlanError::DoesNotFit {
+        job: job.name.clone(),
+        wanted,
+        tp: job.tp,
+        possible,
+        healthy: survey.healthy_gpus(),
+        total: fabric.gpus(),
+        with_spares: spare::are_wanted(fabric) && job.tp >= u32::from(fabric.hbd.gpus_per_node()),
+    })
 }
 
 pub(crate) type Chain = Vec<Position>;

@@ -9,5 +9,6 @@ pub mod goodput;
 pub mod joint;
 pub mod khop;
 pub mod rfabric;
+pub mod why;
 
 pub use joint::{Options, PlanError, load, load_with, plan};

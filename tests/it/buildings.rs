@@ -126,6 +126,35 @@ fn plan_counts_failed_drained_and_absent_nodes_apart() {
 }
 
 #[test]
+fn causes_of_waste_add_up_and_name_the_drained_node() {
+    let file = format!("{FOLDER}/out-of-service.yaml");
+    let plan = json_of(Path::new("."), &["plan", &file, "--why"]);
+    let rows = plan["why"].as_array().unwrap();
+    let sum: u64 = rows.iter().map(|row| row["gpus_wasted"].as_u64().unwrap()).sum();
+    assert_eq!(sum, plan["metrics"]["gpus_wasted"].as_u64().unwrap());
+    let expected = serde_json::json!([{
+        "cause": "drained", "gpus_wasted": 8, "nodes": ["n6"],
+        "remedies": [{"change": "repair", "parts": ["n6"], "gpus_gained": 8}],
+    }]);
+    assert_eq!(plan["why"], expected);
+    let text = run(Path::new("."), &["plan", &file, "--why"]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("repair or return n6"), "{text}");
+}
+
+#[test]
+fn bound_job_stays_on_its_racks_and_the_other_shrinks() {
+    let file = format!("{FOLDER}/bound-jobs.yaml");
+    let plan = json_of(Path::new("."), &["plan", &file, "--fault", "n0"]);
+    let gpus = |job: usize| plan["jobs"][job]["gpus"].as_u64().unwrap();
+    assert_eq!([gpus(0), gpus(1)], [32, 16]);
+    let groups = plan["groups"].as_array().unwrap();
+    let bound = groups.iter().filter(|group| group["job"] == 1);
+    let nodes: Vec<&str> = bound.map(|group| group["nodes"][0].as_str().unwrap()).collect();
+    assert_eq!(nodes, ["n6", "n7"]);
+}
+
+#[test]
 fn fabric_files_are_compared_next_to_built_in_designs() {
     let folder = tempfile::tempdir().unwrap();
     let [pods, out] = ["pods", "out-of-service"].map(|name| format!("{FOLDER}/{name}.yaml"));

@@ -104,6 +104,14 @@ fn folder_of_logs_becomes_a_bill_in_three_commands() {
     let bill = good(folder.path(), &["buy", "mine/buy.yaml"]);
     assert!(bill.contains("own-cluster: 64 GPUs, 30 days"), "{bill}");
     assert!(bill.contains("Shares of all GPU-hours"), "{bill}");
+    // The own cluster is compared with switch domains, torus cubes and rings.
+    let compared = good(folder.path(), &["buy", "mine/buy.yaml", "--format", "json"]);
+    let compared: Value = serde_json::from_str(&compared).unwrap();
+    let rows = compared["rows"].as_array().unwrap();
+    let designs: Vec<&str> = rows.iter().map(|row| row["design"].as_str().unwrap()).collect();
+    for design in ["own-cluster", "nvl:72", "khop:2", "khop:3"] {
+        assert!(designs.contains(&design), "{design}: {designs:?}");
+    }
     good(folder.path(), &["trace", "info", "mine/fault-trace.json"]);
 }
 

@@ -8,8 +8,9 @@ use super::lower::gcd;
 use super::raw::{DcnFile, FabricFile, HbdFile, JobFile, JobSizeFile};
 use super::step::{RlFile, StepFile};
 use crate::document::{self, Check, quote};
-use crate::fabric::{Job, JobSize};
+use crate::fabric::{Fabric, Job, JobSize};
 use crate::khop::{MAX_GPUS_PER_NODE, MAX_NODES};
+use lightloom_units::id::NodeId;
 
 /// GPU counts according to the file, despite other errors in it, so that job errors are reported
 /// together with domain errors. `None` if the counts themselves are wrong.
@@ -128,6 +129,11 @@ fn lower_job(raw: &JobFile) -> Job {
         name: raw.name.clone(),
         size,
         tp: raw.tp.unwrap_or(0),
+        least: raw.least,
+        nodes: raw.nodes.as_ref().map(|ranges| {
+            let all = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
+            all.map(NodeId).collect()
+        }),
         step: raw.step.clone(),
         searched: None,
     }
@@ -227,6 +233,41 @@ fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &
             check
                 .error(codes::BAD_GROUP, &format!("{step}/{key}"), message)
                 .help(format!("use a multiple of {tp}"));
+        }
+    }
+}
+
+/// Checks the limits of jobs against the nodes and their states at the start.
+pub(super) fn check_limits(fabric: &Fabric, check: &mut Check<'_>) {
+    let out = fabric.start.failed_nodes(&fabric.hbd);
+    for (index, job) in fabric.jobs.iter().enumerate() {
+        let most = match job.size {
+            JobSize::All => fabric.gpus(),
+            JobSize::Gpus(gpus) => gpus,
+        };
+        let tp = u64::from(job.tp).max(1);
+        if let Some(least) = job.least.filter(|gpus| *gpus > most || gpus % tp != 0) {
+            let message = format!("job {} cannot run with {least} GPUs", quote(&job.name));
+            check
+                .error(codes::BAD_GROUP, &format!("/jobs/{index}/least"), message)
+                .help(format!("use a multiple of {tp} up to {most}"));
+        }
+        let Some(nodes) = &job.nodes else { continue };
+        let is_absent = |node: &&NodeId| node.0 >= fabric.hbd.nodes() || out.contains(node);
+        let gpus = nodes.len() - nodes.iter().filter(is_absent).count();
+        let gpus = gpus as u64 * u64::from(fabric.hbd.gpus_per_node());
+        let needed = job.least.unwrap_or(if job.size == JobSize::All { tp } else { most });
+        if gpus < needed {
+            let lost: Vec<String> = nodes.iter().filter(is_absent).map(NodeId::to_string).collect();
+            let message = format!(
+                "job {} needs {needed} GPUs, but its nodes have {gpus}, without those that do not exist or are out of \
+                 service at the start: {}",
+                quote(&job.name),
+                if lost.is_empty() { "none".to_owned() } else { lost.join(", ") }
+            );
+            check
+                .error(codes::JOB_TOO_LARGE, &format!("/jobs/{index}/nodes"), message)
+                .help("add nodes, repair them in `start`, or reduce the GPUs");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::codes;
 use super::direct::{self, Direct};
 use super::explicit;
 use super::idle;
-use super::jobs::{Sizes, lower_jobs};
+use super::jobs::{Sizes, check_limits, lower_jobs};
 use super::network;
 use super::optics::{self, OpticsFile};
 use super::raw::{
@@ -70,6 +70,7 @@ pub(super) fn lower(
         files,
     };
     take_out_of_service(&mut fabric, &raw.start, check);
+    check_limits(&fabric, check);
     Some(fabric)
 }
 

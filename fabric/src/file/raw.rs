@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lightloom_units::id::{BundleId, NodeId, TorId};
+use lightloom_units::id::{BundleId, NodeId, NodeRange, TorId};
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -451,6 +451,13 @@ pub struct JobFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000), example = 32)]
     pub tp: Option<u32>,
+    /// Fewest GPUs with which the job runs if not all requested GPUs fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub least: Option<u64>,
+    /// Nodes that the job may use, such as `[n0..n7, n12]`; all nodes by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<NodeRange>>,
     /// The repeated step. Circuits are planned for its traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepFile>,

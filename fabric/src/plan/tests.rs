@@ -65,11 +65,11 @@ fn digest_covers_plan_settings_but_not_provenance() {
 }
 
 #[test]
-fn fat_tree_plan_digest_ignores_its_sensitivity() {
+fn plan_digest_ignores_the_causes_of_waste() {
     let plan = r#"{"schema":"lightloom.plan/v2","phases":[],"metrics":{"gpus_total":8}"#;
     let of =
         |more: &str| digest(&serde_json::from_str::<Value>(&format!("{plan}{more}}}")).unwrap());
-    assert_eq!(of(""), of(r#","sensitivity":[{"a":1}],"version":"9","inputs":{},"digest":"x""#));
+    assert_eq!(of(""), of(r#","why":[{"a":1}],"version":"9","inputs":{},"digest":"x""#));
     let canonical = r#"{"metrics":{"gpus_total":8},"phases":[],"schema":"lightloom.plan/v2"}"#;
     assert_eq!(of(""), provenance::sha256(canonical.as_bytes()));
 }

@@ -171,38 +171,43 @@ impl FromStr for OcsPortId {
 
 text_serde!(OcsPortId, "a port of an optical switch", "^ocs[0-9]+/p[0-9]+$", "ocs3/p17");
 
-/// Consecutive leaves, such as `leaf0..leaf7`, or one leaf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeafRange {
-    /// The first leaf.
-    pub first: LeafId,
-    /// The last leaf.
-    pub last: LeafId,
-}
-
-impl FromStr for LeafRange {
-    type Err = IdError;
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let (first, last) = text.split_once("..").unwrap_or((text, text));
-        Ok(Self { first: first.parse()?, last: last.parse()? })
-    }
-}
-
-impl fmt::Display for LeafRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.first == self.last {
-            true => self.first.fmt(f),
-            false => write!(f, "{}..{}", self.first, self.last),
+macro_rules! range_of_ids {
+    ($(#[$doc:meta])* $name:ident, $id:ident, $kind:literal, $pattern:literal, $example:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            /// The first one.
+            pub first: $id,
+            /// The last one.
+            pub last: $id,
         }
-    }
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let (first, last) = text.split_once("..").unwrap_or((text, text));
+                Ok(Self { first: first.parse()?, last: last.parse()? })
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.first == self.last {
+                    true => self.first.fmt(f),
+                    false => write!(f, "{}..{}", self.first, self.last),
+                }
+            }
+        }
+        text_serde!($name, $kind, $pattern, $example);
+    };
 }
 
-text_serde!(
-    LeafRange,
-    "a leaf or consecutive leaves",
-    "^leaf[0-9]+([.][.]leaf[0-9]+)?$",
-    "leaf0..leaf7"
-);
+range_of_ids! {
+    /// Consecutive leaves, such as `leaf0..leaf7`, or one leaf.
+    LeafRange, LeafId, "a leaf or consecutive leaves", "^leaf[0-9]+([.][.]leaf[0-9]+)?$", "leaf0..leaf7"
+}
+range_of_ids! {
+    /// Consecutive nodes, such as `n0..n7`, or one node.
+    NodeRange, NodeId, "a node or consecutive nodes", "^n[0-9]+([.][.]n[0-9]+)?$", "n0..n7"
+}
 
 /// An uplink of a leaf (a port to the packet switches above it), such as `l5/up2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -54,6 +54,8 @@ impl Claims<'_> {
                 JobSize::All => None,
                 JobSize::Gpus(gpus) => Some(gpus),
             };
+            let is_enough = stated.gpus >= job.least.unwrap_or(0) || !plan.given_up.is_empty();
+            self.say(is_enough, || format!("job `{}` has fewer GPUs than it needs", job.name));
             self.say(stated.searched == job.searched, || {
                 format!(
                     "job `{}`: plan and file disagree on whether a search found the mapping",

@@ -168,6 +168,9 @@ fn check_parts(
     let broken = group.nodes.iter().filter(|node| failed.contains(node));
     found.extend(broken.map(|node| Violation::BrokenNodeUsed { group: group.id, node: *node }));
     if let Some(job) = group.job {
+        let own = fabric.jobs.get(job as usize).and_then(|job| job.nodes.as_ref());
+        let foreign = group.nodes.iter().find(|node| own.is_some_and(|own| !own.contains(node)));
+        found.extend(foreign.map(|node| Violation::NodeOfOthers { group: group.id, node: *node }));
         match plan.jobs.get(job as usize) {
             None => found.push(Violation::NoSuchJob { group: group.id, job }),
             Some(entry) if group.ring.len() != entry.tp as usize => {

@@ -41,6 +41,9 @@ pub enum ReplanError {
     /// The next plan cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The change would move a job to nodes that it may not use.
+    #[error("job `{0}` would leave its `nodes`: make a new plan with `lightloom plan`")]
+    LeavesItsNodes(String),
 }
 
 /// The next plan and its changes.
@@ -198,6 +201,7 @@ pub fn replan_within(
     let states = states(fabric, &start, &known);
     let needed = groups_moved(fabric, &states, &found.plan);
     let heals_some = matches!(bounds.limit, MoveLimit::Heal(_)) && bounds.cuts_at.is_none();
+    let is_bound = fabric.jobs.iter().any(|job| job.nodes.is_some());
     let Searched { curve, cold, found } = match survey.is_bounded() && !heals_some {
         true => Searched { curve: Vec::new(), cold: None, found },
         false => {
@@ -207,13 +211,20 @@ pub fn replan_within(
                 start: &start,
                 states: &states,
                 is_repair,
-                limit: bounds.limit,
+                limit: if is_bound { MoveLimit::Least } else { bounds.limit },
                 hit: &groups_hit,
             };
             task.within_limit(&layout, &given_up, found)?
         }
     };
     let Found { plan, change } = found;
+    for group in &plan.groups {
+        let job = group.job.map(|job| &fabric.jobs[job as usize]);
+        let leaves = |own: &BTreeSet<NodeId>| group.nodes.iter().any(|node| !own.contains(node));
+        if let Some(job) = job.filter(|job| job.nodes.as_ref().is_some_and(leaves)) {
+            return Err(ReplanError::LeavesItsNodes(job.name.clone()));
+        }
+    }
     let groups = groups_ranked_anew(&ranked, &plan);
     let ranks_changed = (groups > 0).then_some(RanksChanged { groups, step_time_kept_ps });
     let moves = reasons(groups_moved(fabric, &states, &plan), &groups_hit, &needed);

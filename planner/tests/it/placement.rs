@@ -221,7 +221,15 @@ fn accepts_every_job_set_that_fits_without_tor_alignment() {
                 let tp = 4 * [1, 2, 3, 4, 6, 8][draws.random_range(0..6)];
                 let gpus = f64::from(nodes * 4) * load / f64::from(jobs);
                 let size = JobSize::Gpus(((gpus / f64::from(tp)) as u64).max(1) * u64::from(tp));
-                Job { name: format!("job{job}"), size, tp, step: None, searched: None }
+                Job {
+                    name: format!("job{job}"),
+                    size,
+                    tp,
+                    step: None,
+                    searched: None,
+                    least: None,
+                    nodes: None,
+                }
             })
             .collect();
         let faults = broken(nodes, draws.random_range(0.0..0.08), (7, sample));
@@ -248,6 +256,8 @@ fn job_order_does_not_change_cross_tor_traffic() {
                 tp,
                 step: None,
                 searched: None,
+                least: None,
+                nodes: None,
             };
             fabric.jobs = jobs.map(job).to_vec();
             let faults = broken(720, 0.04, (7, sample));

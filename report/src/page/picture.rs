@@ -64,6 +64,8 @@ fn line(fabric: &Fabric, plan: &Plan) -> Vec<LineNode> {
     }
     for part in &plan.faults {
         match part {
+            // Drained nodes count as idle, because they work.
+            Part::Node(node) if fabric.drained.nodes.contains(node) => {}
             Part::Node(node) => line[place(*node)].state = State::Faulty,
             Part::Bundle(bundle) => line[place(bundle.node)].broken_parts += 1,
             Part::Fibre(port) => line[place(port.bundle.node)].broken_parts += 1,
@@ -198,7 +200,7 @@ fn legend(plan: &Plan) -> Vec<LegendRow> {
     });
     let others = [
         (State::Spare, "spare".to_owned(), metrics.gpus_spare),
-        (State::Idle, "idle".to_owned(), metrics.gpus_wasted),
+        (State::Idle, "idle or drained".to_owned(), metrics.gpus_wasted),
         (State::Faulty, "out of service".to_owned(), metrics.gpus_faulty),
     ];
     let rows = jobs.chain(others).filter(|(.., gpus)| *gpus > 0);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cluster::ClusterDraft;
-use super::{Draft, DraftFile, DraftPage, Guess, GuessConfidence, Sourced, trace};
+use super::{Draft, DraftFile, DraftPage, Guess, GuessConfidence, Sourced, fabric, trace};
 use crate::logs::{LoggedJob, Logs};
 use crate::mentions::Fact;
 
@@ -32,7 +32,9 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
         "name: own-cluster\ngpus: {}\ngpus_per_node: {}\ndays: {window}\nnetwork: fat-tree:128\nnic_gbps: 400",
         total.value, cluster.gpus_per_node.value
     ));
-    page.put("designs:\n- {design: nvl:72}\n- {design: khop:2}\n- {design: khop:3}");
+    let own = fabric::NAME;
+    page.put(&format!("designs:\n- {{design: {own}}}"));
+    page.put("- {design: nvl:72}\n- {design: tpuv4}\n- {design: khop:2}\n- {design: khop:3}");
     put_workload(&mut page, cluster);
     put_jobs(&mut page, cluster, &job_kinds(logs, cluster), window);
     let checkpoint =

@@ -61,6 +61,8 @@ fn fabric(question: &CrossTorQuestion<'_>) -> Result<Fabric, KhopError> {
         tp,
         step: None,
         searched: None,
+        least: None,
+        nodes: None,
     };
     let ring = KhopRing::new(gpus_per_node, k, Shape::Ring, line)?;
     let tree = FatTree { nodes_per_tor, ..FatTree::default() };

@@ -122,6 +122,18 @@ impl PriceList {
         self.quotes.get(part)
     }
 
+    /// Returns prices of more than two years before `months`, counted from year 0, with their dates.
+    #[must_use]
+    pub fn older_than_two_years(&self, months: u64) -> Vec<String> {
+        let of_date = |date: &str| {
+            let (year, month) = date.split_once('-').unwrap_or((date, "12"));
+            Some(year.parse::<u64>().ok()? * 12 + month.parse::<u64>().ok()?)
+        };
+        let prices = self.quotes.iter().map(|(part, quote)| (part, &quote.usd.date));
+        let old = prices.filter(|(_, date)| of_date(date).is_some_and(|of| of + 24 < months));
+        old.map(|(part, date)| format!("the price of `{part}`, from {date},")).collect()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Quote)> {
         self.quotes.iter().map(|(part, quote)| (part.as_str(), quote))
     }
@@ -181,6 +193,14 @@ mod tests {
         let (list, diagnostics) = read_prices("prices.yaml", text.as_bytes());
         assert_eq!(list.is_none(), !diagnostics.is_empty());
         diagnostics.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn prices_of_more_than_two_years_ago_are_named() {
+        let text = format!("quotes:\n{}", record("dac", 1.0));
+        let list = read_prices("prices.yaml", text.as_bytes()).0.unwrap();
+        assert_eq!(list.older_than_two_years(2027 * 12 + 8), [""; 0]);
+        assert_eq!(list.older_than_two_years(2027 * 12 + 9), ["the price of `dac`, from 2025-08,"]);
     }
 
     #[test]

@@ -27,7 +27,6 @@ use lightloom_planner::rfabric::workload::card::ModelCard;
 use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack, leaf_after_leaf};
 use lightloom_planner::rfabric::workload::shapes;
 
-pub use performance_per_cost::{Comparison, sensitivity};
 pub use why::{OneShot, Open, PerCost};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -29,7 +29,15 @@ fn prices() -> PriceList {
 
 fn planned_gpus(fabric: &Fabric, faults: &FaultSet, tp: u32) -> u32 {
     let mut fabric = fabric.clone();
-    let job = Job { name: "all".into(), size: JobSize::All, tp, step: None, searched: None };
+    let job = Job {
+        name: "all".into(),
+        size: JobSize::All,
+        tp,
+        step: None,
+        searched: None,
+        least: None,
+        nodes: None,
+    };
     fabric.jobs = vec![job];
     let layout = khop::plan(&fabric, faults, Method::Scan).unwrap();
     layout.groups.iter().map(|group| group.gpus(fabric.hbd.gpus_per_node())).sum()

@@ -44,8 +44,15 @@ pub(crate) fn fabric(spec: &FabricSpec) -> Fabric {
         tors_per_domain: spec.per_domain,
         ..FatTree::default()
     };
-    let job =
-        Job { name: "all".into(), size: JobSize::All, tp: spec.tp, step: None, searched: None };
+    let job = Job {
+        name: "all".into(),
+        size: JobSize::All,
+        tp: spec.tp,
+        step: None,
+        searched: None,
+        least: None,
+        nodes: None,
+    };
     let fabric = Fabric::of_ring("test", ring, spec.order, tree, vec![job]);
     Fabric { sha256: "f".repeat(64), ..fabric }
 }
@@ -97,6 +104,8 @@ impl Case {
                 tp: *tp,
                 step: None,
                 searched: None,
+                least: None,
+                nodes: None,
             });
         }
         let mut faults = FaultSet::none();

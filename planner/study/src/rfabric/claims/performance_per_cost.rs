@@ -1,71 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The full table of performance per cost relative to other fabrics, and RFabric's claims derived from it.
+//! RFabric's claims of performance per cost relative to other fabrics.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use serde::Serialize;
 
 use super::{RfabricClaim, Source};
 use crate::architecture::NicRate;
 use crate::cost::{Level, PriceList};
-use crate::rfabric::baselines::{BASELINES, Baseline, Parts};
+use crate::rfabric::baselines::{Baseline, Parts};
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
-    pub baseline: &'static str,
-    pub nic_gbps: u32,
-    pub core_oversubscription: f64,
-    pub ocs_price: Level,
-    /// Share of a step that the 1:1 fat-tree would spend on communication.
-    pub communication_share: f64,
-    pub speedup: f64,
-    pub cost_ratio: f64,
-    pub performance_per_cost: f64,
-}
+type Core = (ReconfigurableFatTree, f64);
 
-/// Covers all baselines, price lists, core sizes and communication shares, because no single value
-/// is representative. `None` if the price file lacks a part.
-#[must_use]
-pub fn sensitivity(
-    fabric: &ReconfigurableFatTree,
-    phases: &[Phase],
-    prices: &PriceList,
-) -> Option<Vec<Comparison>> {
-    let effort = Effort::default();
-    let mut rows = Vec::new();
-    for core_oversubscription in [2.0, 4.0, 8.0] {
-        let mut spec = fabric.spec().clone();
-        spec.electrical.oversubscription = core_oversubscription;
-        let fabric = ReconfigurableFatTree::new(spec).ok()?;
-        let ours = schedule(&fabric, phases, &candidates(&fabric, phases, effort)).seconds;
-        let full = Baseline::FatTree { oversubscription: 1 };
-        let full = full.step_seconds(&fabric, phases, effort);
-        for (name, baseline) in BASELINES {
-            let theirs = baseline.step_seconds(&fabric, phases, effort);
-            for (nic, ocs_price) in NicRate::ALL.into_iter().flat_map(|nic| {
-                [Level::Low, Level::Mean, Level::High].map(|ocs_price| (nic, ocs_price))
-            }) {
-                let cost_ratio = baseline.parts(&fabric).dollars(prices, nic, ocs_price)?
-                    / Parts::of(&fabric).dollars(prices, nic, ocs_price)?;
-                for communication_share in [1.0, 0.5, 0.2] {
-                    let compute = full / communication_share - full;
-                    let speedup = (theirs + compute) / (ours + compute);
-                    rows.push(Comparison {
-                        baseline: name,
-                        nic_gbps: nic.gbps(),
-                        core_oversubscription,
-                        ocs_price,
-                        communication_share,
-                        speedup,
-                        cost_ratio,
-                        performance_per_cost: speedup * cost_ratio,
-                    });
-                }
-            }
-        }
-    }
-    Some(rows)
+/// Returns our fabric with a packet core of another size, and the seconds of its step.
+fn core(base: &ReconfigurableFatTree, phases: &[Phase], oversubscription: f64) -> Option<Core> {
+    let mut spec = base.spec().clone();
+    spec.electrical.oversubscription = oversubscription;
+    let fabric = ReconfigurableFatTree::new(spec).ok()?;
+    let found = candidates(&fabric, phases, Effort::default());
+    let seconds = schedule(&fabric, phases, &found).seconds;
+    Some((fabric, seconds))
 }
 
 pub(super) fn claims(
@@ -73,57 +27,68 @@ pub(super) fn claims(
     phases: &[Phase],
     prices: &PriceList,
 ) -> Vec<RfabricClaim> {
-    let Some(table) = sensitivity(base, phases, prices) else { return Vec::new() };
-    let pairs = WANTED.iter().flat_map(|wanted| [1.0, 0.5].map(|share| (wanted, share)));
-    pairs.filter_map(|(wanted, share)| claim(&table, wanted, share)).collect()
+    let cores = [2.0, 4.0, 8.0].map(|ratio| core(base, phases, ratio));
+    let Some(cores) = cores.into_iter().collect::<Option<Vec<_>>>() else { return Vec::new() };
+    let of = |wanted| [1.0, 0.5].map(|share| claim(&cores, phases, prices, wanted, share));
+    WANTED.iter().flat_map(of).flatten().collect()
 }
 
 struct Wanted {
-    baseline: &'static str,
+    baseline: Baseline,
     name: &'static str,
     why: &'static str,
 }
 
 const WANTED: [Wanted; 4] = [
     Wanted {
-        baseline: "3-tier fat-tree 1:1",
+        baseline: Baseline::FatTree { oversubscription: 1 },
         name: "fat-tree",
         why: "a non-blocking tree is nearly as fast as any network, so the price decides",
     },
     Wanted {
-        baseline: "3-tier fat-tree 3:1",
+        baseline: Baseline::FatTree { oversubscription: 3 },
         name: "oversubscribed fat-tree",
         why: "the tree is cheaper and slower, so the share of communication decides",
     },
     Wanted {
-        baseline: "2-tier rail-optimised",
+        baseline: Baseline::RailOptimised,
         name: "rail-optimised",
         why: "two non-blocking tiers with as many ports as ours; the abstract covers only fat-trees",
     },
     Wanted {
-        baseline: "one-shot topology",
+        baseline: Baseline::OneShot,
         name: "TopoOpt-like",
         why: "both use the same parts, so only the time differs; the abstract covers only \
             fat-trees",
     },
 ];
 
-fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Option<RfabricClaim> {
+/// Covers the prices of optical ports and core sizes, because no single value is representative. `None` if the price
+/// file lacks a part.
+fn claim(
+    cores: &[Core],
+    phases: &[Phase],
+    prices: &PriceList,
+    wanted: &Wanted,
+    communication_share: f64,
+) -> Option<RfabricClaim> {
     let Wanted { baseline, name, why } = wanted;
-    let alike = || {
-        table.iter().filter(|row| {
-            row.baseline == *baseline
-                && row.nic_gbps == 400
-                && (row.communication_share - communication_share).abs() < 1e-9
-        })
-    };
-    let row = alike().find(|row| {
-        row.ocs_price == Level::Mean && (row.core_oversubscription - 4.0).abs() < 1e-9
-    })?;
-    let (least, most) = alike().fold((f64::MAX, 0.0_f64), |(least, most), other| {
-        let ours = other.performance_per_cost;
-        (least.min(ours), most.max(ours))
-    });
+    let mut found = Vec::new();
+    for (fabric, ours) in cores {
+        let seconds = |of: Baseline| of.step_seconds(fabric, phases, Effort::default());
+        let full = seconds(Baseline::FatTree { oversubscription: 1 });
+        let compute = full / communication_share - full;
+        let speedup = (seconds(*baseline) + compute) / (ours + compute);
+        for ocs_price in [Level::Low, Level::Mean, Level::High] {
+            let usd = |parts: Parts| parts.dollars(prices, NicRate::G400, ocs_price);
+            found.push((speedup, usd(baseline.parts(fabric))? / usd(Parts::of(fabric))?));
+        }
+    }
+    // The core of 4:1 at the mean price.
+    let (speedup, cost_ratio) = *found.get(4)?;
+    let all = found.iter().map(|(speedup, cost)| speedup * cost);
+    let (least, most) =
+        all.fold((f64::MAX, 0.0_f64), |(least, most), ours| (least.min(ours), most.max(ours)));
     Some(RfabricClaim {
         claim: format!(
             "RFabric: performance per cost compared with {name}, {:.0} % communication",
@@ -132,12 +97,12 @@ fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Opt
         source: Source::Read,
         low: 2.2,
         high: Some(3.1),
-        ours: row.performance_per_cost,
+        ours: speedup * cost_ratio,
         note: format!(
             "speed {:.2}×, cost {:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
              ports and cores of 2:1 to 8:1 it is {least:.2} to {most:.2}; {why}; RFabric's prices and \
              port counts are not published",
-            row.speedup, row.cost_ratio
+            speedup, cost_ratio
         ),
     })
 }
