@@ -193,7 +193,7 @@ fn slow_switches(draws: &mut Stream, number: u32) -> Case {
     Case { name, fabric, model: model(layers), broken: Vec::new() }
 }
 
-/// A flow of a job took one route, so that packets took up to twice the planned time.
+/// A flow of a job took a single route, so that jobs did not gain from the others.
 #[test]
 fn gradients_over_planned_routes_take_their_planned_time() {
     let mut draws = Seed(71).stream("job routes", 0);
@@ -212,5 +212,5 @@ fn gradients_over_planned_routes_take_their_planned_time() {
         ratios.extend((routes > 0).then_some(ratio));
     }
     assert!(ratios.len() > 1, "{ratios:?}");
-    assert!(ratios.iter().all(|ratio| (0.93..=1.05).contains(ratio)), "{ratios:?}");
+    assert!(ratios.iter().all(|ratio| (0.95..=1.05).contains(ratio)), "{ratios:?}");
 }
