@@ -337,8 +337,9 @@ impl<'a> Making<'a> {
     }
 
     fn circuits_of_jobs(&self) -> Option<Circuits<'_>> {
-        let Substrate { circuits, rings, .. } = &*self.start.substrate;
-        Some(Circuits::new(circuits.as_ref()?, rings.as_ref()?, self.start.circuits.as_ref()?))
+        let plan = self.start.circuits.as_ref()?;
+        let leaves = Leaves::of(&self.start.substrate, &plan.plan.ranks);
+        self.start.substrate.circuits.is_some().then(|| Circuits::new(leaves, plan))
     }
 }
 

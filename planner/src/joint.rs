@@ -116,8 +116,9 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let mut best = Quickest { plan: best, mappings };
     let alone = alone(fabric, faults, Options { exact: None, ..options })?;
     let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
-    if step > step_alone {
-        // The estimates were wrong, so try the separate plan, also with the best order of ranks.
+    let is_routed = best.plan.phases.iter().any(|phase| !phase.routes.is_empty());
+    if step > step_alone || (is_routed && fabric.dcn.circuits().is_some()) {
+        // The estimates were wrong or ignore routes through other leaves, so try the separate plan, also with the best order of ranks.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
         let (ranked, mapped) = complete(fabric, faults, groups, options)?;
         best.offer(ranked, &mapped);

@@ -75,8 +75,24 @@ pub struct Placement {
     pub between: Route,
     pub priority: u8,
     pub start: SimTime,
-    /// Routes of individual host pairs, which override `inside` and `between`.
-    pub ways: BTreeMap<(VertexId, VertexId), Route>,
+    pub ways: Ways,
+}
+
+/// Routes of individual host pairs, which override those of a [`Placement`].
+pub type Ways = BTreeMap<(VertexId, VertexId), Vec<Way>>;
+
+/// A route of a host pair, which carries `share` of each message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    pub route: Route,
+    pub share: f64,
+}
+
+impl Way {
+    #[must_use]
+    pub const fn whole(route: Route) -> Self {
+        Self { route, share: 1.0 }
+    }
 }
 
 impl Placement {
@@ -88,7 +104,7 @@ impl Placement {
     }
 
     #[must_use]
-    pub fn along(mut self, ways: BTreeMap<(VertexId, VertexId), Route>) -> Self {
+    pub fn along(mut self, ways: Ways) -> Self {
         self.ways = ways;
         self
     }
@@ -112,20 +128,28 @@ impl Placement {
         stage: &mut S,
     ) -> Result<StartedCollective, CollectiveStartError> {
         let batch = stage.add_batch();
-        let mut flows = Vec::with_capacity(schedule.sendings.len());
+        let mut parts: Vec<Vec<Part>> = Vec::with_capacity(schedule.sendings.len());
         for sending in &schedule.sendings {
-            let earlier = sending.awaits.iter().filter(|awaits| awaits.sending < flows.len());
-            let gates = earlier.map(|awaits| gate(&flows, awaits)).collect();
-            let flow = stage.add_flow(self.flow(sending, gates, batch))?;
-            flows.push(flow);
+            let is_there = |awaits: &&Await| awaits.sending < parts.len();
+            let earlier = sending.awaits.iter().filter(is_there);
+            let gates: Vec<FlowGate> = earlier.flat_map(|awaits| gates(&parts, awaits)).collect();
+            let specs = self.flows(sending, &gates, batch).into_iter();
+            let add = |spec: FlowSpec| {
+                let (message, messages) = (spec.message, spec.messages);
+                stage.add_flow(spec).map(|flow| Part { flow, message, messages })
+            };
+            parts.push(specs.map(add).collect::<Result<_, _>>()?);
         }
         for (place, sending) in schedule.sendings.iter().enumerate() {
             for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
-                stage.add_gate(flows[place], gate(&flows, awaits))?;
+                for part in &parts[place] {
+                    gates(&parts, awaits).try_for_each(|gate| stage.add_gate(part.flow, gate))?;
+                }
             }
         }
-        let ideal = schedule.ideal(&times(stage, &flows, &schedule.sendings));
-        let interface = busiest_end(stage, &flows, &schedule.sendings);
+        let ideal = schedule.ideal(&times(stage, &parts));
+        let interface = busiest_end(stage, &parts);
+        let flows = parts.iter().flatten().map(|part| part.flow).collect();
         let Schedule { kind, ranks, size, .. } = *schedule;
         Ok(StartedCollective {
             kind,
@@ -139,61 +163,89 @@ impl Placement {
         })
     }
 
-    fn flow(&self, sending: &Sending, gates: Vec<FlowGate>, batch: BatchId) -> FlowSpec {
+    fn flows(&self, sending: &Sending, gates: &[FlowGate], batch: BatchId) -> Vec<FlowSpec> {
         let ends = (self.members[sending.from], self.members[sending.to]);
-        let route = self.ways.get(&ends).unwrap_or(match sending.level {
-            NetworkLevel::Inside => &self.inside,
-            NetworkLevel::Between => &self.between,
-        });
-        FlowSpec {
+        let whole = || match sending.level {
+            NetworkLevel::Inside => vec![Way::whole(self.inside.clone())],
+            NetworkLevel::Between => vec![Way::whole(self.between.clone())],
+        };
+        let flow = FlowSpec {
             messages: sending.messages,
             priority: self.priority,
-            gates,
+            gates: gates.to_vec(),
             batch: Some(batch),
-            ..FlowSpec::new(ends.0, ends.1, sending.message).at(self.start).over(route.clone())
-        }
+            ..FlowSpec::new(ends.0, ends.1, sending.message).at(self.start)
+        };
+        divided(&flow, self.ways.get(&ends).cloned().unwrap_or_else(whole))
     }
 }
 
-fn gate(flows: &[FlowId], awaits: &Await) -> FlowGate {
-    FlowGate { flow: flows[awaits.sending], ahead: awaits.ahead }
+/// Splits a flow over routes, without those whose share of a message is less than a byte.
+#[must_use]
+pub fn divided(flow: &FlowSpec, ways: Vec<Way>) -> Vec<FlowSpec> {
+    let (mut until, mut sent) = (0.0, 0);
+    let part = |Way { route, share }: Way| {
+        until += share;
+        let message = Bytes((flow.message.0 as f64 * until).round() as u64 - sent);
+        sent += message.0;
+        FlowSpec { message, route, ..flow.clone() }
+    };
+    let mut parts: Vec<FlowSpec> = ways.into_iter().map(part).collect();
+    parts.retain(|part| part.message > Bytes::ZERO || flow.message == Bytes::ZERO);
+    parts
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    flow: FlowId,
+    message: Bytes,
+    messages: u32,
+}
+
+fn gates<'p>(parts: &'p [Vec<Part>], awaits: &Await) -> impl Iterator<Item = FlowGate> + use<'p> {
+    let ahead = awaits.ahead;
+    parts[awaits.sending].iter().map(move |part| FlowGate { flow: part.flow, ahead })
 }
 
 /// Counts only single-path flows: around one switch, both directions of a ring leave a host over the same link.
-fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Picoseconds {
+fn busiest_end<S: Stage>(stage: &S, parts: &[Vec<Part>]) -> Picoseconds {
     let (network, transport) = (stage.network(), &stage.settings().transport);
     let mut busy: FxHashMap<LinkId, Picoseconds> = FxHashMap::default();
-    for (flow, sending) in
-        flows.iter().zip(sendings).filter(|(flow, _)| stage.takes_one_path(**flow))
-    {
-        let path = stage.path(*flow);
+    for part in parts.iter().flatten().filter(|part| stage.takes_one_path(part.flow)) {
+        let path = stage.path(part.flow);
         let mut ends: Vec<LinkId> = path.first().into_iter().chain(path.last()).copied().collect();
         ends.dedup();
         for end in ends {
-            let once = wire_time(network, transport, &[end], sending.message);
-            *busy.entry(end).or_default() += once * u64::from(sending.messages);
+            let once = wire_time(network, transport, &[end], part.message);
+            *busy.entry(end).or_default() += once * u64::from(part.messages);
         }
     }
     busy.into_values().max().unwrap_or_default()
 }
 
-fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<MessageTime> {
+fn times<S: Stage>(stage: &S, parts: &[Vec<Part>]) -> Vec<MessageTime> {
     let (network, settings) = (stage.network(), stage.settings());
-    let times = flows.iter().zip(sendings).map(|(flow, sending)| {
-        let (ways, transport) = (stage.ways(*flow), &settings.transport);
+    let of_part = |part: &Part| {
+        let (ways, transport) = (stage.ways(part.flow), &settings.transport);
         // Packets sprayed over several paths share only the first link.
-        let one_path = stage.takes_one_path(*flow);
-        let wires = ways.iter().map(|way| {
-            let in_common = if one_path { way.len() } else { 1 };
-            wire_time(network, transport, &way[..in_common], sending.message)
-        });
+        let one_path = stage.takes_one_path(part.flow);
+        let in_common = |way: &&[LinkId]| if one_path { way.len() } else { 1 };
+        let wires = ways
+            .iter()
+            .map(|way| wire_time(network, transport, &way[..in_common(way)], part.message));
         MessageTime {
-            arrives: alone(stage, *flow, sending.message),
+            arrives: alone(stage, part.flow, part.message),
             occupies: wires.min().unwrap_or_default(),
             ways: ways.len() as u32,
         }
-    });
-    times.collect()
+    };
+    let slower = |one: MessageTime, other: MessageTime| MessageTime {
+        arrives: one.arrives.max(other.arrives),
+        occupies: one.occupies.max(other.occupies),
+        ways: one.ways.max(other.ways),
+    };
+    let time = |own: &Vec<Part>| own.iter().map(of_part).reduce(slower);
+    parts.iter().map(|own| time(own).expect("a message has a part")).collect()
 }
 
 fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {

@@ -283,10 +283,7 @@ fn circuits_of(
     if !uses || !has_step || !(is_optical || scenario.phases.is_some()) {
         return Ok(None);
     }
-    let phases = match scenario.phases {
-        Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
-        None => joint::phases(fabric, &document.ranks)?,
-    };
+    let phases = joint::phases_between_gpus(fabric, &document.ranks)?;
     // Without optical switches, only GPU-to-GPU phases are sent. If there are optical switches,
     // phases without traffic between leaves have no circuits.
     let is_sent = |phase: &&Phase| match is_optical {

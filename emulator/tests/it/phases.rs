@@ -9,7 +9,8 @@ use lightloom_emulator::{EmulateError, emulate};
 use lightloom_engine::steady::Stage;
 use lightloom_units::Picoseconds;
 
-/// Sixteen leaves with eight circuits each, two phases, two failure domains.
+/// Sixteen leaves with eight circuits each, two phases, two failure domains. Each phase sends most bytes between other pairs
+/// of leaves, so that circuit changes pay off although traffic may pass through other leaves.
 const FABRIC: &str = "
 kind: fabric
 version: 2
@@ -28,12 +29,32 @@ jobs:
   - name: small
     step:
       phases:
-        - {name: experts, slack: SLACK, demand: {shape: {moe: {seed: 1}}}}
-        - {name: sync, slack: SLACK, demand: {shape: {weight_sync: {seed: 1}}}}
+        - {name: experts, slack: SLACK, demand: {matrix: [EXPERTS]}}
+        - {name: sync, slack: SLACK, demand: {matrix: [SYNC]}}
 ";
 
 fn fabric(slack: &str, bring_up: &str) -> String {
-    FABRIC.replace("SLACK", slack).replace("BRING_UP", bring_up)
+    let matrix = |bytes: &dyn Fn(usize, usize) -> u64| {
+        let row = |from: usize| {
+            let cell = |to: usize| if from == to { 0 } else { bytes(from, to) };
+            let cells: Vec<String> = (0..16).map(|to| cell(to).to_string()).collect();
+            format!("[{}]", cells.join(", "))
+        };
+        (0..16).map(row).collect::<Vec<_>>().join(", ")
+    };
+    // Some bytes still cross the circuits of the other phase when they change.
+    let experts = matrix(&|from, to| match from ^ to {
+        1 => 16_000_000_000,
+        8 => 800_000_000,
+        _ => 50_000_000,
+    });
+    let sync = matrix(&|from, to| match from ^ to {
+        8 if to > from => 8_000_000_000,
+        1 => 800_000_000,
+        _ => 50_000_000,
+    });
+    let text = FABRIC.replace("EXPERTS", &experts).replace("SYNC", &sync);
+    text.replace("SLACK", slack).replace("BRING_UP", bring_up)
 }
 
 fn load(fabric: &str, phases: &str, faults: &str) -> Scenario {

@@ -109,7 +109,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
 /// Returns the seconds of the gradients in the plan and in packets. In the plan, all stages of a
 /// pipeline exchange concurrently. In packets, stages end one after another, so the exposed time
 /// and the total time in the network bound the true value.
-fn times(case: &Case) -> (f64, [f64; 2]) {
+fn times(case: &Case) -> (f64, [f64; 2], usize) {
     let text = format!(
         "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}\n{TRANSPORT}\
          broken: [{}]\ntrain: [{{job: j}}]\n",
@@ -125,7 +125,8 @@ fn times(case: &Case) -> (f64, [f64; 2]) {
     let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
     let why = outcome.steps.of_jobs()[0].why.unwrap();
     let packets = [why.exposed.dp + why.contention, under_way(&outcome.flow_records)];
-    (gradients.duration_ps.as_secs_f64(), packets.map(|time| time.as_secs_f64()))
+    let packets = packets.map(|time| time.as_secs_f64());
+    (gradients.duration_ps.as_secs_f64(), packets, gradients.routes.len())
 }
 
 fn under_way(flows: &[FlowRow]) -> Picoseconds {
@@ -149,7 +150,7 @@ fn phase_time_in_packets_matches_its_plan() {
     let mut ratios = Vec::new();
     for number in 0..cases(3, 48) {
         let case = drawn(&mut draws, number);
-        let (planned, [shown, under_way]) = times(&case);
+        let (planned, [shown, under_way], _) = times(&case);
         let ratio = planned / planned.clamp(shown.min(under_way), under_way);
         println!(
             "{:92} plan {:8.3} ms, packets {:8.3} to {:8.3} ms: {ratio:.3}",
@@ -166,4 +167,50 @@ fn phase_time_in_packets_matches_its_plan() {
     // MiB at 400 Gbit/s.
     assert!(ratios.iter().all(|ratio| (0.93..=1.05).contains(ratio)), "{ratios:?}");
     assert!(near * 100 >= ratios.len() * 95, "{near} of {}", ratios.len());
+}
+
+/// Leaves with two circuits each, which are too slow to change, so that much traffic passes through other leaves.
+fn slow_switches(draws: &mut Stream, number: u32) -> Case {
+    let (pp, dp) = (draws.random_range(2..=3_u32), draws.random_range(2..=3_u32));
+    let leaves = pp * dp + draws.random_range(0..=1_u32);
+    let rate = [25, 50, 100][draws.random_range(0..3_usize)];
+    let core = rate * draws.random_range(1..=2_u32);
+    let flow = 16 * MIB * draws.random_range(1..=3_u32);
+    let layers = (flow / MIB * 4 * pp * dp).div_ceil(LAYER_BYTES / MIB).next_multiple_of(pp);
+    let fabric = format!(
+        "kind: fabric\nversion: 2\nname: drawn-{number}\nhbd: {{khop: {{nodes: {leaves}, gpus_per_node: 4, k: 2}}}}\n\
+         dcn: {{reconfigurable_fat_tree: {{leaves: {leaves}, gpus_per_leaf: 4, circuit_rate: {rate}Gbps, electrical: \
+         {{rate_per_leaf: {core}Gbps, oversubscription: 1}}, banks: [{{name: b, switches: 1, ports_per_switch: {}, \
+         ports_per_leaf: 2}}], timing: {{switching: 10s}}}}}}\njobs: [{{name: j, gpus: {}, tp: 4, step: {{training: \
+         {{model: small.yaml, pp: {pp}, dp: {dp}, tokens: 16}}}}}}]\n",
+        leaves * 2,
+        4 * pp * dp
+    );
+    let name = format!(
+        "{number:>2} {leaves} leaves at {rate} Gbit/s, core {core}, PP {pp} DP {dp}, {} MiB",
+        flow / MIB
+    );
+    Case { name, fabric, model: model(layers), broken: Vec::new() }
+}
+
+/// A flow of a job took a single route, so that jobs did not gain from the others.
+#[test]
+fn gradients_over_planned_routes_take_their_planned_time() {
+    let mut draws = Seed(71).stream("job routes", 0);
+    let mut ratios = Vec::new();
+    for number in 0..cases(4, 48) {
+        let case = slow_switches(&mut draws, number);
+        let (planned, [shown, under_way], routes) = times(&case);
+        let ratio = planned / planned.clamp(shown.min(under_way), under_way.max(shown));
+        println!(
+            "{:60} {routes:>3} routes, plan {:8.3} ms, packets {:8.3} to {:8.3} ms: {ratio:.3}",
+            case.name,
+            planned * 1e3,
+            shown * 1e3,
+            under_way * 1e3
+        );
+        ratios.extend((routes > 0).then_some(ratio));
+    }
+    assert!(ratios.len() > 1, "{ratios:?}");
+    assert!(ratios.iter().all(|ratio| (0.95..=1.05).contains(ratio)), "{ratios:?}");
 }

@@ -28,18 +28,10 @@ pub use search::search;
 /// Above this number of leaves, traffic takes one hop.
 pub const LEAVES_MAX: usize = 128;
 
-/// For more leaves, the bound treats each leaf separately, unless multi-hop routes could pay off.
-const LEAVES_PRICED: usize = 32;
-
 const TOLERANCE: f64 = 0.005;
 
-/// Skip multi-hop routes if the one-hop rate reaches this share of the bound.
-const NEAR: f64 = 0.99;
-
-/// Multi-hop routes load intermediate leaves, so they must at least halve the time of a phase.
-pub const WORTH_ROUTES: f64 = 0.5;
-
-pub(super) const WORTH_ANY: f64 = 0.99;
+/// Skip multi-hop routes if the one-hop rate reaches this share of the bound, or of the rate with routes.
+pub(super) const NEAR: f64 = 0.99;
 
 /// A path with a smaller share of a pair's traffic does not justify a switch rule.
 const LEAST_WEIGHT: f64 = 1e-3;
@@ -64,8 +56,6 @@ pub struct RateBound {
     pub prices: Option<Prices>,
     /// Whether the gap to the one-hop rate is large enough to try multi-hop routes.
     pub has_room: bool,
-    /// Maximum time of multi-hop routes, as a share of the one-hop time.
-    pub worth: f64,
 }
 
 impl RateBound {
@@ -73,21 +63,21 @@ impl RateBound {
     #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
-            true => rate(evaluator, topology, self.lambda, self.worth),
+            true => rate(evaluator, topology, self.lambda),
             false => RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() },
         }
     }
 }
 
-/// Like [`RateBound::rate`], for a given bound and maximum share of the one-hop time.
+/// Like [`RateBound::rate`], for a given bound.
 #[must_use]
-pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) -> RoutedRate {
+pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
     if direct.lambda >= NEAR * bound {
         return direct;
     }
-    match route(evaluator, topology, direct.lambda / worth) {
-        Some(routed) if routed.lambda * worth >= direct.lambda => routed,
+    match route(evaluator, topology, direct.lambda / NEAR) {
+        Some(routed) if routed.lambda * NEAR >= direct.lambda => routed,
         _ => direct,
     }
 }
@@ -134,23 +124,16 @@ fn network_of(evaluator: &Evaluator, topology: &Topology, unit: f64) -> Congesti
 
 /// Bounds the rate by single leaves and, if that exceeds `reached`, by prices of all leaves.
 #[must_use]
-pub fn bound(
-    fabric: &ReconfigurableFatTree,
-    evaluator: &Evaluator,
-    reached: f64,
-    worth: f64,
-) -> RateBound {
-    let mut best =
-        RateBound { lambda: evaluator.host_bound(), prices: None, has_room: false, worth };
+pub fn bound(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, reached: f64) -> RateBound {
+    let mut best = RateBound { lambda: evaluator.host_bound(), prices: None, has_room: false };
     for line in 0..evaluator.lines() {
         let lambda = evaluator.rate_of_line(fabric, line);
         if lambda < best.lambda {
             let prices = Some(one_leaf(fabric, evaluator, line));
-            best = RateBound { lambda, prices, has_room: false, worth };
+            best = RateBound { lambda, prices, has_room: false };
         }
     }
-    let could_be = if fabric.leaves() > LEAVES_PRICED { worth } else { NEAR };
-    if reached >= could_be * best.lambda || fabric.leaves() > LEAVES_MAX {
+    if reached >= NEAR * best.lambda || fabric.leaves() > LEAVES_MAX {
         return best;
     }
     if let Some((lambda, prices)) =
@@ -158,7 +141,7 @@ pub fn bound(
     {
         best = RateBound { lambda, prices: Some(prices), ..best };
     }
-    RateBound { has_room: reached < worth * best.lambda, ..best }
+    RateBound { has_room: reached < NEAR * best.lambda, ..best }
 }
 
 fn unit(evaluator: &Evaluator) -> Option<f64> {
@@ -365,8 +348,8 @@ mod tests {
         let evaluator = Evaluator::new(&fabric, &demand);
         let mesh = Topology::uniform_mesh(&fabric);
         let reached = evaluator.lambda(&mesh);
-        let bound = bound(&fabric, &evaluator, 0.0, WORTH_ROUTES).lambda;
-        let rate = rate(&evaluator, &mesh, bound, WORTH_ROUTES);
+        let bound = bound(&fabric, &evaluator, 0.0).lambda;
+        let rate = rate(&evaluator, &mesh, bound);
         assert!(rate.lambda >= reached && rate.lambda <= bound * (1.0 + 1e-9));
     }
 
@@ -379,8 +362,8 @@ mod tests {
             let demand = shape(leaves as usize, Seed(2));
             let evaluator = Evaluator::new(&fabric, &demand);
             let one_hop = one_hop::plan(&fabric, &demand, Effort::default());
-            let bound = bound(&fabric, &evaluator, 0.0, WORTH_ROUTES).lambda;
-            let routed = rate(&evaluator, &one_hop.topology, bound, WORTH_ROUTES);
+            let bound = bound(&fabric, &evaluator, 0.0).lambda;
+            let routed = rate(&evaluator, &one_hop.topology, bound);
             assert!(routed.lambda >= one_hop.lambda && routed.lambda <= bound * (1.0 + 1e-9));
         }
     }
@@ -391,7 +374,7 @@ mod tests {
         spec.gpus_per_leaf = 1;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
         let evaluator = Evaluator::new(&fabric, &shapes::dense(4, Seed(1)));
-        let bound = bound(&fabric, &evaluator, 0.0, WORTH_ROUTES);
+        let bound = bound(&fabric, &evaluator, 0.0);
         assert_eq!((bound.prices, bound.lambda), (None, evaluator.host_bound()));
     }
 
@@ -400,7 +383,7 @@ mod tests {
         let fabric = fabric(80, 4);
         let mut demand = Demand::none(80);
         demand.add(LeafId(7), LeafId(9), Bytes(1_000_000_000));
-        let bound = bound(&fabric, &Evaluator::new(&fabric, &demand), 0.0, WORTH_ROUTES);
+        let bound = bound(&fabric, &Evaluator::new(&fabric, &demand), 0.0);
         assert!((bound.lambda - (4.0 * 400.0 + 160.0) / 8.0).abs() < 1e-6, "{}", bound.lambda);
         assert_eq!(bound.prices.unwrap().ports[0].leaf, LeafId(7));
     }

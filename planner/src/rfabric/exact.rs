@@ -98,7 +98,7 @@ pub fn plan(
     solver: Solver,
     limits: Limits,
 ) -> Result<ExactPlan, ExactError> {
-    let hops = if fabric.leaves() > LEAVES_ROUTED { SolvedHops::One } else { SolvedHops::Any };
+    let hops = if fabric.leaves() > LEAVES_ROUTED { Hops::One } else { Hops::Any };
     plan_over(fabric, demand, (solver, limits), hops)
 }
 
@@ -106,12 +106,12 @@ fn plan_over(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
     (solver, limits): (Solver, Limits),
-    hops: SolvedHops,
+    hops: Hops,
 ) -> Result<ExactPlan, ExactError> {
     let evaluator = Evaluator::new(fabric, demand);
     let known = match hops {
-        SolvedHops::One => evaluator.upper_bound(fabric),
-        SolvedHops::Any => concurrent::bound(fabric, &evaluator, 0.0, concurrent::WORTH_ANY).lambda,
+        Hops::One => evaluator.upper_bound(fabric),
+        Hops::Any => concurrent::bound(fabric, &evaluator, 0.0).lambda,
     };
     let model = Model::new(fabric, demand, known, hops);
     let solved = model.solve(solver, limits)?;
@@ -120,10 +120,8 @@ fn plan_over(
         topology.add_within(reach, a, b, count.round() as u32);
     }
     let lambda = match hops {
-        SolvedHops::One => evaluator.lambda(&topology),
-        SolvedHops::Any => {
-            concurrent::rate(&evaluator, &topology, known, concurrent::WORTH_ANY).lambda
-        }
+        Hops::One => evaluator.lambda(&topology),
+        Hops::Any => concurrent::rate(&evaluator, &topology, known).lambda,
     };
     let hit_time_limit = matches!(solved.status, SolutionStatus::TimeLimit);
     let proven = if hit_time_limit {
@@ -134,7 +132,7 @@ fn plan_over(
     Ok(ExactPlan {
         plan: OneHopPlan { topology, lambda, lambda_upper_bound: proven },
         hit_time_limit,
-        is_one_hop: hops == SolvedHops::One,
+        is_one_hop: hops == Hops::One,
     })
 }
 
@@ -149,7 +147,7 @@ fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum SolvedHops {
+pub(super) enum Hops {
     One,
     Any,
 }
@@ -170,19 +168,19 @@ struct Solved {
 }
 
 impl Model {
-    fn new(fabric: &ReconfigurableFatTree, demand: &Demand, scale: f64, hops: SolvedHops) -> Self {
+    fn new(fabric: &ReconfigurableFatTree, demand: &Demand, scale: f64, hops: Hops) -> Self {
         let mut variables = ProblemVariables::new();
         let lambda = variables.add(variable().min(0.0).max(1.0));
         let mut model =
             Self { variables, constraints: Vec::new(), lambda, circuits: BTreeMap::new(), scale };
         let leaves = fabric.leaves();
         match hops {
-            SolvedHops::One => {
+            Hops::One => {
                 let pairs: Vec<(usize, usize)> = heaviest_directions(demand).into_keys().collect();
                 model.add_circuits(fabric, &pairs);
                 model.add_traffic(fabric, demand);
             }
-            SolvedHops::Any => {
+            Hops::Any => {
                 let all = (0..leaves).flat_map(|a| (a + 1..leaves).map(move |b| (a, b)));
                 model.add_circuits(fabric, &all.collect::<Vec<_>>());
                 model.add_flows(fabric, demand);
@@ -500,7 +498,7 @@ mod tests {
             prop_assume!(demand.total().0 > 0);
             let best = best_by_enumeration(&fabric, &demand);
             let solver = (Solver::Microlp, Limits::default());
-            let exact = plan_over(&fabric, &demand, solver, SolvedHops::One).unwrap();
+            let exact = plan_over(&fabric, &demand, solver, Hops::One).unwrap();
             let routed = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
             prop_assert!(routed.plan.lambda_upper_bound >= exact.plan.lambda * (1.0 - 1e-6));
             prop_assert!((exact.plan.lambda / best - 1.0).abs() < 1e-3, "{} {best}", exact.plan.lambda);

@@ -15,6 +15,7 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::concurrent::{self, RateBound};
 use super::demand::Demand;
 use super::evaluate::Evaluator;
+use super::exact::Hops;
 use super::one_hop::{self, Effort};
 use super::switching::{Costs, Schedule, shortest_cycle};
 use super::templates::templates;
@@ -218,8 +219,8 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
 /// Above this limit, candidates are compared by one-hop rates; only chosen ones get routes.
 const LEAVES_ROUTED: usize = 16;
 
-/// The search for better circuits stops at this share of a phase's bound.
-const NEAR_ENOUGH: f64 = 0.99;
+/// Above [`LEAVES_ROUTED`], circuits are searched for routes only if these could halve the phase.
+const WORTH_SEARCH: f64 = 0.5;
 
 const BEGINNINGS: usize = 1;
 
@@ -240,13 +241,14 @@ impl CandidateRates {
         fabric: &ReconfigurableFatTree,
         phases: &[Phase],
         candidates: &[Candidate],
-        worth_routes: f64,
+        hops: Hops,
     ) -> Self {
         let mut rates = Self::of_one_hop(fabric, phases, candidates);
         for (own, evaluator) in rates.of.iter_mut().zip(evaluators(fabric, phases)) {
             let reached = own.iter().copied().fold(0.0, f64::max);
-            let bound = concurrent::bound(fabric, &evaluator, reached, worth_routes);
-            let worth = reached / worth_routes;
+            let mut bound = concurrent::bound(fabric, &evaluator, reached);
+            bound.has_room &= hops == Hops::Any;
+            let worth = reached / concurrent::NEAR;
             if bound.has_room && (fabric.leaves() <= LEAVES_ROUTED || reached <= 0.0) {
                 for (rate, candidate) in own.iter_mut().zip(candidates) {
                     *rate = routed(&bound, &evaluator, &candidate.topology, worth);
@@ -270,16 +272,16 @@ impl CandidateRates {
             let own = &self.of[at];
             let mut best: Vec<usize> = (0..candidates.len()).collect();
             best.sort_by(|a, b| own[*b].total_cmp(&own[*a]));
-            if !self.bounds[at].has_room || own[best[0]] >= NEAR_ENOUGH * bound {
+            let is_large = fabric.leaves() > LEAVES_ROUTED;
+            let enough = if is_large { WORTH_SEARCH } else { concurrent::NEAR };
+            if !self.bounds[at].has_room || own[best[0]] >= enough * bound {
                 continue;
             }
             let from: Vec<&Topology> =
                 best.iter().take(BEGINNINGS).map(|at| &candidates[*at].topology).collect();
             let found = concurrent::search(fabric, &evaluators[at], &from, &self.bounds[at]);
             let Some(topology) = found else { break };
-            if concurrent::rate(&evaluators[at], &topology, bound, self.bounds[at].worth).lambda
-                < self.worth[at]
-            {
+            if concurrent::rate(&evaluators[at], &topology, bound).lambda < self.worth[at] {
                 continue;
             }
             let of_phases = self.of.iter_mut().zip(&evaluators).zip(&self.bounds).zip(&self.worth);

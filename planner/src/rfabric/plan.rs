@@ -12,7 +12,7 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::concurrent::{self, RateBound};
 use super::demand::DemandError;
 use super::evaluate::Evaluator;
-use super::exact::{self, Limits, SOLVER};
+use super::exact::{self, Hops, Limits, SOLVER};
 use super::one_hop::Effort;
 use super::patch;
 use super::phases::{self, Candidate, CandidateRates, Phase};
@@ -30,12 +30,6 @@ pub struct Options {
     pub exact: Option<Limits>,
     /// Whether circuits may change between phases. False for several jobs, which are not synchronised.
     pub may_change: bool,
-}
-
-impl Options {
-    fn worth_routes(&self) -> f64 {
-        if self.exact.is_some() { concurrent::WORTH_ANY } else { concurrent::WORTH_ROUTES }
-    }
 }
 
 impl Default for Options {
@@ -100,17 +94,32 @@ pub fn plan(
     // Only circuits on working ports can be kept.
     let existing = &realise::repaired(fabric, existing);
     let candidates = phases::candidates(fabric, phases, options.effort);
+    let of = |candidates, hops, reports| {
+        best_of(fabric, phases, existing, (candidates, hops), reports, options)
+    };
     let Some(limits) = options.exact else {
-        return best_of(fabric, phases, existing, candidates, None, options);
+        let routed = of(candidates.clone(), Hops::Any, None);
+        let has_routes = |plan: &CarriedStep| plan.phases.iter().any(|own| !own.routes.is_empty());
+        // On odd ports, the circuits of some routes fit on no switch.
+        return match fabric.has_odd_ports() && routed.as_ref().is_ok_and(has_routes) {
+            true => quicker(routed, of(candidates, Hops::One, None)),
+            false => routed,
+        };
     };
     // The solver optimises each phase, which is not always best for the step.
     let (solved, reports) = solve(fabric, phases, limits);
     let with_solved = candidates.iter().cloned().chain(solved).collect();
-    let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
-    let solved = best_of(fabric, phases, existing, with_solved, Some(reports), options);
-    match (searched, solved) {
-        (Ok(searched), Ok(solved)) if searched.step_time_ps <= solved.step_time_ps => Ok(searched),
-        (searched, solved) => solved.or(searched),
+    let searched = of(candidates, Hops::Any, Some(reports.clone()));
+    quicker(searched, of(with_solved, Hops::Any, Some(reports)))
+}
+
+fn quicker(
+    one: Result<CarriedStep, PlanError>,
+    other: Result<CarriedStep, PlanError>,
+) -> Result<CarriedStep, PlanError> {
+    match (one, other) {
+        (Ok(one), Ok(other)) if one.step_time_ps <= other.step_time_ps => Ok(one),
+        (one, other) => other.or(one),
     }
 }
 
@@ -118,11 +127,11 @@ fn best_of(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
     existing: &[CrossConnect],
-    mut candidates: Vec<Candidate>,
+    (mut candidates, hops): (Vec<Candidate>, Hops),
     solved: Option<Vec<SolverReport>>,
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
-    let mut rates = CandidateRates::new(fabric, phases, &candidates, options.worth_routes());
+    let mut rates = CandidateRates::new(fabric, phases, &candidates, hops);
     rates.search(fabric, phases, &mut candidates);
     let fixed = phases::best_static_at(&rates);
     let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
@@ -180,7 +189,7 @@ pub fn repaired(
         .map(|(evaluator, phase)| {
             let kept = realise::repaired(fabric, &phase.circuits);
             let reached = evaluator.lambda(&realise::topology_of(fabric.leaves(), &kept));
-            concurrent::bound(fabric, evaluator, reached, options.worth_routes())
+            concurrent::bound(fabric, evaluator, reached)
         })
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
@@ -344,10 +353,15 @@ mod tests {
         };
         assert!(found(&|plan| plan.phases[0].circuits[0].a_port += 2).contains("not wired"));
         assert!(found(&|plan| plan.phases[0].circuits[0].ocs.0 = 99).contains("no such switch"));
-        assert!(found(&|plan| plan.phases[1].lambda *= 1.01).contains("cannot be served"));
-        assert!(
-            found(&|plan| plan.phases[1].lambda *= 0.99).contains("more often than the stated")
-        );
+        assert!(found(&|plan| plan.phases[1].lambda *= 1.01).contains("on its routes, not"));
+        let without_routes = |share: f64| {
+            found(&|plan| {
+                plan.phases[1].routes.clear();
+                plan.phases[1].lambda *= share;
+            })
+        };
+        assert!(without_routes(1.0).contains("cannot be served"));
+        assert!(without_routes(0.01).contains("more often than the stated"));
         assert!(found(&|plan| plan.phases[1].gap += 0.1).contains("gap"));
         let doubled = found(&|plan| {
             let first = plan.phases[0].circuits[0];

@@ -110,7 +110,7 @@ fn detects_every_number_edited_by_hand() {
 
 #[test]
 fn claims_that_need_a_search_are_bounded() {
-    let fabric = fabric(include_str!("../../../topologies/pod-64.yaml"));
+    let fabric = fabric(include_str!("../../../topologies/job-64-circuits.yaml"));
     let sound = plan(&fabric, &faults(&fabric, &[]), Options::default()).expect("a plan");
     let refused = |change: &dyn Fn(&mut Plan), name: &str| {
         let mut damaged = sound.clone();

@@ -119,7 +119,7 @@ const JOB: &str = include_str!("../../../topologies/job-2048-circuits.yaml");
 fn cross_connect_in_several_phases_counts_once() {
     let fabric = fabric(JOB);
     let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
-    let broken = faults(&fabric, &["n100"]);
+    let broken = faults(&fabric, &["n100", "ocs0/p0", "ocs0/p1"]);
     let Replanned { plan: next, circuits_made, circuits_removed, .. } =
         replan(&fabric, &first, &broken, false, options()).expect("a next plan");
     let lit = |plan: &Plan| -> BTreeSet<_> {
@@ -128,7 +128,7 @@ fn cross_connect_in_several_phases_counts_once() {
     let (before, after) = (lit(&first), lit(&next));
     let made = after.iter().filter(|at| !before.contains(at)).count();
     let removed = before.iter().filter(|at| !after.contains(at)).count();
-    assert!(made > 0);
+    assert!(made + removed > 0);
     assert_eq!((circuits_made, circuits_removed), (made, removed));
 }
 

@@ -7,6 +7,7 @@ use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::Plan;
 use lightloom_planner::check::check;
 use lightloom_planner::{Options, load, plan};
+use lightloom_units::Picoseconds;
 
 fn checked_plan(name: &str) -> Plan {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(name);
@@ -22,11 +23,20 @@ fn checked_plan(name: &str) -> Plan {
 
 #[test]
 fn fast_switching_gives_each_phase_its_own_circuits() {
-    for name in ["rfabric-2048.yaml", "rfabric-moe.yaml", "rfabric-shapes.yaml"] {
+    for name in ["rfabric-2048.yaml", "rfabric-moe.yaml", "rfabric-workloads.yaml"] {
         let plan = checked_plan(name);
         assert!(!plan.transitions.is_empty(), "{name}");
         assert!(plan.metrics.step_time_ps < plan.metrics.static_step_time_ps, "{name}");
     }
+}
+
+/// With one hop, a step took 79.8 ms and changed its circuits twice.
+#[test]
+fn routes_save_circuit_changes() {
+    let plan = checked_plan("rfabric-shapes.yaml");
+    assert!(plan.transitions.is_empty());
+    assert!(plan.phases.iter().any(|phase| !phase.routes.is_empty()));
+    assert!(plan.metrics.step_time_ps < Some(Picoseconds::from_millis(79)));
 }
 
 #[test]

@@ -7,9 +7,13 @@
 use std::collections::BTreeMap;
 
 use lightloom_engine::{LinkId, Route, VertexId};
-use lightloom_fabric::fat_tree::LeafPair;
+use lightloom_fabric::fat_tree::{CrossConnect, LeafPair};
 use lightloom_fabric::plan::{Rank, RoutePlan};
+use lightloom_planner::rfabric::concurrent;
+use lightloom_planner::rfabric::demand::Demand;
+use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_planner::rfabric::topology::Topology;
+use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
 use super::super::Context;
@@ -22,6 +26,7 @@ pub(super) struct End {
     up: LinkId,
 }
 
+#[derive(Clone)]
 pub(crate) struct Leaves<'a> {
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
@@ -34,12 +39,7 @@ impl<'a> Leaves<'a> {
     pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
         let circuits = substrate.circuits.as_ref();
         let rings = substrate.rings.as_ref();
-        let end = |rank: &Rank| {
-            let rings = rings?;
-            let host = rings.vertex(rank.gpu);
-            let leaf = rings.fabric().dcn.leaf_of(rank.gpu).index();
-            Some(End { host, leaf, up: substrate.link_to_leaf(host)? })
-        };
+        let end = |rank: &Rank| Self::end(substrate, rings?.vertex(rank.gpu));
         let direct = rings.and_then(|rings| rings.fabric().dcn.direct());
         let rate = match (circuits, direct) {
             (Some(circuits), _) => circuits.network().spec().circuit_rate.bytes_per_second(),
@@ -59,6 +59,12 @@ impl<'a> Leaves<'a> {
             cables: if direct.is_some() { cables(substrate) } else { BTreeMap::new() },
             lane_bytes: rate,
         }
+    }
+
+    pub(super) fn end(substrate: &Substrate, host: VertexId) -> Option<End> {
+        let rings = substrate.rings.as_ref()?;
+        let leaf = rings.fabric().dcn.leaf_of(rings.gpu(host)?).index();
+        Some(End { host, leaf, up: substrate.link_to_leaf(host)? })
     }
 
     pub(super) fn gpu(&self, place: u32) -> Option<End> {
@@ -91,6 +97,13 @@ impl<'a> Leaves<'a> {
         Route::Links(std::iter::once(from.up).chain(over).chain([to.up.reverse()]).collect())
     }
 
+    fn bytes_per_second(&self, (lane, ends): Port) -> f64 {
+        let core = ends[0].or(ends[1]).filter(|_| lane == Lane::Core).zip(self.circuits);
+        core.map_or(self.lane_bytes, |(leaf, circuits)| {
+            circuits.network().electrical_rate_of(LeafId::from_index(leaf)) / 8.0
+        })
+    }
+
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         let circuits = self.circuits.into_iter();
         let circuits = circuits.flat_map(|all| all.circuits().flat_map(|one| all.links(one)));
@@ -117,7 +130,7 @@ fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     cables
 }
 
-pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
+fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);
     let is_core = |number| route.core_hop == Some(number);
@@ -132,12 +145,51 @@ pub(super) struct Left {
     pub(super) of_leaves: u64,
 }
 
+/// Bytes over each sequence of lanes.
+pub(super) type Shares = Vec<(Vec<LaneHop>, u64)>;
+
+/// Planned routes, or the one-hop rate if there are none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Division {
+    pub(super) lambda: f64,
+    pub(super) routes: Vec<RoutePlan>,
+}
+
+impl Division {
+    /// Returns the seconds until all lanes have carried their shares, if traffic follows planned routes.
+    pub(super) fn seconds<'s>(
+        &self,
+        leaves: &Leaves<'_>,
+        shares: impl Iterator<Item = &'s (Vec<LaneHop>, u64)>,
+    ) -> Option<f64> {
+        let mut loads = BTreeMap::<Port, f64>::new();
+        for (hops, size) in shares.filter(|_| !self.routes.is_empty()) {
+            for port in hops.iter().flat_map(ports) {
+                *loads.entry(port).or_default() += *size as f64;
+            }
+        }
+        let seconds = loads.into_iter().map(|(port, bytes)| bytes / leaves.bytes_per_second(port));
+        seconds.reduce(f64::max)
+    }
+}
+
+/// One direction of a circuit or cable, or the link between the core and one leaf.
+type Port = (Lane, [Option<usize>; 2]);
+
+fn ports(&LaneHop { from, to, lane }: &LaneHop) -> Vec<Port> {
+    match lane {
+        Lane::Core => vec![(lane, [Some(from), None]), (lane, [None, Some(to)])],
+        Lane::Circuit(_) | Lane::Cable(_) => vec![(lane, [Some(from), Some(to)])],
+    }
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Lanes {
-    pub(super) topology: Topology,
+    topology: Topology,
     lanes: BTreeMap<LeafPair, Vec<Lane>>,
     has_core: bool,
     /// Whether only packet switches connect the leaves. They choose the paths themselves.
-    pub(super) are_switched: bool,
+    are_switched: bool,
     lane_bytes: f64,
 }
 
@@ -145,7 +197,11 @@ impl Lanes {
     pub(super) fn now(leaves: &Leaves<'_>, context: &Context<'_>) -> Self {
         let mut topology = Topology::dark(leaves.count);
         let mut lanes = BTreeMap::<LeafPair, Vec<Lane>>::new();
-        for circuit in &context.circuits_up {
+        let is_lit = |circuit: &&CrossConnect| {
+            let links = leaves.circuits.map(|all| all.links(circuit));
+            links.into_iter().flatten().all(|link| context.carries(link))
+        };
+        for circuit in context.circuits_up.iter().filter(is_lit) {
             topology.add(circuit.a.index(), circuit.b.index());
             let pair = LeafPair { a: circuit.a, b: circuit.b };
             lanes.entry(pair).or_default().push(Lane::Circuit(*circuit));
@@ -180,42 +236,47 @@ impl Lanes {
         hops_of(route).all(|hop| !self.between(hop).is_empty())
     }
 
-    /// Returns the seconds until all lanes have carried their shares.
-    pub(super) fn seconds<'s>(
+    pub(super) fn division(
         &self,
         leaves: &Leaves<'_>,
-        shares: impl Iterator<Item = &'s (Vec<LaneHop>, u64)>,
-    ) -> f64 {
-        let mut loads = BTreeMap::<(Lane, [Option<usize>; 2]), f64>::new();
-        for (hops, size) in shares {
-            for &LaneHop { from, to, lane } in hops {
-                let ends: &[[Option<usize>; 2]] = match lane {
-                    Lane::Core => &[[Some(from), None], [None, Some(to)]],
-                    Lane::Circuit(_) | Lane::Cable(_) => &[[Some(from), Some(to)]],
-                };
-                for ends in ends {
-                    *loads.entry((lane, *ends)).or_default() += *size as f64;
+        left: &BTreeMap<[usize; 2], u64>,
+        planned: &[RoutePlan],
+    ) -> Division {
+        let evaluator = leaves.circuits.map(|circuits| {
+            let mut demand = Demand::none(circuits.network().leaves());
+            for ([from, to], left) in left {
+                let is_joined = self.has_core || !self.between((*from, *to, false)).is_empty();
+                if is_joined || !planned.is_empty() {
+                    let [from, to] = [from, to].map(|leaf| LeafId::from_index(*leaf));
+                    demand.add(from, to, Bytes(*left));
                 }
             }
-        }
-        let seconds = |((lane, ends), bytes): ((Lane, [Option<usize>; 2]), f64)| {
-            let core = ends[0].or(ends[1]).filter(|_| lane == Lane::Core).zip(leaves.circuits);
-            let rate = core.map_or(self.lane_bytes, |(leaf, circuits)| {
-                circuits.network().electrical_rate_of(LeafId::from_index(leaf)) / 8.0
-            });
-            bytes / rate
+            Evaluator::new(circuits.network(), &demand)
+        });
+        let lambda = evaluator.as_ref().map_or(0.0, |it| it.lambda(&self.topology));
+        let found = |it: &Evaluator| concurrent::rate(it, &self.topology, f64::INFINITY).routes;
+        let routes = match planned.iter().all(|route| self.carry(route)) {
+            true => planned.to_vec(),
+            false => evaluator.as_ref().map(found).unwrap_or_default(),
         };
-        loads.into_iter().map(seconds).fold(0.0, f64::max)
+        Division { lambda, routes }
     }
 
-    pub(super) fn join(&self, from: usize, to: usize) -> bool {
-        self.has_core || !self.between((from, to, false)).is_empty()
+    /// Returns nothing if the pair has to wait for light. A share without lanes stays below its leaf, or switches choose
+    /// its path.
+    pub(super) fn divide(&self, left: Left, division: &Division) -> Shares {
+        match division.routes.is_empty() {
+            _ if left.from == left.to => vec![(Vec::new(), left.own)],
+            true if self.are_switched => vec![(Vec::new(), left.own)],
+            true => self.shares(left, division.lambda),
+            false => self.over(left, &division.routes),
+        }
     }
 
-    pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
+    fn over(&self, left: Left, routes: &[RoutePlan]) -> Shares {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
-        let mut shares: Vec<(Vec<LaneHop>, u64)> = Vec::new();
+        let mut shares = Shares::new();
         for route in routes.iter().filter(is_own) {
             let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
             let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
@@ -239,7 +300,7 @@ impl Lanes {
     }
 
     /// Splits bytes over lanes. Circuits get as many bytes as they can carry until the planned end.
-    pub(super) fn shares(&self, left: Left, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
+    fn shares(&self, left: Left, lambda: f64) -> Shares {
         let circuits = self.between((left.from, left.to, false));
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;
         let carried = u128::from((carried.ceil() as u64).min(left.of_leaves));

@@ -14,14 +14,12 @@ use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::transport::Balance;
 use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId};
 use lightloom_fabric::plan::RoutePlan;
-use lightloom_planner::rfabric::concurrent;
 use lightloom_planner::rfabric::demand::Demand;
-use lightloom_planner::rfabric::evaluate::Evaluator;
 use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use super::super::{Context, Owner};
-use super::lanes::{End, Lanes, Leaves, Left};
+use super::lanes::{End, Lanes, Leaves, Left, Shares};
 use crate::substrate::{Lane, LaneHop};
 
 /// A pair is redistributed only if more than this share of its bytes has to move.
@@ -146,28 +144,20 @@ impl PhaseTraffic {
         for (pair, left) in self.pairs.iter().zip(&left) {
             *of_leaves.entry(pair.leaves()).or_default() += left;
         }
-        let evaluator = self.evaluator(leaves, &lanes, &of_leaves);
-        let lambda = evaluator.as_ref().map_or(0.0, |it| it.lambda(&lanes.topology));
-        let routes = self.routes_now(&lanes, evaluator.as_ref());
+        let division = lanes.division(leaves, &of_leaves, &self.routes);
         let share = |(pair, own): (&Pair, &u64)| {
             let [from, to] = pair.leaves();
             let left = Left { from, to, own: *own, of_leaves: of_leaves[&[from, to]] };
-            match routes.is_empty() {
-                _ if pair.ended.is_some() => Vec::new(),
-                _ if from == to => vec![(Vec::new(), *own)],
-                true if lanes.are_switched => vec![(Vec::new(), *own)],
-                true => lanes.shares(left, lambda),
-                false => lanes.over(left, &routes),
-            }
+            if pair.ended.is_some() { Vec::new() } else { lanes.divide(left, &division) }
         };
         let shares: Vec<Shares> = self.pairs.iter().zip(&left).map(share).collect();
         let least = context.engine.transport().payload.0 * PACKETS;
         let all = || shares.iter().flatten();
-        let seconds = (!routes.is_empty()).then(|| lanes.seconds(leaves, all()));
+        let seconds = division.seconds(leaves, all());
         let is_faster = self.pace_until(context.now(), seconds);
-        let split = match seconds {
-            Some(seconds) => Split::Paced { seconds },
-            None => Split::Flows { unit: unit(least as f64, all().map(|(_, size)| *size)) },
+        let unit = match seconds {
+            Some(_) => f64::INFINITY,
+            None => unit(least as f64, all().map(|(_, size)| *size)),
         };
         for (index, (own, shares)) in left.into_iter().zip(&shares).enumerate() {
             let pair = &self.pairs[index];
@@ -176,7 +166,7 @@ impl PhaseTraffic {
             }
             let is_lit_again = pair.is_cut && pair.is_lit(context);
             if is_lit_again || is_faster || !pair.is_well_divided(&context.engine, shares, own) {
-                self.send(context, leaves, (index, me), (shares, split), own)?;
+                self.send(context, leaves, (index, me), (shares, unit, seconds), own)?;
             }
         }
         Ok(())
@@ -190,40 +180,12 @@ impl PhaseTraffic {
         before.zip(late).is_some_and(|(before, late)| late < before)
     }
 
-    fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
-        if self.routes.iter().all(|route| lanes.carry(route)) {
-            return self.routes.clone();
-        }
-        let worth = concurrent::WORTH_ROUTES;
-        let found =
-            |it: &Evaluator| concurrent::rate(it, &lanes.topology, f64::INFINITY, worth).routes;
-        evaluator.map(found).unwrap_or_default()
-    }
-
-    fn evaluator(
-        &self,
-        leaves: &Leaves<'_>,
-        lanes: &Lanes,
-        left: &BTreeMap<[usize; 2], u64>,
-    ) -> Option<Evaluator> {
-        let network = leaves.circuits?.network();
-        let mut demand = Demand::none(network.leaves());
-        let is_routed = !self.routes.is_empty();
-        for ([from, to], left) in left {
-            if is_routed || lanes.join(*from, *to) {
-                let [from, to] = [from, to].map(|leaf| LeafId::from_index(*leaf));
-                demand.add(from, to, Bytes(*left));
-            }
-        }
-        Some(Evaluator::new(network, &demand))
-    }
-
     fn send(
         &mut self,
         context: &mut Context<'_>,
         leaves: &Leaves<'_>,
         (index, me): (usize, Owner),
-        (shares, split): (&[(Vec<LaneHop>, u64)], Split),
+        (shares, unit, seconds): (&[(Vec<LaneHop>, u64)], f64, Option<f64>),
         left: u64,
     ) -> Result<(), EngineError> {
         let pair = &mut self.pairs[index];
@@ -249,13 +211,12 @@ impl PhaseTraffic {
         let [from, to] = pair.ends.map(|end| end.host);
         for (hops, size) in shares {
             let way = leaves.way(context.substrate, pair.ends, hops);
-            let count = match split {
-                Split::Paced { .. } => 1,
-                Split::Flows { unit } => flows_of(*size, unit),
-            };
+            let count = flows_of(*size, unit);
             for at in 0..count {
                 let size = Bytes(size / count + u64::from(at < size % count));
-                let pace = split.pace(transport.wire_bytes(size)).filter(|_| !hops.is_empty());
+                let bits = transport.wire_bytes(size).0 as f64 * 8.0;
+                let seconds = seconds.filter(|_| !hops.is_empty());
+                let pace = seconds.map(|seconds| BitsPerSecond((bits / seconds).ceil() as u64));
                 let flow = FlowSpec::new(from, to, size).over(way.clone()).in_batch(batch);
                 let flow = FlowSpec { pace, ..flow };
                 let flow = context.engine.add_flow(flow)?;
@@ -275,27 +236,6 @@ impl PhaseTraffic {
         Ok(())
     }
 }
-
-#[derive(Clone, Copy)]
-enum Split {
-    /// Larger shares have more flows.
-    Flows { unit: f64 },
-    /// One flow per share, whose rate makes all shares end together.
-    Paced { seconds: f64 },
-}
-
-impl Split {
-    fn pace(self, wire: Bytes) -> Option<BitsPerSecond> {
-        match self {
-            Self::Flows { .. } => None,
-            Self::Paced { seconds } => {
-                Some(BitsPerSecond((wire.0 as f64 * 8.0 / seconds).ceil() as u64))
-            }
-        }
-    }
-}
-
-type Shares = Vec<(Vec<LaneHop>, u64)>;
 
 const FLOWS: u32 = 8;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traffic of a task: a single flow, a ring collective, or several simultaneous flows.
 
-use std::collections::BTreeMap;
-
 use lightloom_collective::{AllToAll, CollectiveKind, Directions, Exchange, Ring};
-use lightloom_engine::collective::{CollectiveStartError, Placement, StartedCollective, start_bag};
+use lightloom_engine::collective::{
+    CollectiveStartError, Placement, StartedCollective, Way, Ways, divided, start_bag,
+};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::transport::Transport;
 use lightloom_engine::{FlowSpec, Route, VertexId};
@@ -21,7 +21,7 @@ pub(super) struct Sends {
     pub(super) bytes: Bytes,
     pub(super) directions: Directions,
     pub(super) route: Route,
-    pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
+    pub(super) ways: Ways,
     pub(super) priority: u8,
     /// Effective share of the link rate, inside a domain and between domains.
     pub(super) shares: [f64; 2],
@@ -36,7 +36,7 @@ impl Sends {
         kind: Option<CollectiveKind>,
         (hosts, bytes): (Vec<VertexId>, Bytes),
     ) -> Self {
-        let (ways, directions) = (BTreeMap::new(), Directions::One);
+        let (ways, directions) = (Ways::new(), Directions::One);
         let (shares, domains) = ([1.0; 2], Vec::new());
         Self {
             kind,
@@ -119,9 +119,10 @@ impl Sends {
         let Some(kind) = kind else {
             let (from, to) = (hosts[0], hosts[1]);
             let is_inside = domains[0].is_some() && domains[0] == domains[1];
-            let way = ways.remove(&(from, to)).unwrap_or(if is_inside { inside } else { route });
-            let flow = FlowSpec { priority, ..FlowSpec::new(from, to, one).at(now).over(way) };
-            return start_bag(stage, vec![flow]);
+            let whole = || vec![Way::whole(if is_inside { inside } else { route })];
+            let flow = FlowSpec { priority, ..FlowSpec::new(from, to, one).at(now) };
+            let ways = ways.remove(&(from, to)).unwrap_or_else(whole);
+            return start_bag(stage, divided(&flow, ways));
         };
         let schedule = if kind == CollectiveKind::AllToAll {
             let mut schedule = AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule()?;

@@ -403,11 +403,13 @@ impl Workload for Trainings<'_> {
         fault: usize,
         links: &[LinkId],
     ) -> Result<(), RunError> {
+        self.circuits.iter_mut().for_each(Circuits::look_again);
         self.fault_hits(context, fault, links);
         Ok(())
     }
 
     fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+        self.circuits.iter_mut().for_each(Circuits::look_again);
         self.fault_is_over(context, fault);
         Ok(())
     }

@@ -39,7 +39,7 @@ pub fn search(
     let beginnings = from.iter().map(|topology| (*topology).clone());
     let mut best: Option<CircuitSearch<'_>> = None;
     for topology in rounded(fabric, evaluator).into_iter().chain(beginnings) {
-        let reached = rate(evaluator, &topology, bound.lambda, bound.worth).lambda;
+        let reached = rate(evaluator, &topology, bound.lambda).lambda;
         let mut search = CircuitSearch {
             fabric,
             evaluator,

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow paths and circuit requests of a job whose leaves are connected by optical switches.
+//! Flow paths and circuit requests of a job whose leaves are connected by optical switches. Flows are divided as in phases.
 //!
 //! The job requests the `micro-batches` circuits at the start of a round and the `gradients` circuits
 //! after its last pass; reinforcement learning adds `weight-sync` and `parallelism-switch`. During a
 //! change, computation continues and network traffic waits.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use lightloom_collective::CollectiveKind;
+use lightloom_engine::collective::{Way, Ways};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkId, Route, VertexId};
-use lightloom_fabric::dcn::Dcn;
-use lightloom_fabric::fat_tree::CrossConnect;
-use lightloom_fabric::plan::RoutePlan;
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
 use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::LeafId;
@@ -20,28 +19,48 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
-use super::super::lanes::hops_of;
+use super::super::lanes::{Division, Lanes, Leaves, Left, Shares};
 use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
-use crate::substrate::{DCN, Lane as HopLane, LaneHop, OpticalCircuits, RingCables};
+use crate::substrate::{DCN, LaneHop};
 
-#[derive(Clone)]
 pub(crate) struct Circuits<'a> {
-    optical: &'a OpticalCircuits,
-    rings: &'a RingCables,
-    names: Vec<String>,
-    routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
-    up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
-    under_way: BTreeMap<LeafPort, f64>,
-    loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
+    leaves: Leaves<'a>,
+    plan: &'a CircuitPlan,
+    lanes: Option<Lanes>,
+    /// Planned division of each phase over the lanes that have light now.
+    divided: BTreeMap<usize, DividedPhase>,
     is_changing: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum LeafPort {
-    Circuit(usize, CrossConnect),
-    ToCore(usize),
-    FromCore(usize),
+struct DividedPhase {
+    shares: BTreeMap<[usize; 2], Shares>,
+    /// Bytes between two hosts among those between their leaves. They take the same part of `shares`, so that few flows
+    /// are split.
+    own: BTreeMap<[VertexId; 2], Range<u64>>,
+}
+
+impl DividedPhase {
+    fn of(leaves: &Leaves<'_>, lanes: &Lanes, (plan, phase): (&CircuitPlan, usize)) -> Self {
+        let demand = &plan.phases[phase].demand;
+        let flows = demand.flows();
+        let left: BTreeMap<[usize; 2], u64> =
+            flows.map(|(from, to, bytes)| ([from, to].map(LeafId::index), bytes.0)).collect();
+        let division = lanes.division(leaves, &left, &plan.plan.phases[phase].routes);
+        let share = |(&[from, to], &own): (&[usize; 2], &u64)| {
+            ([from, to], lanes.divide(Left { from, to, own, of_leaves: own }, &division))
+        };
+        let shares = left.iter().map(share).collect();
+        let mut taken = BTreeMap::<[usize; 2], u64>::new();
+        let exchange = |((from, to), Bytes(bytes)): ((u32, u32), Bytes)| {
+            let ends = [leaves.gpu(from)?, leaves.gpu(to)?];
+            let taken = taken.entry(ends.map(|end| end.leaf)).or_default();
+            *taken += bytes;
+            Some((ends.map(|end| end.host), *taken - bytes..*taken))
+        };
+        let own = demand.exchanges().into_iter().flatten().filter_map(exchange).collect();
+        Self { shares, own }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -62,118 +81,76 @@ const NAMES: [&[&str]; 4] = [
 ];
 
 impl<'a> Circuits<'a> {
-    pub(crate) fn new(
-        optical: &'a OpticalCircuits,
-        rings: &'a RingCables,
-        plan: &CircuitPlan,
-    ) -> Self {
-        Self {
-            names: plan.phases.iter().map(|phase| phase.name.clone()).collect(),
-            routes: several_hops(plan),
-            up: BTreeMap::new(),
-            under_way: BTreeMap::new(),
-            loads: BTreeMap::new(),
-            is_changing: false,
-            optical,
-            rings,
-        }
+    pub(crate) fn new(leaves: Leaves<'a>, plan: &'a CircuitPlan) -> Self {
+        Self { leaves, plan, lanes: None, divided: BTreeMap::new(), is_changing: false }
     }
 
-    fn look(&mut self, context: &Context<'_>) {
-        self.up.clear();
-        for circuit in &context.circuits_up {
-            let pair = (circuit.a.index(), circuit.b.index());
-            self.up.entry(pair).or_default().push(*circuit);
-        }
+    /// Forgets the lanes, because circuits or their light changed.
+    pub(super) fn look_again(&mut self) {
+        self.lanes = None;
+        self.divided.clear();
     }
 
-    fn leaf(&self, dcn: &Dcn, host: VertexId) -> Option<usize> {
-        self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
-    }
-
-    fn way(
+    /// Returns the planned shares of a pair. Other traffic takes circuits if the pair has any, otherwise the packet core,
+    /// otherwise the routes of any phase.
+    fn shares(
         &mut self,
         context: &Context<'_>,
-        (from, to): (VertexId, VertexId),
-        (of, bytes): ((usize, TaskId), f64),
-    ) -> Option<Route> {
-        let dcn = &self.rings.fabric().dcn;
-        let (a, b) = (self.leaf(dcn, from)?, self.leaf(dcn, to)?);
-        if a == b {
-            return Some(Route::Within(DCN));
+        [from, to]: [usize; 2],
+        phase: Option<usize>,
+    ) -> Shares {
+        let (leaves, plan) = (&self.leaves, self.plan);
+        let lanes = &*self.lanes.get_or_insert_with(|| Lanes::now(leaves, context));
+        let divided = phase.map(|phase| {
+            let of = || DividedPhase::of(leaves, lanes, (plan, phase));
+            &*self.divided.entry(phase).or_insert_with(of)
+        });
+        let all = 1 << 40;
+        let left = Left { from, to, own: all, of_leaves: all };
+        let planned = divided.and_then(|divided| divided.shares.get(&[from, to]).cloned());
+        let shares = planned.unwrap_or_else(|| lanes.divide(left, &Division::default()));
+        if !shares.is_empty() {
+            return shares;
         }
-        let mut ways: Vec<Vec<LaneHop>> = Vec::new();
-        ways.extend(self.hop(context, (a, b, false), bytes).map(|hop| vec![hop]));
-        ways.extend(self.hop(context, (a, b, true), bytes).map(|hop| vec![hop]));
-        let routes = self.routes.get(&(a, b)).map_or(&[][..], Vec::as_slice);
-        ways.extend(routes.iter().filter_map(|route| {
-            hops_of(route)
-                .map(|hop| self.hop(context, hop, bytes))
-                .collect::<Option<Vec<LaneHop>>>()
-        }));
-        let ends = |hops: &Vec<LaneHop>| {
-            hops.iter().map(|hop| self.seconds(hop, bytes)).fold(0.0, f64::max)
-        };
-        let hops = ways.into_iter().min_by(|x, y| ends(x).total_cmp(&ends(y)))?;
-        for port in hops.iter().flat_map(ports) {
-            *self.under_way.entry(port).or_default() += bytes;
-            self.loads.entry(of).or_default().push((port, bytes));
-        }
-        if let [LaneHop { lane: HopLane::Core, .. }] = hops[..] {
-            return Some(Route::Within(DCN));
-        }
-        let [up, down] = [from, to].map(|host| context.substrate.link_to_leaf(host));
-        let over = hops.iter().flat_map(|hop| self.optical.links_of(hop));
-        let links = std::iter::once(up?).chain(over).chain([down?.reverse()]);
-        Some(Route::Links(links.collect()))
+        let routes = plan.plan.phases.iter().flat_map(|phase| &phase.routes);
+        let routes = routes.filter(|route| lanes.carry(route)).cloned().collect();
+        lanes.divide(left, &Division { routes, ..Division::default() })
     }
 
-    fn hop(
-        &self,
+    fn ways_of(
+        &mut self,
         context: &Context<'_>,
-        (from, to, is_core): (usize, usize, bool),
-        bytes: f64,
-    ) -> Option<LaneHop> {
-        if is_core {
-            return self.optical.has_core().then_some(LaneHop { from, to, lane: HopLane::Core });
+        ends: [VertexId; 2],
+        phase: Option<usize>,
+    ) -> Option<Vec<Way>> {
+        let [from, to] = ends.map(|host| Leaves::end(context.substrate, host));
+        let (from, to) = (from?, to?);
+        if from.leaf == to.leaf {
+            return Some(vec![Way::whole(Route::Within(DCN))]);
         }
-        let circuits = self.up.get(&(from.min(to), from.max(to)))?;
-        let carries =
-            |one: &&CrossConnect| self.optical.links(one).iter().all(|link| context.carries(*link));
-        let hops = circuits.iter().filter(carries);
-        let hops = hops.map(|one| LaneHop { from, to, lane: HopLane::Circuit(*one) });
-        hops.min_by(|x, y| self.seconds(x, bytes).total_cmp(&self.seconds(y, bytes)))
-    }
-
-    fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
-        let network = self.optical.network();
-        let of_port = |port: LeafPort| {
-            let rate = match port {
-                LeafPort::Circuit(..) => network.spec().circuit_rate.0 as f64,
-                LeafPort::ToCore(leaf) | LeafPort::FromCore(leaf) => {
-                    network.electrical_rate_of(LeafId::from_index(leaf))
-                }
-            };
-            (self.under_way.get(&port).copied().unwrap_or(0.0) + bytes) / rate
+        let parts = self.shares(context, [from.leaf, to.leaf], phase);
+        let sum = parts.iter().map(|(_, size)| size).sum();
+        let divided = phase.and_then(|phase| self.divided.get(&phase));
+        let own = divided.and_then(|divided| divided.own.get(&ends).cloned());
+        let own = own.filter(|own| own.end <= sum).unwrap_or(0..sum);
+        let mut until = 0;
+        let way = |(hops, size): (Vec<LaneHop>, u64)| {
+            let from_here = until.max(own.start);
+            until += size;
+            let size = until.min(own.end).checked_sub(from_here).filter(|size| *size > 0)?;
+            let route = self.leaves.way(context.substrate, [from, to], &hops);
+            Some(Way { route, share: size as f64 / (own.end - own.start) as f64 })
         };
-        ports(hop).map(of_port).fold(0.0, f64::max)
-    }
-
-    pub(super) fn unload(&mut self, job: usize, task: TaskId) {
-        for (port, bytes) in self.loads.remove(&(job, task)).into_iter().flatten() {
-            if let Some(all) = self.under_way.get_mut(&port) {
-                *all -= bytes;
-            }
-        }
+        let ways: Vec<Way> = parts.into_iter().filter_map(way).collect();
+        (!ways.is_empty()).then_some(ways)
     }
 
     pub(super) fn ways(
         &mut self,
         context: &Context<'_>,
-        of: (usize, TaskId),
         (kind, hosts): (Option<CollectiveKind>, &[VertexId]),
-        bytes: Bytes,
-    ) -> Option<BTreeMap<(VertexId, VertexId), Route>> {
+        phase: Option<usize>,
+    ) -> Option<Ways> {
         let count = hosts.len();
         let pairs: Vec<(usize, usize)> = match kind {
             None => vec![(0, 1)],
@@ -182,38 +159,18 @@ impl<'a> Circuits<'a> {
                 .collect(),
             Some(_) => (0..count).map(|from| (from, (from + 1) % count)).collect(),
         };
-        let senders = if kind.is_some() { count.max(1) } else { 1 };
-        let each = bytes.0 as f64 * senders as f64 / pairs.len().max(1) as f64;
         let way = |(from, to): (usize, usize)| {
-            let ends = (hosts[from], hosts[to]);
-            Some((ends, self.way(context, ends, (of, each))?))
+            let ends = [hosts[from], hosts[to]];
+            Some((ends.into(), self.ways_of(context, ends, phase)?))
         };
         pairs.into_iter().map(way).collect()
     }
 
     fn place(&self, job: &str, phase: &str) -> Option<usize> {
         let of_job = format!("{job}/{phase}");
-        self.names.iter().position(|name| *name == phase || *name == of_job)
+        let mut names = self.plan.phases.iter().map(|phase| &phase.name);
+        names.position(|name| *name == phase || *name == of_job)
     }
-}
-
-fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
-    let (out, into) = match hop.lane {
-        HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),
-        HopLane::Core | HopLane::Cable(_) => {
-            (LeafPort::ToCore(hop.from), Some(LeafPort::FromCore(hop.to)))
-        }
-    };
-    std::iter::once(out).chain(into)
-}
-
-fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> {
-    let mut routes: BTreeMap<(usize, usize), Vec<RoutePlan>> = BTreeMap::new();
-    let all = plan.plan.phases.iter().flat_map(|phase| &phase.routes);
-    for route in all.filter(|route| !route.via.is_empty()) {
-        routes.entry((route.from.index(), route.to.index())).or_default().push(route.clone());
-    }
-    routes
 }
 
 impl Phases {
@@ -274,6 +231,10 @@ impl Phases {
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
     }
 
+    pub(super) fn planned(&self, task: TaskId) -> Option<usize> {
+        self.own[self.waits_for(task)]
+    }
+
     pub(super) fn is_before(&self, task: TaskId, phase: usize) -> bool {
         self.of_task.get(task.index()).is_some_and(|of| *of < phase)
     }
@@ -326,7 +287,7 @@ impl Trainings<'_> {
         notice: &Notice,
     ) -> Result<(), RunError> {
         let Some(circuits) = &mut self.circuits else { return Ok(()) };
-        circuits.look(context);
+        circuits.look_again();
         match notice {
             Notice::ChangeBegan => circuits.is_changing = true,
             Notice::ChangeEnded { began, ended } => {

@@ -2,8 +2,7 @@
 //! Tasks of a step: computation uses timers, ring exchanges reuse idle-ring times, and all other
 //! exchanges are simulated packet by packet.
 
-use std::collections::BTreeMap;
-
+use lightloom_engine::collective::Ways;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskId, TaskWork};
@@ -196,10 +195,7 @@ impl Trainings<'_> {
     ) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         let task = &training.order.graph.tasks()[id.index()];
-        if let Some(circuits) = &mut self.circuits {
-            circuits.unload(job, id);
-        }
-        let sends = training.sends(context, (&mut self.circuits, (job, id)));
+        let sends = training.sends(context, (&mut self.circuits, id));
         let started = sends.map(|sends| context.add(|engine| sends.start(engine))).transpose();
         let started = started.map_err(|error| {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
@@ -231,9 +227,6 @@ impl Trainings<'_> {
         let training = &mut self.jobs[job];
         training.running.remove(&id);
         training.tasks[id.index()].state = State::Done;
-        if let Some(circuits) = &mut self.circuits {
-            circuits.unload(job, id);
-        }
         let ready = training.schedule.finish(id);
         training.running.extend(&ready);
         if training.phases.ends(id) {
@@ -260,10 +253,10 @@ impl TrainingJob<'_> {
     fn sends(
         &self,
         context: &Context<'_>,
-        (circuits, of): (&mut Option<Circuits<'_>>, (usize, TaskId)),
+        (circuits, task): (&mut Option<Circuits<'_>>, TaskId),
     ) -> Option<Sends> {
-        let (task, transport) = (of.1, context.engine.transport());
         let (graph, pace) = (&self.order.graph, self.order.graph.pace(task));
+        let transport = context.engine.transport();
         let (kind, hosts, bytes) = match &graph.tasks()[task.index()].work {
             TaskWork::Compute { .. } | TaskWork::Pairs { .. } => return None,
             TaskWork::Ring { kind, ring, bytes } => {
@@ -294,8 +287,8 @@ impl TrainingJob<'_> {
         };
         let domains = hosts.iter().map(|host| context.substrate.domain_of(*host)).collect();
         let ways = match circuits {
-            Some(circuits) => circuits.ways(context, of, (kind, &hosts), bytes)?,
-            None => BTreeMap::new(),
+            Some(circuits) => circuits.ways(context, (kind, &hosts), self.phases.planned(task))?,
+            None => Ways::new(),
         };
         let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
         let sends = sends.paced(&pace, transport, domains);
