@@ -21,7 +21,7 @@ pub use machine::Domains;
 pub(crate) use members::Members;
 pub use part::{AnyPart, NetworkPart, NoSuchPart, OpticalPort};
 pub use rings::{Carrier, RingCables};
-pub use shape::{CableGraph, DragonflyRoutes, Shape};
+pub use shape::{CableGraph, Shape};
 pub use switches::PacketSwitches;
 
 /// The plane of the GPU rings.

@@ -22,7 +22,6 @@ mod calendar;
 mod control;
 mod deadlock;
 mod flow;
-mod groups;
 mod ideal;
 mod layout;
 mod lists;
@@ -48,7 +47,6 @@ mod switching;
 
 pub use control::{BitErrors, Event, LinkChange, PacketLoss};
 pub use flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
-pub use groups::{Crossing, VertexGroups};
 pub use ideal::{message_time, share_of, soonest, wire_time};
 pub use marking::Marking;
 pub use network::{

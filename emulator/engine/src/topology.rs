@@ -2,7 +2,6 @@
 //! Builds common networks.
 
 mod domain;
-mod dragonfly;
 mod fat_tree;
 mod measure;
 mod rail;
@@ -10,7 +9,6 @@ mod ring;
 mod torus;
 
 pub use domain::{ExchangeFibres, SwitchedDomain};
-pub use dragonfly::Dragonfly;
 pub use fat_tree::{FatTree, LeafSpine};
 pub use measure::diameter;
 pub use rail::{RailOnly, RailOptimised};

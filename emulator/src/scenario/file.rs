@@ -349,7 +349,6 @@ fn lower_network(
     if matches!(on, OnFile::Fabric(_)) {
         return None;
     }
-    network::refuse_choice(on, transport.balance, check);
     let shape = network::lower(on, &raw.links, check, neighbours)?;
     Substrate::of_shape(&shape, switches, raw.links.nic_delay.0)
         .map(Arc::new)

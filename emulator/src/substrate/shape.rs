@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::sync::Arc;
-
 use lightloom_engine::topology::{
-    CubeTorus, Dragonfly, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring,
-    RingShape, SwitchedDomain, Torus,
+    CubeTorus, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring, RingShape,
+    SwitchedDomain, Torus,
 };
 use lightloom_engine::{
-    Crossing, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexGroups,
-    VertexId, VertexRole,
+    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexId, VertexRole,
 };
 use lightloom_units::Picoseconds;
 use schemars::JsonSchema;
@@ -27,8 +24,6 @@ pub enum Shape {
     RailOptimised(RailOptimised),
     /// Rails without spines.
     RailOnly(RailOnly),
-    /// Groups of routers, and the routes between groups.
-    Dragonfly(Dragonfly, DragonflyRoutes),
     /// A grid.
     Torus(Torus),
     /// Cubes of TPUs.
@@ -41,20 +36,6 @@ pub enum Shape {
     Exchange(ExchangeFibres, Picoseconds),
     /// An arbitrary graph.
     Graph(CableGraph),
-}
-
-/// Routes between the groups of a dragonfly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DragonflyRoutes {
-    /// Shortest paths, counted in links. Two cables between groups can be shorter than one such
-    /// cable plus a cable inside each group.
-    #[default]
-    Shortest,
-    /// Over the cable between the two groups.
-    Minimal,
-    /// Through a random third group for each path.
-    Valiant,
 }
 
 /// An arbitrary graph.
@@ -96,12 +77,11 @@ impl Substrate {
         let laid = lay_out(shape, &mut builder);
         let network = equipped(&builder.build()?, switches, nic_delay)?;
         let LaidShape { hosts, circuits: patched, grid, exchange, names } = laid;
-        let (route, hosts_per_server) = (route(shape, &network), hosts_per_server(shape));
         let mut plain = Self::plain(network, hosts);
         if !names.is_empty() {
             plain.names = names;
         }
-        Ok(Self { route, hosts_per_server, patched, grid, exchange, ..plain })
+        Ok(Self { hosts_per_server: hosts_per_server(shape), patched, grid, exchange, ..plain })
     }
 
     pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
@@ -148,16 +128,6 @@ const fn hosts_per_server(shape: &Shape) -> usize {
     }
 }
 
-fn route(shape: &Shape, network: &Network) -> Route {
-    let (dragonfly, crossing) = match shape {
-        Shape::Dragonfly(dragonfly, DragonflyRoutes::Minimal) => (dragonfly, Crossing::Minimal),
-        Shape::Dragonfly(dragonfly, DragonflyRoutes::Valiant) => (dragonfly, Crossing::Valiant),
-        _ => return Route::Shortest,
-    };
-    let groups = VertexGroups::new(network, |vertex| dragonfly.group_of(vertex));
-    Route::Across(Arc::new(groups), crossing)
-}
-
 fn numbered(places: &[Option<u32>]) -> Vec<String> {
     let mut switches = 0..;
     let names = places.iter().map(|place| match place {
@@ -202,7 +172,6 @@ fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> LaidShape {
         }
         Shape::RailOptimised(rails) => LaidShape::of(rails.build_into(builder)),
         Shape::RailOnly(rails) => LaidShape::of(rails.build_into(builder)),
-        Shape::Dragonfly(dragonfly, _) => LaidShape::of(dragonfly.build_into(builder)),
         Shape::Torus(torus) => {
             let grid = torus.build_into(builder);
             LaidShape { grid: Some(grid.clone()), ..LaidShape::of(grid.hosts) }

@@ -14,7 +14,6 @@ mod bad_input;
 mod beside;
 mod bounds;
 mod called;
-mod dragonfly;
 mod fabric;
 mod fault_table;
 mod faults;

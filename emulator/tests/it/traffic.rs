@@ -29,13 +29,12 @@ fn run(text: &str) -> Outcome {
     run_on(text, 1)
 }
 
-const NETWORKS: [&str; 12] = [
+const NETWORKS: [&str; 11] = [
     "fat_tree: {radix: 4}",
     "fat_tree: {radix: 4, oversubscription: 3}",
     "leaf_spine: {leaves: 4, spines: 2, hosts_per_leaf: 4, nics: 2}",
     "rail_optimised: {servers: 4, gpus_per_server: 4, spines: 2}",
     "rail_only: {domains: 4, gpus_per_domain: 4}",
-    "dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2}",
     "torus: {sides: [4, 4]}",
     "tpu_cubes: {cubes: [1, 1, 1]}",
     "switched_domain: {gpus: 16, switches: 4}",

@@ -18,7 +18,6 @@ use rustc_hash::FxHashMap;
 use self::hops::HopMap;
 pub use self::paths::Paths;
 use self::towards::{NoPath, Towards, UsableLinks};
-use super::groups::{Crossing, VertexGroups};
 use super::marking::mix;
 use super::network::{Link, LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
@@ -30,7 +29,6 @@ pub enum Route {
     Within(Plane),
     /// Exactly these links, in order, even if they are down.
     Links(Vec<LinkId>),
-    Across(Arc<VertexGroups>, Crossing),
 }
 
 impl Route {
@@ -38,7 +36,7 @@ impl Route {
         match self {
             Self::Shortest => Some(None),
             Self::Within(plane) => Some(Some(*plane)),
-            Self::Links(_) | Self::Across(..) => None,
+            Self::Links(_) => None,
         }
     }
 }
@@ -151,9 +149,6 @@ impl Router {
         let draws = self.flow_draws(name);
         match route {
             Route::Links(links) => Ok(Paths::one(follow(network, from, to, links)?)),
-            Route::Across(groups, crossing) => {
-                drawn(count, |draw, path| self.across(network, name, groups, *crossing, draw, path))
-            }
             Route::Shortest | Route::Within(_) => {
                 let towards = self.towards(network, name.ends, route.plane().flatten());
                 let first = towards.begin(from);
@@ -200,64 +195,6 @@ impl Router {
         let root = links.root_of(to);
         map.measure(network, root, || links.before(to));
         Towards::new(links, map, root, to)
-    }
-
-    fn across(
-        &mut self,
-        network: &Network,
-        name: FlowName,
-        groups: &VertexGroups,
-        crossing: Crossing,
-        draw: u16,
-        path: &mut Vec<LinkId>,
-    ) -> Result<(), RouteError> {
-        let (begin, draws) = (path.len(), self.flow_draws(name));
-        let mut way = draws.of("across", draw);
-        for _ in 0..ATTEMPTS {
-            let through = groups.way(name.ends, crossing, &mut way);
-            if self.along(network, name.ends, groups, &through, &mut way, path).is_some() {
-                return Ok(());
-            }
-            path.truncate(begin);
-        }
-        self.leg(network, name.ends, &mut draws.of("flow", draw), path)
-    }
-
-    fn along(
-        &mut self,
-        network: &Network,
-        ends: FlowEnds,
-        groups: &VertexGroups,
-        way: &[u32],
-        draws: &mut Stream,
-        path: &mut Vec<LinkId>,
-    ) -> Option<()> {
-        let FlowEnds { from: mut at, to } = ends;
-        for pair in way.windows(2) {
-            let cables = groups.between(pair[0], pair[1]).iter().copied();
-            let up: Vec<LinkId> = cables.filter(|cable| self.is_up(*cable)).collect();
-            let cable = *up.get((draws.next_u64() % up.len().max(1) as u64) as usize)?;
-            let Link { from, to, .. } = *network.link(cable);
-            if from != at {
-                self.leg(network, FlowEnds { from: at, to: from }, draws, path).ok()?;
-            }
-            path.push(cable);
-            at = to;
-        }
-        self.leg(network, FlowEnds { from: at, to }, draws, path).ok()
-    }
-
-    fn leg(
-        &mut self,
-        network: &Network,
-        ends: FlowEnds,
-        draws: &mut Stream,
-        path: &mut Vec<LinkId>,
-    ) -> Result<(), RouteError> {
-        let FlowEnds { from, to } = ends;
-        let towards = self.towards(network, ends, None);
-        let drawn = towards.draw(&towards.begin(from), draws, path, &mut Vec::new());
-        drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
     /// Returns the vertices on shortest paths behind the `first` link at which a flow's packets may choose between

@@ -3,8 +3,8 @@
 //! maximum flow between two halves of the hosts, where every cable carries one in each direction.
 
 use lightloom_engine::topology::{
-    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised,
-    SwitchedDomain, Torus, diameter,
+    CubeTorus, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, SwitchedDomain, Torus,
+    diameter,
 };
 use lightloom_engine::{LinkId, LinkSpec, Network, NetworkBuilder, VertexId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
@@ -107,30 +107,6 @@ fn builds_rails_with_and_without_spines() {
     };
     let (network, hosts) = built(|builder| only.build_into(builder));
     assert_eq!(facts(&network, &hosts), (2 * gpus, 4, gpus / 2));
-}
-
-#[test]
-fn builds_dragonflies() {
-    for (p, a, h) in [(2, 4, 2), (1, 2, 1), (1, 3, 1)] {
-        let shape = Dragonfly {
-            hosts_per_router: p,
-            routers_per_group: a,
-            global_per_router: h,
-            local: link(),
-            global: link(),
-        };
-        let (network, hosts) = built(|builder| shape.build_into(builder));
-        let g = a * h + 1;
-        assert_eq!((shape.groups(), hosts.len() as u32), (g, a * p * g));
-        let cables = hosts.len() as u32 + g * a * (a - 1) / 2 + g * (g - 1) / 2;
-        assert_eq!(network.links().len() as u32, 2 * cables);
-        assert_eq!(diameter(&network, &hosts), Some(5), "host, local, global, local, host");
-        // Between the first ⌊g/2⌋ groups and the others: one cable for each pair of groups.
-        let (one, other) = hosts.split_at((g / 2 * a * p) as usize);
-        let pairs = g / 2 * (g - g / 2);
-        let most = pairs.min(one.len() as u32).min(other.len() as u32);
-        assert_eq!(max_flow(&network, one, other) as u32, most);
-    }
 }
 
 #[test]

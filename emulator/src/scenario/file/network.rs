@@ -2,7 +2,7 @@
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
-    CubeTorus, Dragonfly, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
+    CubeTorus, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
     SwitchedDomain, Torus,
 };
 use lightloom_engine::transport::Balance;
@@ -16,7 +16,7 @@ use super::links::{self, LinksFile};
 use super::neighbours::NamedFiles;
 use super::transport::HostPorts;
 use super::{ScenarioFile, codes, direct_connect};
-use crate::substrate::{DragonflyRoutes, Shape};
+use crate::substrate::Shape;
 
 const MOST_HOSTS: u64 = 200_000;
 
@@ -35,8 +35,6 @@ pub enum OnFile {
     RailOptimised(RailOptimisedFile),
     /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, and there are no spines.
     RailOnly(RailOnlyFile),
-    /// Groups of fully connected routers, with one cable between any two groups.
-    Dragonfly(DragonflyFile),
     /// A grid with wrap-around cables, without switches.
     Torus(TorusFile),
     /// Cubes of 4 × 4 × 4 chips, connected to one torus by 48 optical switches.
@@ -117,25 +115,6 @@ pub struct RailOnlyFile {
     /// GPUs per domain, which is also the number of rails.
     #[schemars(range(min = 1, max = 1024))]
     pub gpus_per_domain: u32,
-}
-
-/// A dragonfly with the maximum number of groups.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DragonflyFile {
-    /// Hosts per router (`p`).
-    #[schemars(range(min = 1, max = 128))]
-    pub hosts_per_router: u32,
-    /// Routers per group (`a`).
-    #[schemars(range(min = 1, max = 128))]
-    pub routers_per_group: u32,
-    /// Cables to other groups per router (`h`); there are `a·h + 1` groups.
-    #[schemars(range(min = 1, max = 128))]
-    pub global_per_router: u32,
-    /// Routes between groups: `shortest` minimizes the number of links, `minimal` uses the cable
-    /// between the two groups, and `valiant` leads through a third group.
-    #[serde(default)]
-    pub routes: DragonflyRoutes,
 }
 
 /// A torus.
@@ -235,16 +214,6 @@ pub(super) fn lower(
             inside: links.inside(),
             rail: cable,
         }),
-        OnFile::Dragonfly(raw) => {
-            let shape = Dragonfly {
-                hosts_per_router: raw.hosts_per_router,
-                routers_per_group: raw.routers_per_group,
-                global_per_router: raw.global_per_router,
-                local: cable,
-                global: cable,
-            };
-            Shape::Dragonfly(shape, raw.routes)
-        }
         OnFile::Torus(raw) => Shape::Torus(Torus { sides: raw.sides.clone(), link: cable }),
         OnFile::TpuCubes(raw) => Shape::Cubes(CubeTorus { cubes: raw.cubes, link: cable }),
         OnFile::SwitchedDomain(raw) => {
@@ -281,7 +250,7 @@ pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
             let paths = Some(u64::from(tree.radix / 2).pow(2));
             HostPorts { count: Some(1), paths, rate, pauses }
         }
-        OnFile::RailOptimised(_) | OnFile::RailOnly(_) | OnFile::Dragonfly(_) => {
+        OnFile::RailOptimised(_) | OnFile::RailOnly(_) => {
             HostPorts { count: Some(1), paths: None, rate, pauses }
         }
         OnFile::Fabric(_) => HostPorts { count: Some(1), paths: None, rate: None, pauses },
@@ -328,18 +297,6 @@ fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> 
     }
 }
 
-pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_>) {
-    let OnFile::Dragonfly(raw) = raw else { return };
-    if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
-        let message =
-            "the sender chooses a random route between groups, so switches cannot route adaptively";
-        check
-            .error(codes::BAD_NETWORK, "/on/dragonfly/routes", message)
-            .help("leave `transport.balance: adaptive` out, or use `{spray: {paths: 16}}`")
-            .depends_on("/transport");
-    }
-}
-
 fn hosts_of(raw: &OnFile) -> u64 {
     let product = |factors: &[u32]| {
         factors.iter().fold(1u64, |product, factor| product.saturating_mul(u64::from(*factor)))
@@ -352,10 +309,6 @@ fn hosts_of(raw: &OnFile) -> u64 {
         OnFile::LeafSpine(raw) => product(&[raw.leaves, raw.hosts_per_leaf]),
         OnFile::RailOptimised(raw) => product(&[raw.servers, raw.gpus_per_server]),
         OnFile::RailOnly(raw) => product(&[raw.domains, raw.gpus_per_domain]),
-        OnFile::Dragonfly(raw) => {
-            let (a, h) = (raw.routers_per_group, raw.global_per_router);
-            product(&[a, raw.hosts_per_router, a * h + 1])
-        }
         OnFile::Torus(raw) => product(&raw.sides),
         OnFile::TpuCubes(raw) => product(&raw.cubes) * 64,
         OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
