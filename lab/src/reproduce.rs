@@ -170,7 +170,7 @@ fn published_steps(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Ve
         let table = study::read(path, place, inputs)?;
         let mut reader =
             csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
-        let rows: Result<Vec<_>, _> = reader.deserialize().collect();
+        let rows: Result<Vec<PublishedStep>, _> = reader.deserialize().collect();
         let help = "help: the columns are switching_ms, provision_s and baseline_s";
         steps.extend(rows.with_context(|| format!("{}: {help}", path.display()))?);
     }

@@ -46,28 +46,28 @@ fn slowest_hook_ms(ranks: i32) -> f64 {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Control {
+enum ControlMode {
     None,
     Baseline,
     Provision,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Traffic {
+enum JobTraffic {
     Layers,
     Reductions,
     Messages { to_stage: [bool; 2] },
     AllReduce,
 }
 
-impl Traffic {
+impl JobTraffic {
     fn is_on_rings(self) -> bool {
         matches!(self, Self::Layers | Self::Reductions)
     }
 }
 
 /// One stage in a phase: computation, collectives, and computation until the phase's message, if it has one.
-struct Share {
+struct StageShare {
     compute_ms: f64,
     collectives: &'static str,
     count: f64,
@@ -81,34 +81,35 @@ const fn share(
     count: f64,
     collectives_ms: f64,
     pause_ms: f64,
-) -> Share {
-    Share { compute_ms, collectives, count, collectives_ms, pause_ms }
+) -> StageShare {
+    StageShare { compute_ms, collectives, count, collectives_ms, pause_ms }
 }
 
-const fn compute(compute_ms: f64) -> Share {
+const fn compute(compute_ms: f64) -> StageShare {
     share(compute_ms, "", 0.0, 0.0, 0.0)
 }
 
-impl Share {
-    fn collectives_ms(&self, traffic: Traffic, control: Control) -> f64 {
-        let ranks = if traffic == Traffic::Reductions { 8 } else { 32 };
-        let hooks = if control == Control::Provision { 2.0 * slowest_hook_ms(ranks) } else { 0.0 };
+impl StageShare {
+    fn collectives_ms(&self, traffic: JobTraffic, control: ControlMode) -> f64 {
+        let ranks = if traffic == JobTraffic::Reductions { 8 } else { 32 };
+        let hooks =
+            if control == ControlMode::Provision { 2.0 * slowest_hook_ms(ranks) } else { 0.0 };
         self.collectives_ms - self.count * hooks
     }
 }
 
 /// B0 of stage 1 follows its F0 without a gap in the log; F0 is assumed to last as long as F1 of stage 0.
 #[rustfmt::skip]
-static JOB: [(Traffic, [Share; 2]); 7] = [
-    (Traffic::Layers, [share(5.3, "norm and F0", 20.0, 2037.2, 0.0), share(4.1, "norm", 3.0, 29.9, 0.0)]),
-    (Traffic::Messages { to_stage: [false, true] }, [compute(34.5), compute(50.3)]),
-    (Traffic::Layers, [share(22.4, "F1", 17.0, 1926.3, 0.0), share(23.6, "F0", 17.0, 1926.3, 0.0)]),
-    (Traffic::Messages { to_stage: [true, true] }, [compute(33.3), share(0.0, "B0", 17.0, 2633.1, 148.2)]),
-    (Traffic::Messages { to_stage: [true, false] },
+static JOB: [(JobTraffic, [StageShare; 2]); 7] = [
+    (JobTraffic::Layers, [share(5.3, "norm and F0", 20.0, 2037.2, 0.0), share(4.1, "norm", 3.0, 29.9, 0.0)]),
+    (JobTraffic::Messages { to_stage: [false, true] }, [compute(34.5), compute(50.3)]),
+    (JobTraffic::Layers, [share(22.4, "F1", 17.0, 1926.3, 0.0), share(23.6, "F0", 17.0, 1926.3, 0.0)]),
+    (JobTraffic::Messages { to_stage: [true, true] }, [compute(33.3), share(0.0, "B0", 17.0, 2633.1, 148.2)]),
+    (JobTraffic::Messages { to_stage: [true, false] },
      [share(59.7, "B0", 16.0, 2586.3, 101.7), share(555.7, "B1", 17.0, 2629.7, 149.9)]),
-    (Traffic::Reductions,
+    (JobTraffic::Reductions,
      [share(1213.4, "reductions", 18.0, 3113.7, 0.0), share(25.0, "reductions", 18.0, 3033.0, 0.0)]),
-    (Traffic::AllReduce, [compute(23.0), compute(27.7)]),
+    (JobTraffic::AllReduce, [compute(23.0), compute(27.7)]),
 ];
 
 /// The optical switch of a rail.
@@ -120,7 +121,7 @@ struct Rail {
 
 impl Rail {
     /// Returns when each stage may use the circuits that it requested for `traffic`.
-    fn grant(&mut self, traffic: Traffic, requested: [f64; 2]) -> [f64; 2] {
+    fn grant(&mut self, traffic: JobTraffic, requested: [f64; 2]) -> [f64; 2] {
         let together = requested[0].max(requested[1]);
         let requested = if traffic.is_on_rings() { requested } else { [together; 2] };
         if self.has_rings != traffic.is_on_rings() {
@@ -133,7 +134,7 @@ impl Rail {
 }
 
 /// Returns the duration of a step, and the stage that each message waits for.
-fn emulate(control: Control, switching_ms: f64) -> (f64, [usize; JOB.len()]) {
+fn emulate(control: ControlMode, switching_ms: f64) -> (f64, [usize; JOB.len()]) {
     let mut rail = Rail { has_rings: false, settled_ms: 0.0, switching_ms };
     let (mut ended, mut hooked) = ([0.0; 2], [0.0; 2]);
     let (mut step_ms, mut latest) = (0.0, [0; JOB.len()]);
@@ -142,8 +143,8 @@ fn emulate(control: Control, switching_ms: f64) -> (f64, [usize; JOB.len()]) {
         let before = ended[0];
         for ((traffic, shares), latest) in JOB.iter().zip(&mut latest) {
             let granted = match control {
-                Control::Provision => rail.grant(*traffic, hooked),
-                Control::None | Control::Baseline => ended,
+                ControlMode::Provision => rail.grant(*traffic, hooked),
+                ControlMode::None | ControlMode::Baseline => ended,
             };
             let length = [0, 1].map(|at: usize| shares[at].collectives_ms(*traffic, control));
             let mut issued = [0, 1].map(|at: usize| {
@@ -152,15 +153,15 @@ fn emulate(control: Control, switching_ms: f64) -> (f64, [usize; JOB.len()]) {
                 first + unlisted + shares[at].pause_ms
             });
             *latest = usize::from(issued[1] > issued[0]);
-            if control == Control::Baseline {
+            if control == ControlMode::Baseline {
                 issued = rail.grant(*traffic, issued);
             }
             let together = issued[0].max(issued[1]);
             let until = |of: [bool; 2]| [0, 1].map(|at| if of[at] { together } else { issued[at] });
             (ended, hooked) = match *traffic {
-                Traffic::Messages { to_stage } => (until(to_stage), issued),
-                Traffic::AllReduce => ([together; 2], [together; 2]),
-                Traffic::Layers | Traffic::Reductions => {
+                JobTraffic::Messages { to_stage } => (until(to_stage), issued),
+                JobTraffic::AllReduce => ([together; 2], [together; 2]),
+                JobTraffic::Layers | JobTraffic::Reductions => {
                     ended = [issued[0] + length[0], issued[1] + length[1]];
                     (ended, ended)
                 }
@@ -171,19 +172,19 @@ fn emulate(control: Control, switching_ms: f64) -> (f64, [usize; JOB.len()]) {
     (step_ms, latest)
 }
 
-fn step_s(control: Control, switching_ms: f64) -> f64 {
-    let added = emulate(control, switching_ms).0 - emulate(Control::None, 0.0).0;
+fn step_s(control: ControlMode, switching_ms: f64) -> f64 {
+    let added = emulate(control, switching_ms).0 - emulate(ControlMode::None, 0.0).0;
     WITHOUT_CONTROL_S + added / 1e3
 }
 
 /// The phases that a step without control waits for, on static circuits, rings and pipeline pairs, in seconds.
 fn critical_phases() -> Vec<TimedPhase> {
-    let latest = emulate(Control::None, 0.0).1;
+    let latest = emulate(ControlMode::None, 0.0).1;
     let mut phases: Vec<TimedPhase> = Vec::new();
     for (at, (traffic, shares)) in JOB.iter().enumerate() {
         let stage = latest[at + usize::from(traffic.is_on_rings())];
         let own = &shares[stage];
-        let [fixed, rings] = [Control::None, Control::Provision]
+        let [fixed, rings] = [ControlMode::None, ControlMode::Provision]
             .map(|control| own.collectives_ms(*traffic, control) / 1e3);
         let name = format!("{} of stage {stage}", own.collectives);
         match phases.last_mut() {
@@ -238,12 +239,11 @@ pub fn opus(published: &[PublishedStep]) -> Vec<Claim> {
     for step in published {
         let ms = step.switching_ms;
         for (name, control, theirs) in [
-            ("baseline", Control::Baseline, step.baseline_s),
-            ("provision", Control::Provision, step.provision_s),
+            ("baseline", ControlMode::Baseline, step.baseline_s),
+            ("provision", ControlMode::Provision, step.provision_s),
         ] {
-            let ours = step_s(control, ms);
             let claim = format!("{name}, {ms} ms of switching");
-            steps.add(claim, Unit::Seconds, near(theirs, 0.05 * theirs), ours);
+            steps.add(claim, Unit::Seconds, near(theirs, 0.05 * theirs), step_s(control, ms));
         }
     }
     let mut plans = Section::new(switching::RULE, Label::Read);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn step_without_control_is_that_of_the_log() {
-        let (emulated, _) = emulate(Control::None, 1e9);
+        let (emulated, _) = emulate(ControlMode::None, 1e9);
         assert!((emulated / WITHOUT_CONTROL_S - 1e3).abs() < 0.5, "{emulated}");
         let chain: f64 =
             critical_phases().iter().map(|phase| 1e3 * (phase.idle + phase.on[0])).sum();
@@ -283,7 +283,7 @@ mod tests {
         };
         // Reductions wait for their rings only if switching takes longer than the idle time of the other stage.
         // Published steps with 16 GPUs show this too: 5.8 and 5.2 changes from 1 to 2 s, then 6.1.
-        for (control, later) in [(Control::Baseline, 5.8), (Control::Provision, 5.2)] {
+        for (control, later) in [(ControlMode::Baseline, 5.8), (ControlMode::Provision, 5.2)] {
             assert!((between(control, 250.0, 1e3) - 5.0).abs() < 1e-6);
             assert!((between(control, 1e3, 2e3) - later).abs() < 0.05);
             assert!((between(control, 2e3, 3e3) - 6.0).abs() < 1e-6);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn provisioning_gains_what_idle_time_and_hooks_cost() {
-        let gain = |ms| step_s(Control::Baseline, ms) - step_s(Control::Provision, ms);
+        let gain = |ms| step_s(ControlMode::Baseline, ms) - step_s(ControlMode::Provision, ms);
         let (hooks, idle) = (gain(0.0), gain(1e3) - gain(0.0));
         assert!((hooks - 0.732).abs() < 0.001 && (idle - 0.084).abs() < 0.001, "{hooks} {idle}");
     }
