@@ -256,11 +256,11 @@ impl OcsTrx {
 
     fn is_armed_for(&self, want: &Positions) -> bool {
         let Some((_, paths, groups)) = &self.armed else { return false };
-        let armed = want.iter().all(|(slot, position)| {
-            let group = slot.0 as usize;
-            groups.contains(group) && u32::from(paths[group].code()) == position.0
-        });
-        armed && want.len() == groups.iter().count()
+        want.len() == groups.iter().count()
+            && want.iter().all(|(slot, position)| {
+                let group = slot.0 as usize;
+                groups.contains(group) && u32::from(paths[group].code()) == position.0
+            })
     }
 
     fn take(&mut self, reply: &Reply<'_>) -> Progress {

@@ -45,9 +45,9 @@ fn walk(value: Json, at: &mut Vec<Step>, found: &mut Vec<Leaf>) -> Result<(), St
         Json::Array(entries) => {
             let (list, _) = at.pop().ok_or("a list without a name")?;
             for entry in entries {
-                let key = entry.get("name").or_else(|| entry.get("peer-name"));
-                let key = key.and_then(Json::as_str).map(str::to_owned);
-                at.push((list.clone(), key));
+                let mut keys = ["name", "peer-name"].into_iter();
+                let key = keys.find_map(|name| entry.get(name).and_then(Json::as_str));
+                at.push((list.clone(), key.map(str::to_owned)));
                 walk(entry, at, found)?;
                 at.pop();
             }
