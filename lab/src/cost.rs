@@ -30,9 +30,9 @@ const SNAPSHOTS: u64 = 200;
   lightloom cost
   lightloom cost topologies/job-2048-circuits.yaml
   lightloom cost --arch khop:2,khop:3,nvl:72 --gpus-per-node 8 --prices mine.yaml
-  lightloom cost --arch fat-tree:64,mixnet,rfabric --nic 800G --gpus 8192 --bill
+  lightloom cost --arch fat-tree:64,rfabric --nic 800G --gpus 8192 --bill
 
-Architectures: as in `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
+Architectures: as in `compare`, and fat-tree:K, rfabric, rfabric:thin, rfabric:core. Prices:
 docs/cost.md")]
 pub(crate) struct Arguments {
     /// Fabric file: print the bill of this fabric, part by part, with its total.

@@ -112,7 +112,7 @@ fn renders_a_small_ring_node_by_node() {
 #[test]
 fn renders_a_tree_with_the_circuits_of_its_phases() {
     let tree = format!("{ROOT}/topologies/rfabric-2048.yaml");
-    let html = page(&[&tree, "--arch", "rfabric,mixnet,fat-tree:64"]);
+    let html = page(&[&tree, "--arch", "rfabric,fat-tree:64"]);
     let required = ["summary", "step-bars", "phases-drawn", "table-phases", "cost-bars"];
     assert_good(&html, &required, "tree");
     let plan: Value =

@@ -340,7 +340,6 @@ fn expect(
 
 fn lower_network(
     raw: &ScenarioFile,
-    transport: &Transport,
     switches: &PacketSwitches,
     check: &mut Check<'_>,
     neighbours: &mut NamedFiles<'_, '_>,

@@ -8,8 +8,6 @@ use lightloom_engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexId, VertexRole,
 };
 use lightloom_units::Picoseconds;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::{PacketSwitches, Substrate};
 

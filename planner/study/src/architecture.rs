@@ -11,7 +11,6 @@ mod domains;
 mod fat_tree;
 mod ironwood;
 mod khop;
-mod mixnet;
 mod multi_plane;
 mod nvl;
 mod part_loss;

@@ -9,7 +9,6 @@ mod striped;
 mod towards;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::Rng;
@@ -19,7 +18,7 @@ use self::hops::HopMap;
 pub use self::paths::Paths;
 use self::towards::{NoPath, Towards, UsableLinks};
 use super::marking::mix;
-use super::network::{Link, LinkId, Network, Plane, VertexId};
+use super::network::{LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -95,8 +94,6 @@ pub(crate) struct WantedPaths {
 impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
-
-const ATTEMPTS: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Router {

@@ -5,7 +5,6 @@ use lightloom_engine::topology::{
     CubeTorus, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
     SwitchedDomain, Torus,
 };
-use lightloom_engine::transport::Balance;
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use schemars::JsonSchema;

@@ -3,7 +3,7 @@
 use lightloom_fabric::document;
 
 use super::{
-    Architecture, big_switch, dgx, fat_tree, ironwood, khop, mixnet, multi_plane, nvl,
+    Architecture, big_switch, dgx, fat_tree, ironwood, khop, multi_plane, nvl,
     photonic_rails, rfabric, sip_ring, torus, tpuv4,
 };
 
@@ -12,7 +12,7 @@ pub(super) struct DesignKind {
     pub(super) parse: fn(&str) -> Option<Box<dyn Architecture>>,
 }
 
-const KINDS: [&DesignKind; 13] = [
+const KINDS: [&DesignKind; 12] = [
     &khop::KIND,
     &big_switch::KIND,
     &nvl::KIND,
@@ -24,12 +24,11 @@ const KINDS: [&DesignKind; 13] = [
     &fat_tree::KIND,
     &multi_plane::KIND,
     &photonic_rails::KIND,
-    &mixnet::KIND,
     &rfabric::KIND,
 ];
 
-const NETWORKS: [&DesignKind; 5] =
-    [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
+const NETWORKS: [&DesignKind; 4] =
+    [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &rfabric::KIND];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an architecture: {instead}")]
@@ -100,7 +99,6 @@ mod tests {
             "torus:8x8x8",
             "fat-tree:64",
             "fat-tree:64:3",
-            "mixnet",
             "rfabric",
             "rfabric:thin",
             "rfabric:core",
