@@ -99,10 +99,9 @@ fn claim(
         high: Some(3.1),
         ours: speedup * cost_ratio,
         note: format!(
-            "speed {:.2}×, cost {:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
+            "speed {speedup:.2}×, cost {cost_ratio:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
              ports and cores of 2:1 to 8:1 it is {least:.2} to {most:.2}; {why}; RFabric's prices and \
-             port counts are not published",
-            speedup, cost_ratio
+             port counts are not published"
         ),
     })
 }
