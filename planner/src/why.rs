@@ -21,7 +21,7 @@ use crate::Options;
 /// Why GPUs are wasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum WasteCause {
     /// Failed parts: a repair makes the GPUs usable.
     Fault,
     /// The nodes are drained, or next to drained nodes.
@@ -36,7 +36,7 @@ pub enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each variant documents its fields")]
-pub enum Change {
+pub enum WasteChange {
     /// Repair these parts, or return them to service if they are drained.
     Repair { parts: Vec<Part> },
     /// Place groups without regard to ToRs (`plan --separately`).
@@ -51,10 +51,10 @@ pub enum Change {
 
 /// A change and its proven gain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Remedy {
+pub struct WasteRemedy {
     /// The change.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: WasteChange,
     /// Additional GPUs in groups of the whole plan. Gains of several remedies do not add up.
     pub gpus_gained: u64,
 }
@@ -63,13 +63,13 @@ pub struct Remedy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WastedGpus {
     /// The cause.
-    pub cause: Cause,
+    pub cause: WasteCause,
     /// Number of GPUs.
     pub gpus_wasted: u64,
     /// Their nodes.
     pub nodes: Vec<NodeId>,
     /// Remedies, cheapest first: fewest parts to return or repair, other settings, a longer reach.
-    pub remedies: Vec<Remedy>,
+    pub remedies: Vec<WasteRemedy>,
 }
 
 /// Attributes the wasted GPUs of `plan`, which was made with the same arguments. The numbers add up to the waste.
@@ -83,25 +83,25 @@ pub fn wasted(
     if plan.metrics.gpus_wasted == 0 {
         return Vec::new();
     }
-    let places = Places::of(fabric, faults);
+    let places = GroupPlaces::of(fabric, faults);
     let are_apart = places.0.iter().flatten().collect::<BTreeSet<_>>().len() > 1;
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let sizes = fabric.jobs.iter().filter(|job| job.is_placed());
     let smallest = sizes.map(|job| (job.tp / per_node).max(1) as usize).min();
-    let study = Study { fabric, faults, options, in_groups: in_groups(plan) };
+    let study = RemedySearch { fabric, faults, options, in_groups: in_groups(plan) };
     let settings = study.settings();
     let (drained, parts) = (fabric.drained.failed_nodes(&fabric.hbd), fabric.drained.parts(fabric));
-    let returned: Vec<Remedy> = study.repair(parts.clone()).into_iter().collect();
+    let returned: Vec<WasteRemedy> = study.repair(parts.clone()).into_iter().collect();
     let passing: BTreeSet<NodeId> =
         plan.groups.iter().flat_map(|group| &group.passing).copied().collect();
     let mut rows: Vec<WastedGpus> = Vec::new();
     let mut idle: BTreeMap<u32, Vec<(NodeId, u64)>> = BTreeMap::new();
     for (node, gpus) in idle_gpus(fabric, faults, plan) {
         if drained.contains(&node) {
-            add(&mut rows, Cause::Drained, &[(node, gpus)], returned.clone());
+            add(&mut rows, WasteCause::Drained, &[(node, gpus)], returned.clone());
         } else if passing.contains(&node) {
-            let spares = settings.iter().filter(|remedy| remedy.change == Change::NoSpares);
-            add(&mut rows, Cause::Limit, &[(node, gpus)], spares.cloned().collect());
+            let spares = settings.iter().filter(|remedy| remedy.change == WasteChange::NoSpares);
+            add(&mut rows, WasteCause::Limit, &[(node, gpus)], spares.cloned().collect());
         } else {
             idle.entry(places.of_node(fabric, node)).or_default().push((node, gpus));
         }
@@ -109,19 +109,20 @@ pub fn wasted(
     for (place, nodes) in idle {
         let repair = study.repair(places.next_to(fabric, faults, place));
         let has_room = smallest.is_some_and(|smallest| nodes.len() >= smallest);
-        let helps = |remedy: &&Remedy| match remedy.change {
-            Change::Reach { .. } => has_room || are_apart,
-            Change::IgnoreTors => has_room,
+        let helps = |remedy: &&WasteRemedy| match remedy.change {
+            WasteChange::Reach { .. } => has_room || are_apart,
+            WasteChange::IgnoreTors => has_room,
             _ => true,
         };
-        let mut remedies: Vec<Remedy> = settings.iter().filter(helps).cloned().collect();
-        let is_limit = remedies.iter().any(|one| !matches!(one.change, Change::GroupSize { .. }));
-        let returns = |change: &Change| matches!(change, Change::Repair { parts: own } if own.iter().all(|part| parts.contains(part)));
+        let mut remedies: Vec<WasteRemedy> = settings.iter().filter(helps).cloned().collect();
+        let is_limit =
+            remedies.iter().any(|one| !matches!(one.change, WasteChange::GroupSize { .. }));
+        let returns = |change: &WasteChange| matches!(change, WasteChange::Repair { parts: own } if own.iter().all(|part| parts.contains(part)));
         let cause = match &repair {
-            Some(repair) if returns(&repair.change) => Cause::Drained,
-            Some(_) => Cause::Fault,
-            None if is_limit => Cause::Limit,
-            None => Cause::Shape,
+            Some(repair) if returns(&repair.change) => WasteCause::Drained,
+            Some(_) => WasteCause::Fault,
+            None if is_limit => WasteCause::Limit,
+            None => WasteCause::Shape,
         };
         remedies.splice(0..0, repair);
         add(&mut rows, cause, &nodes, remedies);
@@ -129,7 +130,12 @@ pub fn wasted(
     rows
 }
 
-fn add(rows: &mut Vec<WastedGpus>, cause: Cause, at: &[(NodeId, u64)], remedies: Vec<Remedy>) {
+fn add(
+    rows: &mut Vec<WastedGpus>,
+    cause: WasteCause,
+    at: &[(NodeId, u64)],
+    remedies: Vec<WasteRemedy>,
+) {
     let gpus_wasted: u64 = at.iter().map(|(_, gpus)| gpus).sum();
     let nodes = at.iter().map(|(node, _)| *node);
     match rows.iter_mut().find(|row| row.cause == cause && row.remedies == remedies) {
@@ -159,7 +165,7 @@ fn idle_gpus(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> Vec<(NodeId, u6
 }
 
 /// Settings and parts are tried on copies of the fabric.
-struct Study<'a> {
+struct RemedySearch<'a> {
     fabric: &'a Fabric,
     faults: &'a FaultSet,
     options: Options,
@@ -169,7 +175,7 @@ struct Study<'a> {
 /// More parts next to one place are not tried one by one.
 const MOST_PARTS: usize = 64;
 
-impl Study<'_> {
+impl RemedySearch<'_> {
     fn gain(&self, fabric: &Fabric, faults: &FaultSet, options: Options) -> u64 {
         let plan = crate::plan(fabric, faults, options);
         plan.map_or(0, |plan| in_groups(&plan).saturating_sub(self.in_groups))
@@ -184,7 +190,7 @@ impl Study<'_> {
     }
 
     /// Returns the best single repair, or else a set without a part to spare.
-    fn repair(&self, mut parts: Vec<Part>) -> Option<Remedy> {
+    fn repair(&self, mut parts: Vec<Part>) -> Option<WasteRemedy> {
         parts.truncate(MOST_PARTS);
         let mut best = (Vec::new(), 0);
         for part in &parts {
@@ -204,36 +210,37 @@ impl Study<'_> {
             best = (parts.clone(), self.gain_of_repairs(&parts));
         }
         let (parts, gpus_gained) = best;
-        (gpus_gained > 0).then_some(Remedy { change: Change::Repair { parts }, gpus_gained })
+        (gpus_gained > 0)
+            .then_some(WasteRemedy { change: WasteChange::Repair { parts }, gpus_gained })
     }
 
-    fn settings(&self) -> Vec<Remedy> {
+    fn settings(&self) -> Vec<WasteRemedy> {
         let (fabric, options) = (self.fabric, self.options);
         let mut remedies = Vec::new();
-        let mut offer = |change: Change, fabric: &Fabric, options: Options| {
+        let mut offer = |change: WasteChange, fabric: &Fabric, options: Options| {
             let gpus_gained = self.gain(fabric, self.faults, options);
             if gpus_gained > 0 {
-                remedies.push(Remedy { change, gpus_gained });
+                remedies.push(WasteRemedy { change, gpus_gained });
             }
         };
-        offer(Change::IgnoreTors, fabric, Options { separately: true, ..options });
+        offer(WasteChange::IgnoreTors, fabric, Options { separately: true, ..options });
         if fabric.spare_per_ring > 0 {
             let changed = Fabric { spare_per_ring: 0, ..fabric.clone() };
-            offer(Change::NoSpares, &changed, options);
+            offer(WasteChange::NoSpares, &changed, options);
         }
         for (index, job) in fabric.jobs.iter().enumerate() {
             let sizes = [job.tp / 2, job.tp * 2, job.tp / 4];
             for tp in sizes.into_iter().filter(|tp| fits(fabric, job, *tp)) {
                 let mut changed = fabric.clone();
                 changed.jobs[index].tp = tp;
-                offer(Change::GroupSize { job: job.name.clone(), tp }, &changed, options);
+                offer(WasteChange::GroupSize { job: job.name.clone(), tp }, &changed, options);
             }
         }
         // Where fibres are missing, or their loss matters, longer ones may be impossible.
         let is_free = fabric.hbd.is_fully_cabled() && fabric.transceiver.light.is_none();
         if let Some(ring) = fabric.hbd.ring().filter(|_| is_free).and_then(longer) {
             let changed = Fabric { hbd: ring.into(), ..fabric.clone() };
-            offer(Change::Reach { k: fabric.hbd.k() + 1 }, &changed, options);
+            offer(WasteChange::Reach { k: fabric.hbd.k() + 1 }, &changed, options);
         }
         remedies
     }
@@ -267,9 +274,9 @@ fn longer(ring: &KhopRing) -> Option<KhopRing> {
 }
 
 /// The place of each working node, by position.
-struct Places(Vec<Option<u32>>);
+struct GroupPlaces(Vec<Option<u32>>);
 
-impl Places {
+impl GroupPlaces {
     fn of(fabric: &Fabric, faults: &FaultSet) -> Self {
         let hbd = &fabric.hbd;
         let failed = faults.failed_nodes(hbd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use lightloom_fabric::fault::Part;
-use lightloom_planner::why::{Change, Remedy, WastedGpus};
+use lightloom_planner::why::{WasteChange, WasteRemedy, WastedGpus};
 use lightloom_units::id::NodeId;
 
 use crate::table::TextTable;
@@ -30,16 +30,16 @@ pub(super) fn text(rows: &[WastedGpus]) -> String {
     )
 }
 
-fn spelled(remedy: &Remedy) -> [String; 2] {
+fn spelled(remedy: &WasteRemedy) -> [String; 2] {
     let change = match &remedy.change {
-        Change::Repair { parts } => {
+        WasteChange::Repair { parts } => {
             let parts: Vec<String> = parts.iter().map(Part::to_string).collect();
             format!("repair or return {}", parts.join(" "))
         }
-        Change::IgnoreTors => "plan with --separately".to_owned(),
-        Change::NoSpares => "spare_per_ring: 0".to_owned(),
-        Change::GroupSize { job, tp } => format!("job {job}: tp: {tp}"),
-        Change::Reach { k } => format!("k: {k}"),
+        WasteChange::IgnoreTors => "plan with --separately".to_owned(),
+        WasteChange::NoSpares => "spare_per_ring: 0".to_owned(),
+        WasteChange::GroupSize { job, tp } => format!("job {job}: tp: {tp}"),
+        WasteChange::Reach { k } => format!("k: {k}"),
     };
     [change, remedy.gpus_gained.to_string()]
 }

@@ -3,7 +3,7 @@
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_planner::why::{Cause, Change, WastedGpus, wasted};
+use lightloom_planner::why::{WasteCause, WasteChange, WastedGpus, wasted};
 use lightloom_planner::{Options, load, plan};
 use lightloom_testkit::cases;
 use lightloom_units::seed::{Seed, Stream};
@@ -90,13 +90,13 @@ impl Drawn {
     }
 
     /// Applies a change to the file, as a user would.
-    fn with(&self, change: &Change) -> Self {
+    fn with(&self, change: &WasteChange) -> Self {
         let mut changed = self.clone();
         match change {
-            Change::Repair { .. } | Change::IgnoreTors => {}
-            Change::NoSpares => changed.spares = 0,
-            Change::GroupSize { tp, .. } => changed.tp = *tp,
-            Change::Reach { k } => changed.k = u32::from(*k),
+            WasteChange::Repair { .. } | WasteChange::IgnoreTors => {}
+            WasteChange::NoSpares => changed.spares = 0,
+            WasteChange::GroupSize { tp, .. } => changed.tp = *tp,
+            WasteChange::Reach { k } => changed.k = u32::from(*k),
         }
         changed
     }
@@ -134,10 +134,10 @@ fn every_wasted_gpu_has_a_cause_and_each_remedy_gains_what_it_says() {
             for remedy in &row.remedies {
                 remedies += 1;
                 let parts = match &remedy.change {
-                    Change::Repair { parts } => parts.clone(),
+                    WasteChange::Repair { parts } => parts.clone(),
                     _ => Vec::new(),
                 };
-                let separately = remedy.change == Change::IgnoreTors;
+                let separately = remedy.change == WasteChange::IgnoreTors;
                 let options = Options { separately, ..Options::default() };
                 let after = in_groups(&drawn.with(&remedy.change), &parts, options);
                 assert_eq!(after - before, remedy.gpus_gained, "{remedy:?}, {:?}", drawn.faults);
@@ -164,13 +164,13 @@ fn cause_follows_from_the_change_that_helps() {
         assert_eq!(rows.len(), 1, "{rows:?}");
         (rows[0].cause, rows[0].remedies.first().map(|remedy| remedy.change.clone()))
     };
-    let repair = |part: &str| Change::Repair { parts: vec![part.parse().unwrap()] };
+    let repair = |part: &str| WasteChange::Repair { parts: vec![part.parse().unwrap()] };
     // One node is missing for the fourth ring.
-    assert_eq!(cause(&line(16, 16, &["n5"])), (Cause::Fault, Some(repair("n5"))));
+    assert_eq!(cause(&line(16, 16, &["n5"])), (WasteCause::Fault, Some(repair("n5"))));
     assert_eq!(
         cause(&line(18, 16, &[])),
-        (Cause::Shape, Some(Change::GroupSize { job: "train".into(), tp: 8 }))
+        (WasteCause::Shape, Some(WasteChange::GroupSize { job: "train".into(), tp: 8 }))
     );
     let inside = Drawn { hbd: "none", per_node: 8, ..line(12, 3, &[]) };
-    assert_eq!(cause(&inside).0, Cause::Shape);
+    assert_eq!(cause(&inside).0, WasteCause::Shape);
 }

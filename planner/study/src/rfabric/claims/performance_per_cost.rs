@@ -10,10 +10,14 @@ use crate::rfabric::baselines::{Baseline, Parts};
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
-type Core = (ReconfigurableFatTree, f64);
+type OurFabric = (ReconfigurableFatTree, f64);
 
 /// Returns our fabric with a packet core of another size, and the seconds of its step.
-fn core(base: &ReconfigurableFatTree, phases: &[Phase], oversubscription: f64) -> Option<Core> {
+fn core(
+    base: &ReconfigurableFatTree,
+    phases: &[Phase],
+    oversubscription: f64,
+) -> Option<OurFabric> {
     let mut spec = base.spec().clone();
     spec.electrical.oversubscription = oversubscription;
     let fabric = ReconfigurableFatTree::new(spec).ok()?;
@@ -29,8 +33,8 @@ pub(super) fn claims(
 ) -> Vec<RfabricClaim> {
     let cores = [2.0, 4.0, 8.0].map(|ratio| core(base, phases, ratio));
     let Some(cores) = cores.into_iter().collect::<Option<Vec<_>>>() else { return Vec::new() };
-    let of = |wanted| [1.0, 0.5].map(|share| claim(&cores, phases, prices, wanted, share));
-    WANTED.iter().flat_map(of).flatten().collect()
+    let pairs = WANTED.iter().flat_map(|wanted| [1.0, 0.5].map(|share| (wanted, share)));
+    pairs.filter_map(|(wanted, share)| claim(&cores, phases, prices, wanted, share)).collect()
 }
 
 struct Wanted {
@@ -66,7 +70,7 @@ const WANTED: [Wanted; 4] = [
 /// Covers the prices of optical ports and core sizes, because no single value is representative. `None` if the price
 /// file lacks a part.
 fn claim(
-    cores: &[Core],
+    cores: &[OurFabric],
     phases: &[Phase],
     prices: &PriceList,
     wanted: &Wanted,
@@ -99,10 +103,9 @@ fn claim(
         high: Some(3.1),
         ours: speedup * cost_ratio,
         note: format!(
-            "speed {:.2}×, cost {:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
+            "speed {speedup:.2}×, cost {cost_ratio:.2}× at 400G, MixNet's prices, a 4:1 core; over our prices of optical \
              ports and cores of 2:1 to 8:1 it is {least:.2} to {most:.2}; {why}; RFabric's prices and \
-             port counts are not published",
-            speedup, cost_ratio
+             port counts are not published"
         ),
     })
 }
