@@ -146,7 +146,8 @@ pub(super) struct Left {
 }
 
 /// Bytes over each sequence of lanes.
-pub(super) type Shares = Vec<(Vec<LaneHop>, u64)>;
+pub(super) type Share = (Vec<LaneHop>, u64);
+pub(super) type Shares = Vec<Share>;
 
 /// Planned routes, or the one-hop rate if there are none.
 #[derive(Clone, Debug, Default)]
@@ -160,7 +161,7 @@ impl Division {
     pub(super) fn seconds<'s>(
         &self,
         leaves: &Leaves<'_>,
-        shares: impl Iterator<Item = &'s (Vec<LaneHop>, u64)>,
+        shares: impl Iterator<Item = &'s Share>,
     ) -> Option<f64> {
         let mut loads = BTreeMap::<Port, f64>::new();
         for (hops, size) in shares.filter(|_| !self.routes.is_empty()) {

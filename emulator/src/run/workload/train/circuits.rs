@@ -19,10 +19,10 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
-use super::super::lanes::{Division, Lanes, Leaves, Left, Shares};
+use super::super::lanes::{Division, Lanes, Leaves, Left, Share, Shares};
 use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
-use crate::substrate::{DCN, LaneHop};
+use crate::substrate::DCN;
 
 pub(crate) struct Circuits<'a> {
     leaves: Leaves<'a>,
@@ -134,7 +134,7 @@ impl<'a> Circuits<'a> {
         let own = divided.and_then(|divided| divided.own.get(&ends).cloned());
         let own = own.filter(|own| own.end <= sum).unwrap_or(0..sum);
         let mut until = 0;
-        let way = |(hops, size): (Vec<LaneHop>, u64)| {
+        let way = |(hops, size): Share| {
             let from_here = until.max(own.start);
             until += size;
             let size = until.min(own.end).checked_sub(from_here).filter(|size| *size > 0)?;
