@@ -75,20 +75,20 @@ pub struct Placement {
     pub between: Route,
     pub priority: u8,
     pub start: SimTime,
-    pub ways: Ways,
+    pub ways: HostRoutes,
 }
 
 /// Routes of individual host pairs, which override those of a [`Placement`].
-pub type Ways = BTreeMap<(VertexId, VertexId), Vec<Way>>;
+pub type HostRoutes = BTreeMap<(VertexId, VertexId), Vec<RouteShare>>;
 
 /// A route of a host pair, which carries `share` of each message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct RouteShare {
     pub route: Route,
     pub share: f64,
 }
 
-impl Way {
+impl RouteShare {
     #[must_use]
     pub const fn whole(route: Route) -> Self {
         Self { route, share: 1.0 }
@@ -104,7 +104,7 @@ impl Placement {
     }
 
     #[must_use]
-    pub fn along(mut self, ways: Ways) -> Self {
+    pub fn along(mut self, ways: HostRoutes) -> Self {
         self.ways = ways;
         self
     }
@@ -128,7 +128,7 @@ impl Placement {
         stage: &mut S,
     ) -> Result<StartedCollective, CollectiveStartError> {
         let batch = stage.add_batch();
-        let mut parts: Vec<Vec<Part>> = Vec::with_capacity(schedule.sendings.len());
+        let mut parts: Vec<Vec<FlowPart>> = Vec::with_capacity(schedule.sendings.len());
         for sending in &schedule.sendings {
             let is_there = |awaits: &&Await| awaits.sending < parts.len();
             let earlier = sending.awaits.iter().filter(is_there);
@@ -136,7 +136,7 @@ impl Placement {
             let specs = self.flows(sending, &gates, batch).into_iter();
             let add = |spec: FlowSpec| {
                 let (message, messages) = (spec.message, spec.messages);
-                stage.add_flow(spec).map(|flow| Part { flow, message, messages })
+                stage.add_flow(spec).map(|flow| FlowPart { flow, message, messages })
             };
             parts.push(specs.map(add).collect::<Result<_, _>>()?);
         }
@@ -166,8 +166,8 @@ impl Placement {
     fn flows(&self, sending: &Sending, gates: &[FlowGate], batch: BatchId) -> Vec<FlowSpec> {
         let ends = (self.members[sending.from], self.members[sending.to]);
         let whole = || match sending.level {
-            NetworkLevel::Inside => vec![Way::whole(self.inside.clone())],
-            NetworkLevel::Between => vec![Way::whole(self.between.clone())],
+            NetworkLevel::Inside => vec![RouteShare::whole(self.inside.clone())],
+            NetworkLevel::Between => vec![RouteShare::whole(self.between.clone())],
         };
         let flow = FlowSpec {
             messages: sending.messages,
@@ -182,9 +182,9 @@ impl Placement {
 
 /// Splits a flow over routes, without those whose share of a message is less than a byte.
 #[must_use]
-pub fn divided(flow: &FlowSpec, ways: Vec<Way>) -> Vec<FlowSpec> {
+pub fn divided(flow: &FlowSpec, ways: Vec<RouteShare>) -> Vec<FlowSpec> {
     let (mut until, mut sent) = (0.0, 0);
-    let part = |Way { route, share }: Way| {
+    let part = |RouteShare { route, share }: RouteShare| {
         until += share;
         let message = Bytes((flow.message.0 as f64 * until).round() as u64 - sent);
         sent += message.0;
@@ -196,19 +196,22 @@ pub fn divided(flow: &FlowSpec, ways: Vec<Way>) -> Vec<FlowSpec> {
 }
 
 #[derive(Clone, Copy)]
-struct Part {
+struct FlowPart {
     flow: FlowId,
     message: Bytes,
     messages: u32,
 }
 
-fn gates<'p>(parts: &'p [Vec<Part>], awaits: &Await) -> impl Iterator<Item = FlowGate> + use<'p> {
+fn gates<'p>(
+    parts: &'p [Vec<FlowPart>],
+    awaits: &Await,
+) -> impl Iterator<Item = FlowGate> + use<'p> {
     let ahead = awaits.ahead;
     parts[awaits.sending].iter().map(move |part| FlowGate { flow: part.flow, ahead })
 }
 
 /// Counts only single-path flows: around one switch, both directions of a ring leave a host over the same link.
-fn busiest_end<S: Stage>(stage: &S, parts: &[Vec<Part>]) -> Picoseconds {
+fn busiest_end<S: Stage>(stage: &S, parts: &[Vec<FlowPart>]) -> Picoseconds {
     let (network, transport) = (stage.network(), &stage.settings().transport);
     let mut busy: FxHashMap<LinkId, Picoseconds> = FxHashMap::default();
     for part in parts.iter().flatten().filter(|part| stage.takes_one_path(part.flow)) {
@@ -223,9 +226,9 @@ fn busiest_end<S: Stage>(stage: &S, parts: &[Vec<Part>]) -> Picoseconds {
     busy.into_values().max().unwrap_or_default()
 }
 
-fn times<S: Stage>(stage: &S, parts: &[Vec<Part>]) -> Vec<MessageTime> {
+fn times<S: Stage>(stage: &S, parts: &[Vec<FlowPart>]) -> Vec<MessageTime> {
     let (network, settings) = (stage.network(), stage.settings());
-    let of_part = |part: &Part| {
+    let of_part = |part: &FlowPart| {
         let (ways, transport) = (stage.ways(part.flow), &settings.transport);
         // Packets sprayed over several paths share only the first link.
         let one_path = stage.takes_one_path(part.flow);
@@ -244,7 +247,7 @@ fn times<S: Stage>(stage: &S, parts: &[Vec<Part>]) -> Vec<MessageTime> {
         occupies: one.occupies.max(other.occupies),
         ways: one.ways.max(other.ways),
     };
-    let time = |own: &Vec<Part>| own.iter().map(of_part).reduce(slower);
+    let time = |own: &Vec<FlowPart>| own.iter().map(of_part).reduce(slower);
     parts.iter().map(|own| time(own).expect("a message has a part")).collect()
 }
 

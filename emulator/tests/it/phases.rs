@@ -144,8 +144,13 @@ fn flow_records_use_fabric_bytes_and_time() {
 
 #[test]
 fn scale_changes_the_time_only_by_round_trips() {
+    let dense = FABRIC
+        .replace("{matrix: [EXPERTS]}", "{shape: {moe: {seed: 1}}}")
+        .replace("{matrix: [SYNC]}", "{shape: {weight_sync: {seed: 1}}}");
+    let dense = dense.replace("SLACK", "5ms").replace("BRING_UP", "1ms");
     let step = |scale: u64| {
-        seconds(run(&format!("scale: {scale}"), "").steps.of_phases()[0].times.packets)
+        let scenario = load(&dense, &format!("scale: {scale}"), "");
+        seconds(emulate(&scenario, 1, &mut ()).unwrap().steps.of_phases()[0].times.packets)
     };
     let full = step(4);
     // Scaling does not shorten the round trips at the start and end of a phase, which cost a fifth

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lightloom_collective::{self as collective, Directions, Hierarchical, Ring};
 use lightloom_engine::capture::Watch;
-use lightloom_engine::collective::{CollectiveStartError, Placement, Way, Ways};
+use lightloom_engine::collective::{CollectiveStartError, HostRoutes, Placement, RouteShare};
 use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::{BatchId, LinkId, Route, VertexId};
 use lightloom_units::id::GroupId;
@@ -466,10 +466,10 @@ pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec
 }
 
 /// Returns routes in both directions around a ring. `None` while any link is dark.
-pub(super) fn ways_past(context: &Context<'_>, members: &Members) -> Option<Ways> {
+pub(super) fn ways_past(context: &Context<'_>, members: &Members) -> Option<HostRoutes> {
     let Members { ring, light, .. } = members;
     if ring.len() == light.len() {
-        return Some(Ways::new());
+        return Some(HostRoutes::new());
     }
     let links = ring_links(context, members)?;
     let ranks: Vec<usize> = (0..light.len()).filter(|at| ring.contains(&light[*at])).collect();
@@ -481,8 +481,8 @@ pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],
     link: impl Fn(usize) -> LinkId,
-) -> Ways {
-    let mut ways = Ways::new();
+) -> HostRoutes {
+    let mut ways = HostRoutes::new();
     for (place, from) in ranks.iter().enumerate() {
         let to = ranks[(place + 1) % ranks.len()];
         let hops = (to + light.len() - from) % light.len();
@@ -490,8 +490,8 @@ pub(super) fn ways_along(
             let there: Vec<LinkId> =
                 (0..hops).map(|hop| link((from + hop) % light.len())).collect();
             let back = there.iter().rev().map(|link| link.reverse()).collect();
-            ways.insert((light[*from], light[to]), vec![Way::whole(Route::Links(there))]);
-            ways.insert((light[to], light[*from]), vec![Way::whole(Route::Links(back))]);
+            ways.insert((light[*from], light[to]), vec![RouteShare::whole(Route::Links(there))]);
+            ways.insert((light[to], light[*from]), vec![RouteShare::whole(Route::Links(back))]);
         }
     }
     ways

@@ -97,7 +97,7 @@ impl<'a> Leaves<'a> {
         Route::Links(std::iter::once(from.up).chain(over).chain([to.up.reverse()]).collect())
     }
 
-    fn bytes_per_second(&self, (lane, ends): Port) -> f64 {
+    fn bytes_per_second(&self, (lane, ends): LanePort) -> f64 {
         let core = ends[0].or(ends[1]).filter(|_| lane == Lane::Core).zip(self.circuits);
         core.map_or(self.lane_bytes, |(leaf, circuits)| {
             circuits.network().electrical_rate_of(LeafId::from_index(leaf)) / 8.0
@@ -146,23 +146,24 @@ pub(super) struct Left {
 }
 
 /// Bytes over each sequence of lanes.
-pub(super) type Shares = Vec<(Vec<LaneHop>, u64)>;
+pub(super) type LaneShare = (Vec<LaneHop>, u64);
+pub(super) type LaneShares = Vec<LaneShare>;
 
 /// Planned routes, or the one-hop rate if there are none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Division {
+pub(super) struct LaneDivision {
     pub(super) lambda: f64,
     pub(super) routes: Vec<RoutePlan>,
 }
 
-impl Division {
+impl LaneDivision {
     /// Returns the seconds until all lanes have carried their shares, if traffic follows planned routes.
     pub(super) fn seconds<'s>(
         &self,
         leaves: &Leaves<'_>,
-        shares: impl Iterator<Item = &'s (Vec<LaneHop>, u64)>,
+        shares: impl Iterator<Item = &'s LaneShare>,
     ) -> Option<f64> {
-        let mut loads = BTreeMap::<Port, f64>::new();
+        let mut loads = BTreeMap::<LanePort, f64>::new();
         for (hops, size) in shares.filter(|_| !self.routes.is_empty()) {
             for port in hops.iter().flat_map(ports) {
                 *loads.entry(port).or_default() += *size as f64;
@@ -174,9 +175,9 @@ impl Division {
 }
 
 /// One direction of a circuit or cable, or the link between the core and one leaf.
-type Port = (Lane, [Option<usize>; 2]);
+type LanePort = (Lane, [Option<usize>; 2]);
 
-fn ports(&LaneHop { from, to, lane }: &LaneHop) -> Vec<Port> {
+fn ports(&LaneHop { from, to, lane }: &LaneHop) -> Vec<LanePort> {
     match lane {
         Lane::Core => vec![(lane, [Some(from), None]), (lane, [None, Some(to)])],
         Lane::Circuit(_) | Lane::Cable(_) => vec![(lane, [Some(from), Some(to)])],
@@ -241,7 +242,7 @@ impl Lanes {
         leaves: &Leaves<'_>,
         left: &BTreeMap<[usize; 2], u64>,
         planned: &[RoutePlan],
-    ) -> Division {
+    ) -> LaneDivision {
         let evaluator = leaves.circuits.map(|circuits| {
             let mut demand = Demand::none(circuits.network().leaves());
             for ([from, to], left) in left {
@@ -259,12 +260,12 @@ impl Lanes {
             true => planned.to_vec(),
             false => evaluator.as_ref().map(found).unwrap_or_default(),
         };
-        Division { lambda, routes }
+        LaneDivision { lambda, routes }
     }
 
     /// Returns nothing if the pair has to wait for light. A share without lanes stays below its leaf, or switches choose
     /// its path.
-    pub(super) fn divide(&self, left: Left, division: &Division) -> Shares {
+    pub(super) fn divide(&self, left: Left, division: &LaneDivision) -> LaneShares {
         match division.routes.is_empty() {
             _ if left.from == left.to => vec![(Vec::new(), left.own)],
             true if self.are_switched => vec![(Vec::new(), left.own)],
@@ -273,10 +274,10 @@ impl Lanes {
         }
     }
 
-    fn over(&self, left: Left, routes: &[RoutePlan]) -> Shares {
+    fn over(&self, left: Left, routes: &[RoutePlan]) -> LaneShares {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
-        let mut shares = Shares::new();
+        let mut shares = LaneShares::new();
         for route in routes.iter().filter(is_own) {
             let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
             let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
@@ -300,7 +301,7 @@ impl Lanes {
     }
 
     /// Splits bytes over lanes. Circuits get as many bytes as they can carry until the planned end.
-    fn shares(&self, left: Left, lambda: f64) -> Shares {
+    fn shares(&self, left: Left, lambda: f64) -> LaneShares {
         let circuits = self.between((left.from, left.to, false));
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;
         let carried = u128::from((carried.ceil() as u64).min(left.of_leaves));

@@ -19,7 +19,7 @@ use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use super::super::{Context, Owner};
-use super::lanes::{End, Lanes, Leaves, Left, Shares};
+use super::lanes::{End, LaneShare, LaneShares, Lanes, Leaves, Left};
 use crate::substrate::{Lane, LaneHop};
 
 /// A pair is redistributed only if more than this share of its bytes has to move.
@@ -150,7 +150,7 @@ impl PhaseTraffic {
             let left = Left { from, to, own: *own, of_leaves: of_leaves[&[from, to]] };
             if pair.ended.is_some() { Vec::new() } else { lanes.divide(left, &division) }
         };
-        let shares: Vec<Shares> = self.pairs.iter().zip(&left).map(share).collect();
+        let shares: Vec<LaneShares> = self.pairs.iter().zip(&left).map(share).collect();
         let least = context.engine.transport().payload.0 * PACKETS;
         let all = || shares.iter().flatten();
         let seconds = division.seconds(leaves, all());
@@ -185,7 +185,7 @@ impl PhaseTraffic {
         context: &mut Context<'_>,
         leaves: &Leaves<'_>,
         (index, me): (usize, Owner),
-        (shares, unit, seconds): (&[(Vec<LaneHop>, u64)], f64, Option<f64>),
+        (shares, unit, seconds): (&[LaneShare], f64, Option<f64>),
         left: u64,
     ) -> Result<(), EngineError> {
         let pair = &mut self.pairs[index];
@@ -288,7 +288,7 @@ impl Pair {
     fn is_well_divided(
         &self,
         engine: &IslandEngine<Watch>,
-        shares: &[(Vec<LaneHop>, u64)],
+        shares: &[LaneShare],
         left: u64,
     ) -> bool {
         let mut there = BTreeMap::<&[LaneHop], u64>::new();

@@ -3,7 +3,7 @@
 
 use lightloom_collective::{AllToAll, CollectiveKind, Directions, Exchange, Ring};
 use lightloom_engine::collective::{
-    CollectiveStartError, Placement, StartedCollective, Way, Ways, divided, start_bag,
+    CollectiveStartError, HostRoutes, Placement, RouteShare, StartedCollective, divided, start_bag,
 };
 use lightloom_engine::steady::Stage;
 use lightloom_engine::transport::Transport;
@@ -21,7 +21,7 @@ pub(super) struct Sends {
     pub(super) bytes: Bytes,
     pub(super) directions: Directions,
     pub(super) route: Route,
-    pub(super) ways: Ways,
+    pub(super) ways: HostRoutes,
     pub(super) priority: u8,
     /// Effective share of the link rate, inside a domain and between domains.
     pub(super) shares: [f64; 2],
@@ -36,7 +36,7 @@ impl Sends {
         kind: Option<CollectiveKind>,
         (hosts, bytes): (Vec<VertexId>, Bytes),
     ) -> Self {
-        let (ways, directions) = (Ways::new(), Directions::One);
+        let (ways, directions) = (HostRoutes::new(), Directions::One);
         let (shares, domains) = ([1.0; 2], Vec::new());
         Self {
             kind,
@@ -119,7 +119,7 @@ impl Sends {
         let Some(kind) = kind else {
             let (from, to) = (hosts[0], hosts[1]);
             let is_inside = domains[0].is_some() && domains[0] == domains[1];
-            let whole = || vec![Way::whole(if is_inside { inside } else { route })];
+            let whole = || vec![RouteShare::whole(if is_inside { inside } else { route })];
             let flow = FlowSpec { priority, ..FlowSpec::new(from, to, one).at(now) };
             let ways = ways.remove(&(from, to)).unwrap_or_else(whole);
             return start_bag(stage, divided(&flow, ways));

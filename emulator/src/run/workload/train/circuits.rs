@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use lightloom_collective::CollectiveKind;
-use lightloom_engine::collective::{Way, Ways};
+use lightloom_engine::collective::{HostRoutes, RouteShare};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{LinkId, Route, VertexId};
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
@@ -19,10 +19,10 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
-use super::super::lanes::{Division, Lanes, Leaves, Left, Shares};
+use super::super::lanes::{LaneDivision, LaneShare, LaneShares, Lanes, Leaves, Left};
 use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
-use crate::substrate::{DCN, LaneHop};
+use crate::substrate::DCN;
 
 pub(crate) struct Circuits<'a> {
     leaves: Leaves<'a>,
@@ -34,7 +34,7 @@ pub(crate) struct Circuits<'a> {
 }
 
 struct DividedPhase {
-    shares: BTreeMap<[usize; 2], Shares>,
+    shares: BTreeMap<[usize; 2], LaneShares>,
     /// Bytes between two hosts among those between their leaves. They take the same part of `shares`, so that few flows
     /// are split.
     own: BTreeMap<[VertexId; 2], Range<u64>>,
@@ -58,8 +58,8 @@ impl DividedPhase {
             *taken += bytes;
             Some((ends.map(|end| end.host), *taken - bytes..*taken))
         };
-        let own = demand.exchanges().into_iter().flatten().filter_map(exchange).collect();
-        Self { shares, own }
+        let exchanges = demand.exchanges().into_iter().flatten();
+        Self { shares, own: exchanges.filter_map(exchange).collect() }
     }
 }
 
@@ -98,23 +98,22 @@ impl<'a> Circuits<'a> {
         context: &Context<'_>,
         [from, to]: [usize; 2],
         phase: Option<usize>,
-    ) -> Shares {
+    ) -> LaneShares {
         let (leaves, plan) = (&self.leaves, self.plan);
         let lanes = &*self.lanes.get_or_insert_with(|| Lanes::now(leaves, context));
         let divided = phase.map(|phase| {
             let of = || DividedPhase::of(leaves, lanes, (plan, phase));
             &*self.divided.entry(phase).or_insert_with(of)
         });
-        let all = 1 << 40;
-        let left = Left { from, to, own: all, of_leaves: all };
+        let left = Left { from, to, own: 1 << 40, of_leaves: 1 << 40 };
         let planned = divided.and_then(|divided| divided.shares.get(&[from, to]).cloned());
-        let shares = planned.unwrap_or_else(|| lanes.divide(left, &Division::default()));
+        let shares = planned.unwrap_or_else(|| lanes.divide(left, &LaneDivision::default()));
         if !shares.is_empty() {
             return shares;
         }
         let routes = plan.plan.phases.iter().flat_map(|phase| &phase.routes);
         let routes = routes.filter(|route| lanes.carry(route)).cloned().collect();
-        lanes.divide(left, &Division { routes, ..Division::default() })
+        lanes.divide(left, &LaneDivision { routes, ..LaneDivision::default() })
     }
 
     fn ways_of(
@@ -122,11 +121,11 @@ impl<'a> Circuits<'a> {
         context: &Context<'_>,
         ends: [VertexId; 2],
         phase: Option<usize>,
-    ) -> Option<Vec<Way>> {
+    ) -> Option<Vec<RouteShare>> {
         let [from, to] = ends.map(|host| Leaves::end(context.substrate, host));
         let (from, to) = (from?, to?);
         if from.leaf == to.leaf {
-            return Some(vec![Way::whole(Route::Within(DCN))]);
+            return Some(vec![RouteShare::whole(Route::Within(DCN))]);
         }
         let parts = self.shares(context, [from.leaf, to.leaf], phase);
         let sum = parts.iter().map(|(_, size)| size).sum();
@@ -134,14 +133,14 @@ impl<'a> Circuits<'a> {
         let own = divided.and_then(|divided| divided.own.get(&ends).cloned());
         let own = own.filter(|own| own.end <= sum).unwrap_or(0..sum);
         let mut until = 0;
-        let way = |(hops, size): (Vec<LaneHop>, u64)| {
+        let way = |(hops, size): LaneShare| {
             let from_here = until.max(own.start);
             until += size;
             let size = until.min(own.end).checked_sub(from_here).filter(|size| *size > 0)?;
             let route = self.leaves.way(context.substrate, [from, to], &hops);
-            Some(Way { route, share: size as f64 / (own.end - own.start) as f64 })
+            Some(RouteShare { route, share: size as f64 / (own.end - own.start) as f64 })
         };
-        let ways: Vec<Way> = parts.into_iter().filter_map(way).collect();
+        let ways: Vec<RouteShare> = parts.into_iter().filter_map(way).collect();
         (!ways.is_empty()).then_some(ways)
     }
 
@@ -150,7 +149,7 @@ impl<'a> Circuits<'a> {
         context: &Context<'_>,
         (kind, hosts): (Option<CollectiveKind>, &[VertexId]),
         phase: Option<usize>,
-    ) -> Option<Ways> {
+    ) -> Option<HostRoutes> {
         let count = hosts.len();
         let pairs: Vec<(usize, usize)> = match kind {
             None => vec![(0, 1)],

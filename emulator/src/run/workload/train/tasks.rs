@@ -2,7 +2,7 @@
 //! Tasks of a step: computation uses timers, ring exchanges reuse idle-ring times, and all other
 //! exchanges are simulated packet by packet.
 
-use lightloom_engine::collective::Ways;
+use lightloom_engine::collective::HostRoutes;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskId, TaskWork};
@@ -288,7 +288,7 @@ impl TrainingJob<'_> {
         let domains = hosts.iter().map(|host| context.substrate.domain_of(*host)).collect();
         let ways = match circuits {
             Some(circuits) => circuits.ways(context, (kind, &hosts), self.phases.planned(task))?,
-            None => Ways::new(),
+            None => HostRoutes::new(),
         };
         let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
         let sends = sends.paced(&pace, transport, domains);
