@@ -33,7 +33,6 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultFormat;
 use show::{DoneAtOnce, PreviewStyle};
 use slurm::SlurmArguments;
-use slurm::kubernetes::KubernetesArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
 /// Show, preview, apply, confirm and roll back the daemon's changes.
@@ -166,12 +165,6 @@ enum Verb {
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
     Slurm(SlurmArguments),
-    /// Keep Kubernetes in sync with the plan until interrupted: label nodes with ring and
-    /// position, cordon nodes that have failed or are not in a ring, and uncordon them later.
-    #[command(after_help = "Examples:
-  lightloom ctl kubernetes --rbac
-  lightloom ctl kubernetes fabric.yaml --api http://127.0.0.1:8001 --dry-run")]
-    Kubernetes(KubernetesArguments),
     /// Serve the live status page to browsers on this machine, read-only.
     #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
     Page {
@@ -228,7 +221,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
         Verb::Slurm(wanted) => session.slurm(wanted),
-        Verb::Kubernetes(wanted) => session.kubernetes(wanted),
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => {
             let preview = PreviewStyle { by_device: true, ..wanted.preview() };

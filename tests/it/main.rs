@@ -39,7 +39,6 @@ mod house;
 mod job_lines;
 mod job_step_page;
 mod joint_verbs;
-mod kubernetes;
 mod ledger;
 mod live_twin;
 mod mfu;

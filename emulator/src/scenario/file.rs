@@ -241,7 +241,7 @@ fn lower(
     let switches = lower_switches(&raw, fabric.as_deref(), transport.packet(), check);
     let on = match fabric.clone() {
         Some(fabric) => Some(On::Fabric(fabric)),
-        None => lower_network(&raw, &transport, &switches, check, neighbours).map(On::Network),
+        None => lower_network(&raw, &switches, check, neighbours).map(On::Network),
     };
     let collectives = collectives::lower(&raw.collectives, &switches, check);
     let named = collectives.clone();

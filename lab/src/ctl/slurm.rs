@@ -6,7 +6,6 @@
 //! not know its plan, or sends a response that is older than a previous one.
 
 pub(crate) mod agree;
-pub(super) mod kubernetes;
 pub(crate) mod read;
 #[cfg(test)]
 mod tests;
@@ -49,8 +48,15 @@ pub(super) struct SlurmArguments {
     topology: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
-    #[command(flatten)]
-    follow: Follow,
+    /// Reconcile once and exit, with status 1 if differences remain.
+    #[arg(long)]
+    once: bool,
+    /// Show the changes, but do not make them.
+    #[arg(long)]
+    dry_run: bool,
+    /// Interval in seconds between readings of Slurm while the daemon reports no change.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = lightloom::number::whole::<u64>(1..=3600))]
+    every: u64,
     /// For PrologSlurmctld: exit with status 1 if no job may start on these nodes; change nothing.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
     starts: Option<String>,
@@ -59,51 +65,36 @@ pub(super) struct SlurmArguments {
     scontrol: PathBuf,
 }
 
-#[derive(Debug, Args)]
-struct Follow {
-    /// Reconcile once and exit, with status 1 if differences remain.
-    #[arg(long)]
-    once: bool,
-    /// Show the changes, but do not make them.
-    #[arg(long)]
-    dry_run: bool,
-    /// Interval in seconds between readings of the scheduler while the daemon reports no change.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = lightloom::number::whole::<u64>(1..=3600))]
-    every: u64,
-}
-
 trait Scheduler {
-    const NAME: &'static str;
-    /// Message if the scheduler does not show the loaded rings.
-    const UNCHANGED: &'static str;
-
-    fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
+    fn observe(&mut self) -> anyhow::Result<Observed>;
     fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()>;
 }
 
+const UNCHANGED: &str = "slurmctld loaded a different topology: is --topology the file that it reads, and does \
+    slurm.conf have `TopologyPlugin=topology/tree`?";
+
 /// Returns the reason if a difference remains.
-fn agree<S: Scheduler>(
-    scheduler: &mut S,
+fn agree(
+    slurm: &mut impl Scheduler,
     desired: &Desired,
     mut done: impl FnMut(&SchedulerCommand) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<String>> {
     let mut is_loaded = false;
     for _ in 0..ROUNDS_MAX {
-        let SchedulerChanges { commands, blocked } =
-            agree::changes(desired, &scheduler.observe(desired)?);
+        let SchedulerChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
         if commands.is_empty() {
             return Ok(blocked);
         }
         for command in &commands {
             if let SchedulerCommand::Load { .. } = command {
-                ensure!(!is_loaded, "{}", S::UNCHANGED);
+                ensure!(!is_loaded, UNCHANGED);
                 is_loaded = true;
             }
-            scheduler.change(command, desired)?;
+            slurm.change(command, desired)?;
             done(command)?;
         }
     }
-    Ok(Some(format!("another program keeps changing {}", S::NAME)))
+    Ok(Some("another program keeps changing Slurm".to_owned()))
 }
 
 struct Scontrol<'a>(&'a SlurmArguments);
@@ -119,11 +110,7 @@ impl Scontrol<'_> {
 }
 
 impl Scheduler for Scontrol<'_> {
-    const NAME: &'static str = "Slurm";
-    const UNCHANGED: &'static str = "slurmctld loaded a different topology: is --topology the file that it reads, and does \
-        slurm.conf have `TopologyPlugin=topology/tree`?";
-
-    fn observe(&mut self, _: &Desired) -> anyhow::Result<Observed> {
+    fn observe(&mut self) -> anyhow::Result<Observed> {
         let nodes = self.run(&["--all", "--oneliner", "show", "node"])?;
         let rings = read::rings(&self.run(&["show", "topology"])?);
         Ok(Observed { nodes: read::nodes(&nodes).collect(), rings })
@@ -178,23 +165,23 @@ impl CtlSession {
                 VerbOutcome::Bad
             }));
         }
-        self.follow(&mut Scontrol(arguments), &arguments.follow, &fabric, &names)
+        self.follow(&mut Scontrol(arguments), &fabric, &names)
     }
 
-    fn follow<S: Scheduler>(
+    fn follow(
         &self,
-        scheduler: &mut S,
-        how: &Follow,
+        slurm: &mut Scontrol<'_>,
         fabric: &Fabric,
         names: &ExportNames,
     ) -> anyhow::Result<VerbOutcome> {
+        let how = slurm.0;
         let mut heard = DaemonPlan::default();
         let mut wanted = |status: Status| heard.wanted(self, fabric, names, &status);
         if how.once || how.dry_run {
             let desired = wanted(self.heard("/v1/status")?)?;
             return match how.dry_run {
-                true => self.preview(scheduler, &desired),
-                false => self.once(scheduler, &desired),
+                true => self.preview(slurm, &desired),
+                false => self.once(slurm, &desired),
             };
         }
         let every = Duration::from_secs(how.every);
@@ -214,7 +201,7 @@ impl CtlSession {
             let desired = match status.and_then(&mut wanted) {
                 Ok(desired) => desired,
                 Err(error) => {
-                    say(format!("{} is left unchanged: {error:#}", S::NAME));
+                    say(format!("Slurm is left unchanged: {error:#}"));
                     std::thread::sleep(TRY_EVERY);
                     // Reread Slurm, which may have been changed while the daemon was down.
                     (ask, last) = ("/v1/status".to_owned(), None);
@@ -223,14 +210,14 @@ impl CtlSession {
             };
             let is_news = last.as_ref() != Some(&desired);
             if is_news || Instant::now() >= look_at {
-                let ended = agree(scheduler, &desired, |command| self.did(command, &desired));
+                let ended = agree(slurm, &desired, |command| self.did(command, &desired));
                 let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
                 retry =
                     if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
                 look_at = Instant::now() + if left.is_some() { retry } else { every };
                 say(match left {
-                    Some(why) => format!("{} does not match the plan yet: {why}", S::NAME),
-                    None => agreed::<S>(&desired),
+                    Some(why) => format!("Slurm does not match the plan yet: {why}"),
+                    None => agreed(&desired),
                 });
                 last = Some(desired);
             }
@@ -242,27 +229,18 @@ impl CtlSession {
         self.present(path)?.granted()
     }
 
-    fn once<S: Scheduler>(
-        &self,
-        scheduler: &mut S,
-        desired: &Desired,
-    ) -> anyhow::Result<VerbOutcome> {
-        let left = agree(scheduler, desired, |command| self.did(command, desired))?;
+    fn once(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+        let left = agree(slurm, desired, |command| self.did(command, desired))?;
         let is_good = left.is_none();
-        output::note(&left.unwrap_or_else(|| agreed::<S>(desired)));
+        output::note(&left.unwrap_or_else(|| agreed(desired)));
         Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
     }
 
-    fn preview<S: Scheduler>(
-        &self,
-        scheduler: &mut S,
-        desired: &Desired,
-    ) -> anyhow::Result<VerbOutcome> {
-        let SchedulerChanges { commands, blocked } =
-            agree::changes(desired, &scheduler.observe(desired)?);
+    fn preview(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+        let SchedulerChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
         commands.iter().try_for_each(|command| self.did(command, desired))?;
         let shown =
-            if commands.is_empty() { agreed::<S>(desired) } else { "nothing was changed".into() };
+            if commands.is_empty() { agreed(desired) } else { "nothing was changed".into() };
         output::note(&blocked.unwrap_or(shown));
         Ok(VerbOutcome::Good)
     }
@@ -297,11 +275,10 @@ fn plan_line(desired: &Desired) -> &str {
     desired.topology.lines().next().unwrap_or_default().trim_start_matches("# ")
 }
 
-fn agreed<S: Scheduler>(desired: &Desired) -> String {
+fn agreed(desired: &Desired) -> String {
     let (rings, drained) = (desired.rings.len(), desired.drained.len());
     format!(
-        "{} agrees with {}: {}, {} drained or to be drained",
-        S::NAME,
+        "Slurm agrees with {}: {}, {} drained or to be drained",
         plan_line(desired),
         count(rings, "ring"),
         count(drained, "node")

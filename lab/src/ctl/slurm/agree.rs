@@ -16,7 +16,7 @@ use lightloom_daemon_api::status::BrokenPart;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
-use lightloom_report::export::{ExportFormat, ExportNames, RingPlan, Seat, node_labels};
+use lightloom_report::export::{ExportFormat, ExportNames, RingPlan, Seat};
 use lightloom_units::id::BundleId;
 use serde::Serialize;
 
@@ -35,7 +35,6 @@ pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 pub(super) struct Desired {
     pub(super) hosts: BTreeSet<String>,
     pub(super) rings: Rings,
-    pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) topology: String,
     pub(super) drained: BTreeMap<String, String>,
 }
@@ -193,10 +192,8 @@ pub(super) fn desired(
         }
     }
     let hosts = of.nodes().map(|node| of.name(node).to_owned()).collect();
-    let labels =
-        of.nodes().map(|node| (of.name(node).to_owned(), node_labels(&of, node))).collect();
     let why = drained.into_iter();
     let drained = why.map(|(host, why)| (host, format!("{OURS}{why}, plan {}", short(digest))));
     let (drained, topology) = (drained.collect(), format!("# plan {digest}\n{text}"));
-    Ok(Desired { hosts, rings, labels, topology, drained })
+    Ok(Desired { hosts, rings, topology, drained })
 }

@@ -10,7 +10,7 @@ use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
 use super::agree::{Desired, NodeState, Observed, SchedulerCommand, changes, objection};
-use super::{Scheduler, Scontrol, agree};
+use super::{Scheduler, agree};
 
 const NODES: usize = 12;
 const OPERATORS: &str = "operator: fan";
@@ -27,10 +27,7 @@ struct FakeSlurm {
 }
 
 impl Scheduler for FakeSlurm {
-    const NAME: &'static str = "Slurm";
-    const UNCHANGED: &'static str = "deaf";
-
-    fn observe(&mut self, _: &Desired) -> anyhow::Result<Observed> {
+    fn observe(&mut self) -> anyhow::Result<Observed> {
         Ok(self.now.clone())
     }
 
@@ -74,7 +71,6 @@ fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     Desired {
         hosts: (0..NODES).map(host).collect(),
         rings: rings.collect(),
-        labels: BTreeMap::new(),
         topology: digest.to_string(),
         drained: drained.chain(idle).collect(),
     }
@@ -195,11 +191,8 @@ fn job_starts_on_whole_rings_or_inside_one() {
 fn topology_that_slurm_ignores_is_an_error() {
     struct Deaf(FakeSlurm);
     impl Scheduler for Deaf {
-        const NAME: &'static str = "Slurm";
-        const UNCHANGED: &'static str = Scontrol::UNCHANGED;
-
-        fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed> {
-            self.0.observe(desired)
+        fn observe(&mut self) -> anyhow::Result<Observed> {
+            self.0.observe()
         }
         fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
             match command {

@@ -3,8 +3,8 @@
 use lightloom_fabric::document;
 
 use super::{
-    Architecture, big_switch, dgx, fat_tree, ironwood, khop, multi_plane, nvl,
-    photonic_rails, rfabric, sip_ring, torus, tpuv4,
+    Architecture, big_switch, dgx, fat_tree, ironwood, khop, multi_plane, nvl, photonic_rails,
+    rfabric, sip_ring, torus, tpuv4,
 };
 
 pub(super) struct DesignKind {
