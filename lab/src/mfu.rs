@@ -40,7 +40,7 @@ use lightloom::table::{TextTable, separated};
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
   lightloom mfu --model llama-3.1-405b --gpus 1024,8192,131072 --arch khop:3 --tp 16,32,64 --cp 1
   lightloom mfu --model mixtral-8x7b --gpus 64 --arch dgx --batch 256 --seq 4096 --tp 1 --pp 4 --ep 8 --format json
-  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3 --tp 32 --cp 1 --virtual-stages 1 --packets --prove
+  lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3 --tp 32 --cp 1 --virtual-stages 1 --packets
   lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
   lightloom mfu --runs mine/runs.csv")]

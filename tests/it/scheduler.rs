@@ -51,20 +51,16 @@ fn is_slurm_here() -> bool {
 
 impl Cluster {
     fn start(nodes: u32) -> Option<Self> {
-        is_slurm_here().then(|| Self::started(nodes, &std::env::var("PATH").unwrap()))
+        is_slurm_here().then(|| Self::started(nodes))
     }
 
-    pub(crate) fn without_slurm(nodes: u32) -> Self {
-        Self::started(nodes, "/nowhere")
-    }
-
-    fn started(nodes: u32, path: &str) -> Self {
+    fn started(nodes: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let size = [nodes, nodes / 4 * 3].map(|nodes| nodes.to_string());
         let mut demo = Command::new(programs::folder().join("lightloom"));
         demo.args("demo --live --stay --folder".split(' ')).arg(folder.path());
         demo.args(["--nodes", &size[0], "--job-nodes", &size[1]]);
-        let demo = environment(&mut demo, folder.path()).env("PATH", path);
+        let demo = environment(&mut demo, folder.path());
         let demo = demo.stdout(Stdio::null()).spawn().unwrap();
         let mut cluster = Self { folder, demo };
         let until = Instant::now() + Duration::from_secs(60);
@@ -78,26 +74,6 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(20));
         }
         cluster
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    pub(crate) fn lightloom(&self, words: &[&str]) -> std::process::Output {
-        let mut command = Command::new("lightloom");
-        environment(command.args(words), self.folder.path()).output().unwrap()
-    }
-
-    pub(crate) fn until(&self, words: &[&str]) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while !self.lightloom(words).status.success() {
-            assert!(Instant::now() < until, "{words:?}");
-        }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -52,7 +52,7 @@ pub fn run(
         }
     }
     let end = spans.iter().map(|span| span.1).max().unwrap_or(SimTime::START);
-    Ok(TaskTimes { spans, end, packet_hops, reused, checked: 0 })
+    Ok(TaskTimes { spans, end, packet_hops, reused })
 }
 
 /// Numbers the links from ranks and to ranks, inside domains and outside. Computation has none.

@@ -53,6 +53,11 @@ pub enum PacketsError {
         needed = *hops as f64, budget = HOPS_BUDGET
     )]
     TooLarge { layers: u32, micro_batches: u64, hops: u64 },
+    #[error(
+        "without reuse, the step needs {hops:.1e} packet-hops, more than the limit of a proof, {budget:.1e}; help: reduce --seq",
+        hops = *hops as f64, budget = PROOF_BUDGET
+    )]
+    TooLargeToProve { hops: u64 },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -108,11 +113,6 @@ pub enum Proof {
         /// Packets sent without reuse, counted once per link.
         packet_hops: u64,
     },
-    /// The second, fourth, eighth … use of each duration was also simulated and matched exactly.
-    Sampled {
-        /// Number of repeated collectives.
-        checked: u64,
-    },
 }
 
 /// Whether to verify that reuse is exact.
@@ -120,7 +120,7 @@ pub enum Proof {
 pub enum Prove {
     /// No verification.
     Nothing,
-    /// Also run without reuse if that fits in [`PROOF_BUDGET`]; otherwise check samples.
+    /// Also run without reuse, which must fit in [`PROOF_BUDGET`].
     Reuse,
 }
 
@@ -228,21 +228,22 @@ pub fn run(
     );
     let rings = graph.tasks().iter().filter(|task| matches!(task.work, TaskWork::Ring { .. }));
     let without: f64 = rings.map(|task| packet_hops(&task.work, &machine)).sum();
-    let is_whole = prove == Prove::Reuse && without <= PROOF_BUDGET;
-    let sampled = prove == Prove::Reuse && !is_whole;
-    let reuse = if sampled { RingReuse::Checked } else { RingReuse::IdleRings };
-    let timeline = match replay(&graph, &machine, reuse, progress) {
+    if prove == Prove::Reuse && without > PROOF_BUDGET {
+        return Err(PacketsError::TooLargeToProve { hops: without as u64 });
+    }
+    let timeline = match replay(&graph, &machine, RingReuse::IdleRings, progress) {
         // Other exchanges share the links of a ring, so simulate all of its packets.
         Err(RunError::Reuse(ReuseError::BusyRing { .. })) if without <= HOPS_BUDGET => {
             replay(&graph, &machine, RingReuse::Never, progress)?
         }
         other => other?,
     };
-    let proof = if is_whole {
-        let other = replay(&graph, &machine, RingReuse::Never, progress)?;
-        Some(both_ways(&graph, &timeline, &other).map_err(RunError::from)?)
-    } else {
-        sampled.then_some(Proof::Sampled { checked: timeline.checked })
+    let proof = match prove {
+        Prove::Nothing => None,
+        Prove::Reuse => {
+            let other = replay(&graph, &machine, RingReuse::Never, progress)?;
+            Some(both_ways(&graph, &timeline, &other).map_err(RunError::from)?)
+        }
     };
     let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;

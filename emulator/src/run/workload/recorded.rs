@@ -2,7 +2,7 @@
 //! Runs a recorded step of tasks: computation takes its recorded time, and exchanges are simulated
 //! packet by packet. On a machine, ring collectives can reuse the time of an idle ring.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::steady::Stage;
@@ -36,7 +36,6 @@ struct RingUse {
     count: u32,
     is_reused: bool,
     others: VecDeque<TaskId>,
-    shared: BTreeSet<TaskId>,
 }
 
 const OTHERS: usize = 64;
@@ -65,11 +64,7 @@ impl Playing {
             let is_open = !self.schedule.is_done(*other);
             is_open && (self.is_begun[other.index()] || may_begin(graph, &left, *other, took))
         };
-        let is_alone = of_ring.count == 1 && !of_ring.others.iter().take(OTHERS).any(meets);
-        if !is_alone {
-            of_ring.shared.insert(task);
-        }
-        is_alone
+        of_ring.count == 1 && !of_ring.others.iter().take(OTHERS).any(meets)
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -303,35 +298,8 @@ impl<'a> Jobs<'a> {
             .iter_mut()
             .find_map(|(place, playing)| Some((*place, playing.batches.remove(&batch)?)));
         let Some((place, id)) = found else { return Ok(()) };
-        let span = &mut self.step(place).spans[id.index()];
-        span.1 = at;
-        let took = at.since(span.0);
-        self.check_time(context, (place, id), took)?;
+        self.step(place).spans[id.index()].1 = at;
         self.worked(context, (place, id))
-    }
-
-    fn check_time(
-        &mut self,
-        context: &Context<'_>,
-        (place, id): (usize, TaskId),
-        now: Picoseconds,
-    ) -> Result<(), RunError> {
-        let task = &self.described(place).graph.tasks()[id.index()];
-        let TaskWork::Ring { ring, .. } = &task.work else { return Ok(()) };
-        let playing = self.playing.get(&place);
-        let is_shared =
-            |playing: &&Playing| playing.busy.get(ring).is_some_and(|of| of.shared.contains(&id));
-        let class = playing
-            .filter(|playing| !is_shared(playing))
-            .and_then(|playing| playing.classes.get(ring));
-        let Some(Some(class)) = class else { return Ok(()) };
-        let now = now.saturating_sub(self.lag(context, place, id));
-        let around = self.sends_of(context, place, id).and_then(|sends| sends.around());
-        let first = around.and_then(|around| self.times.check(*class, around, now));
-        first.map_or(Ok(()), |first| {
-            let task = task.name.clone();
-            Err(ReuseError::Changed { task, first, now }.into())
-        })
     }
 
     pub(super) fn worked(

@@ -29,8 +29,6 @@ pub enum RingReuse {
     Never,
     /// Simulates a collective on an idle ring once for each kind and size.
     IdleRings,
-    /// Like [`RingReuse::IdleRings`], but simulates the second, fourth, eighth … use as a check.
-    Checked,
 }
 
 /// Reasons why durations on idle rings cannot be reused.
@@ -48,16 +46,10 @@ pub enum ReuseError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingCounts {
     pub(crate) reused: u64,
-    pub(crate) checked: u64,
     pub(crate) hops: u64,
 }
 
 pub(super) type RingExchange = (CollectiveKind, Bytes, Directions);
-
-struct KnownTime {
-    took: Picoseconds,
-    uses: u64,
-}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Built {
@@ -74,7 +66,7 @@ pub(super) type RingClass = usize;
 pub(super) struct RingTimes {
     pub(super) reuse: RingReuse,
     classes: Vec<Built>,
-    known: BTreeMap<(RingClass, &'static str, u64, bool), KnownTime>,
+    known: BTreeMap<(RingClass, &'static str, u64, bool), Picoseconds>,
     pub(super) counts: RingCounts,
 }
 
@@ -132,36 +124,19 @@ impl RingTimes {
         around: RingExchange,
         is_alone: impl FnOnce(Picoseconds) -> bool,
     ) -> Result<Option<Picoseconds>, RunError> {
-        let known = match self.known.entry(key(class, around)) {
-            Entry::Occupied(known) => known.into_mut(),
+        let (took, is_new) = match self.known.entry(key(class, around)) {
+            Entry::Occupied(known) => (*known.get(), false),
             Entry::Vacant(place) => {
                 let (took, hops) = run_alone(self.classes[class].alone()?, settings, around)?;
                 self.counts.hops += hops;
-                place.insert(KnownTime { took, uses: 0 })
+                (*place.insert(took), true)
             }
         };
-        if !is_alone(known.took) {
+        if !is_alone(took) {
             return Ok(None);
         }
-        known.uses += 1;
-        if known.uses > 1 {
-            if self.reuse == RingReuse::Checked && known.uses.is_power_of_two() {
-                return Ok(None);
-            }
-            self.counts.reused += 1;
-        }
-        Ok(Some(known.took))
-    }
-
-    /// Returns the known duration if it differs from `now`, the simulated one.
-    pub(super) fn check(
-        &mut self,
-        class: RingClass,
-        around: RingExchange,
-        now: Picoseconds,
-    ) -> Option<Picoseconds> {
-        self.counts.checked += 1;
-        self.known.get(&key(class, around)).map(|known| known.took).filter(|first| *first != now)
+        self.counts.reused += u64::from(!is_new);
+        Ok(Some(took))
     }
 }
 
