@@ -78,7 +78,7 @@ def items():
         "permutation-128": Item(8, 8 * MIB, permutation(128), promised=1.15),
         "permutation-1024": Item(16, MIB, permutation(1024), promised=1.15),
         "permutation-8192": Item(32, 256 << 10, permutation(8192)),
-        "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=6_000),
+        "incast-32": Item(8, 8 * MIB, [(127 - 3 * at, 0) for at in range(32)], promised=1.02, again=7_000),
         # Each host sends 1 MiB to each of the 64.
         "all-to-all-64": Item(8, 64 * MIB, run="{all_to_all: at_once}, hosts: [h0..h63]"),
         "ring-128": Item(8, 16 * MIB, run="{all_reduce: ring}, directions: one"),

@@ -20,6 +20,7 @@ use crate::daemon_result::DaemonResult;
 use crate::scenario::FaultEvent;
 use crate::stages::StageName;
 
+#[derive(Default)]
 pub(crate) struct RunLog {
     pub(crate) ended: SimTime,
     pub(crate) stop: Option<Stop>,
@@ -43,26 +44,7 @@ pub(crate) struct RunLog {
 
 impl RunLog {
     pub(super) fn new(ended: SimTime, stop: Option<Stop>, waiting: Vec<Waiting>) -> Self {
-        Self {
-            ended,
-            stop,
-            waiting,
-            faults: Vec::new(),
-            groups: Vec::new(),
-            between: Vec::new(),
-            program_length: 0,
-            jobs: Vec::new(),
-            trained: Vec::new(),
-            rings: RingCounts::default(),
-            phases: Vec::new(),
-            layout: None,
-            switching: 0,
-            broken: 0,
-            out_of_service: Vec::new(),
-            daemon: None,
-            series: Series::default(),
-            engine: None,
-        }
+        Self { ended, stop, waiting, ..Self::default() }
     }
 
     pub(crate) fn engine(&self) -> &IslandEngine<Watch> {

@@ -436,15 +436,7 @@ traffic: [{{name: i, run: {{incast: h0}}, bytes: 1MiB}}]
                 "largest_decrease_percent: 10",
             ],
         ),
-        (
-            "nscc",
-            &[
-                "queueing_target: 40us",
-                "fair_increase: 4",
-                "proportional_increase: 0",
-                "decrease_percent: 10",
-            ],
-        ),
+        ("nscc", &["queueing_target: 40us"]),
     ] {
         let plain = run(congestion, "");
         let defaults = run(congestion, &format!(", {congestion}: {{}}"));

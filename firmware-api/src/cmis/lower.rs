@@ -70,8 +70,6 @@ pub const PAGE_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(127)
 
 /// Media type codes (SFF-8024). Hosts cannot find applications on a module with an undefined media type.
 pub mod media_type {
-    /// Multimode fibre.
-    pub const MULTIMODE: u8 = 0x01;
     /// Single-mode fibre.
     pub const SINGLE_MODE: u8 = 0x02;
 }
@@ -82,12 +80,6 @@ pub mod identifier {
     pub const QSFP_DD: u8 = 0x18;
     /// OSFP.
     pub const OSFP: u8 = 0x19;
-    /// SFP-DD.
-    pub const SFP_DD: u8 = 0x1a;
-    /// DSFP.
-    pub const DSFP: u8 = 0x1b;
-    /// QSFP with CMIS.
-    pub const QSFP_CMIS: u8 = 0x1e;
 }
 
 /// Maximum delay of a flag. Before that, a clear flag is not conclusive.

@@ -67,8 +67,6 @@ pub const SWITCH_US: Number<u16> = Number::new(at(200));
 pub const SETTLE_US: Number<u16> = Number::new(at(202));
 /// Minimum time in µs between two switching operations of a group.
 pub const DWELL_US: Number<u16> = Number::new(at(204));
-/// Endurance: n for 10ⁿ switching operations in a lifetime, or 0 if unspecified.
-pub const ENDURANCE: BitField<u8> = BitField::byte(at(206));
 /// Number of completed switching operations since power-on.
 pub const GENERATION: Number<u32> = Number::new(at(208));
 /// Transaction id of the armed change.

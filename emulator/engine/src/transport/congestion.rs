@@ -55,6 +55,7 @@ pub(crate) enum Came {
 pub(crate) struct Feedback {
     pub(crate) now: u64,
     pub(crate) acked: u32,
+    pub(crate) in_flight: u32,
     pub(crate) marked: bool,
     pub(crate) trimmed: bool,
     pub(crate) round_trip: u64,
@@ -146,11 +147,18 @@ impl CongestionController {
         }
     }
 
-    pub(crate) fn acknowledged(&mut self, now: u64, answered: u32, acked: u32, came: Came) {
+    pub(crate) fn acknowledged(
+        &mut self,
+        now: u64,
+        answered: u32,
+        acked: u32,
+        in_flight: u32,
+        came: Came,
+    ) {
         let sent_at = self.sent_at[answered as usize & (self.sent_at.len() - 1)];
         let (marked, trimmed) = (came != Came::Well, came == Came::Trimmed);
         let round_trip = now.saturating_sub(sent_at);
-        let feedback = Feedback { now, acked, marked, trimmed, round_trip };
+        let feedback = Feedback { now, acked, in_flight, marked, trimmed, round_trip };
         match &mut self.scheme {
             SchemeState::Dctcp(state) => state.acknowledged(feedback),
             SchemeState::Dcqcn(state) => state.acknowledged(feedback),
@@ -165,7 +173,14 @@ impl CongestionController {
             SchemeState::Dctcp(state) => state.lost(now),
             SchemeState::Fixed | SchemeState::Dcqcn(_) | SchemeState::Credit(_) => {}
             SchemeState::Swift(state) => state.lost(now),
-            SchemeState::Nscc(state) => state.lost(now),
+            SchemeState::Nscc(state) => state.lost(),
+        }
+    }
+
+    /// NSCC counts trims when their headers are answered.
+    pub(crate) fn trimmed(&mut self, now: u64) {
+        if !matches!(self.scheme, SchemeState::Nscc(_)) {
+            self.lost(now);
         }
     }
 

@@ -404,7 +404,7 @@ impl Sender {
             balancer.echo(packet.answered(), came != Came::Well);
         }
         if let Some(controller) = &mut self.controller {
-            controller.acknowledged(now, packet.answered(), newly, came);
+            controller.acknowledged(now, packet.answered(), newly, self.in_flight, came);
         }
         self.fit_window();
     }
@@ -481,7 +481,10 @@ impl Sender {
             self.trimmed.push_back(number);
             self.wait_anew(now);
             self.skip_held();
-            self.count_loss(now);
+            if let Some(controller) = &mut self.controller {
+                controller.trimmed(now);
+            }
+            self.fit_window();
         }
     }
 

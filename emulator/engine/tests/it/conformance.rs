@@ -133,7 +133,9 @@ fn every_transport_stays_within_its_limit_of_the_bound() {
             );
             println!("{row}");
             assert!(times <= limit, "{row} {limit}");
-            assert!(way.name.starts_with("fixed") || again <= 7_700, "{row}");
+            // With a window of 200 %, flows send it twice before quick adapt.
+            let most = if way.name == "nscc, entropy, trims" { 12_000 } else { 7_700 };
+            assert!(way.name.starts_with("fixed") || again <= most, "{row}");
         }
     }
 }

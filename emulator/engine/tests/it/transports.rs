@@ -102,10 +102,10 @@ fn swift_keeps_the_delay_near_its_target_and_shares_fairly() {
 
 #[test]
 fn nscc_keeps_the_delay_near_its_target_and_shares_fairly() {
-    let nscc = Nscc::default();
-    let control = CongestionControl::Nscc(nscc);
+    let target = Picoseconds::from_micros(6);
+    let control = CongestionControl::Nscc(Nscc { queueing_target: Some(target) });
     let queue = standing_queue_packets(control);
-    let target_packets = nscc.queueing_target.get() as f64 / (4.0 * 81_920.0);
+    let target_packets = target.get() as f64 / (4.0 * 81_920.0);
     let bound = target_packets.max(MARK_FROM_PACKETS as f64);
     assert!(queue < 2.0 * bound, "{queue} against {bound}");
     assert_fair_and_full("NSCC", shares(control, millis(20), millis(30)), 0.95);

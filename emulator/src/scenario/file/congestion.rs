@@ -129,52 +129,23 @@ pub struct SwiftFile {
 
 impl Default for SwiftFile {
     fn default() -> Self {
-        let Swift {
-            queueing_target,
-            per_hop,
-            increase,
-            decrease_percent,
-            largest_decrease_percent,
-        } = Swift::default();
+        let swift = Swift::default();
         Self {
-            queueing_target: Text(queueing_target),
-            per_hop: Text(per_hop),
-            increase,
-            decrease_percent,
-            largest_decrease_percent,
+            queueing_target: Text(swift.queueing_target),
+            per_hop: Text(swift.per_hop),
+            increase: swift.increase,
+            decrease_percent: swift.decrease_percent,
+            largest_decrease_percent: swift.largest_decrease_percent,
         }
     }
 }
 
-/// Parameters of the NSCC-style control. All of them are assumptions.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+/// Parameter of the NSCC-style control.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsccFile {
-    /// Target delay in addition to the delay of the empty path.
-    pub queueing_target: Text<Picoseconds>,
-    /// Packets added to the window per round trip without marks.
-    #[schemars(range(min = 1, max = 1000))]
-    pub fair_increase: u32,
-    /// Additional packets per round trip while the path is empty, at most an eighth of the window,
-    /// decreasing towards the target delay.
-    #[schemars(range(min = 0, max = 1000))]
-    pub proportional_increase: u32,
-    /// Window decrease per round trip at twice the target delay, in percent.
-    #[schemars(range(min = 1, max = 99))]
-    pub decrease_percent: u32,
-}
-
-impl Default for NsccFile {
-    fn default() -> Self {
-        let Nscc { queueing_target, fair_increase, proportional_increase, decrease_percent } =
-            Nscc::default();
-        Self {
-            queueing_target: Text(queueing_target),
-            fair_increase,
-            proportional_increase,
-            decrease_percent,
-        }
-    }
+    /// Target delay beyond the empty path's delay. Defaults to three quarters of its round trip.
+    pub queueing_target: Option<Text<Picoseconds>>,
 }
 
 pub(super) fn lower_congestion(
@@ -317,12 +288,7 @@ fn swift(raw: &SwiftFile, check: &mut Check<'_>) -> Swift {
 }
 
 fn nscc(raw: &NsccFile, check: &mut Check<'_>) -> Nscc {
-    let target = raw.queueing_target.0;
-    require_some(target == Picoseconds::ZERO, "nscc/queueing_target", "6us", check);
-    Nscc {
-        queueing_target: target,
-        fair_increase: raw.fair_increase,
-        proportional_increase: raw.proportional_increase,
-        decrease_percent: raw.decrease_percent,
-    }
+    let queueing_target = raw.queueing_target.map(|target| target.0);
+    require_some(queueing_target == Some(Picoseconds::ZERO), "nscc/queueing_target", "6us", check);
+    Nscc { queueing_target }
 }

@@ -120,7 +120,7 @@ impl Dcqcn {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     settings: Dcqcn,
     current: f64,
@@ -157,18 +157,11 @@ impl State {
             additive: settings.additive.at(line),
             hyper: settings.hyper.at(line),
             alpha: 1.0,
-            last_notification: None,
             alpha_due: u64::MAX,
             cut_due: u64::MAX,
             raise_due: u64::MAX,
-            came: [false; 2],
             timers_due: u64::MAX,
-            timer_steps: 0,
-            byte_steps: 0,
-            bytes: 0,
-            left: 0.0,
-            paid_to: 0,
-            next_send: 0,
+            ..Self::default()
         }
     }
 
@@ -332,7 +325,8 @@ mod tests {
     }
 
     fn answer(state: &mut State, now: u64, marked: bool) {
-        let feedback = Feedback { now, acked: 1, marked, trimmed: false, round_trip: 8 };
+        let feedback =
+            Feedback { now, acked: 1, in_flight: 1, marked, trimmed: false, round_trip: 8 };
         state.acknowledged(feedback);
     }
 
