@@ -10,22 +10,21 @@ use serde_json::Value;
 
 /// Phase `experts` on ocs0 and ocs1 in TL1 notation.
 ///
-/// The plan connects ports (0, 2), (1, 3), (4, 6), (5, 7) of ocs0 and ocs1, and (0, 2), (3, 4), (5,
-/// 6) of ocs2. On an 8 × 8 switch, port n is ingress n + 1 and egress n + 9; on SONiC it is n + 1.
+/// The plan connects ports (0, 2), (1, 3), (4, 6), (5, 7) of each switch. On an 8 × 8 switch, port n is ingress n + 1
+/// and egress n + 9; on SONiC it is n + 1.
 const EXPERTS: [&str; 2] =
     ["1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14", "1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14"];
 /// `experts` on ocs1 in SCPI notation, and on ocs2 for each kind of switch.
 const EXPERTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@11,12,9,10,15,16,13,14)";
-const EXPERTS_TL1: &str = "1,11 3,9 4,13 5,12 6,15 7,14";
-const EXPERTS_SONIC: &str = "1A-3B 3A-1B 4A-5B 5A-4B 6A-7B 7A-6B";
+const EXPERTS_TL1: &str = "1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14";
+const EXPERTS_SONIC: &str = "1A-3B 2A-4B 3A-1B 4A-2B 5A-7B 6A-8B 7A-5B 8A-6B";
 
-/// Phase `weights`: (0, 5), (1, 3), (2, 7), (4, 6) on ocs0, and (0, 4), (1, 5), (2, 6), (3, 7) on ocs1 and ocs2.
+/// Phase `weights`: (0, 4), (1, 5), (2, 6), (3, 7) on each switch.
 const WEIGHTS: [&str; 2] =
-    ["1,14 2,12 3,16 4,10 5,15 6,9 7,13 8,11", "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12"];
+    ["1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12", "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12"];
 const WEIGHTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@13,14,15,16,9,10,11,12)";
 const WEIGHTS_TL1: &str = "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12";
 const WEIGHTS_SONIC: &str = "1A-5B 2A-6B 3A-7B 4A-8B 5A-1B 6A-2B 7A-3B 8A-4B";
-const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
 
 const DARK: [&str; 3] = ["", "", ""];
 
@@ -36,13 +35,13 @@ const PLANNED: [(&str, Pairs); 2] = [
         [
             &[(0, 2), (1, 3), (4, 6), (5, 7)],
             &[(0, 2), (1, 3), (4, 6), (5, 7)],
-            &[(0, 2), (3, 4), (5, 6)],
+            &[(0, 2), (1, 3), (4, 6), (5, 7)],
         ],
     ),
     (
         "weights",
         [
-            &[(0, 5), (1, 3), (2, 7), (4, 6)],
+            &[(0, 4), (1, 5), (2, 6), (3, 7)],
             &[(0, 4), (1, 5), (2, 6), (3, 7)],
             &[(0, 4), (1, 5), (2, 6), (3, 7)],
         ],
@@ -116,7 +115,7 @@ fn phases_are_lit(third: Third, vectors: [&str; 2]) {
     assert!(journal.contains("phase experts in the plan's 3 stages from weights"), "{journal}");
     // ocs0 accepts one SCPI client, so the daemon must stop first; its light stays on.
     rig.stop();
-    assert_eq!(rig.scpi(0), WEIGHTS_SCPI_OCS0);
+    assert_eq!(rig.scpi(0), WEIGHTS_SCPI);
 }
 
 #[test]
@@ -168,7 +167,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
     });
     assert!(stage.contains("the stages do not produce the circuits of the next phase"), "{stage}");
     let lambda = refused(&|plan| plan["phases"][0]["lambda"] = 100.0.into());
-    assert!(lambda.contains("cannot be served"), "{lambda}");
+    assert!(lambda.contains("times per second on its routes, not 100"), "{lambda}");
     let names = refused(&|plan| {
         plan["phases"][0]["name"] = "weights".into();
         plan["phases"][1]["name"] = "experts".into();

@@ -54,7 +54,7 @@ impl Row {
     }
 }
 
-pub fn rows<R: DeserializeOwned>(name: &str) -> Option<Vec<R>> {
+pub(crate) fn rows<R: DeserializeOwned>(name: &str) -> Option<Vec<R>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let Ok(text) = std::fs::read_to_string(data.join(name)) else {
         println!("skipped: no ../shared/data");
