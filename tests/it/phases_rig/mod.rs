@@ -221,8 +221,8 @@ impl Rig {
                 let mut seen = Vec::new();
                 while !over.load(Ordering::Relaxed) {
                     let [zero, one, two] = &self.judges;
-                    let (zero, two) = (zero.lit(), two.lit());
-                    seen.push([zero, one.lit(), two]);
+                    let (two, one) = (two.lit(), one.lit());
+                    seen.push([zero.lit(), one, two]);
                 }
                 seen
             });
