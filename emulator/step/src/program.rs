@@ -43,9 +43,9 @@ impl Exchange {
             return 0.0;
         }
         let Pace { steps, step_seconds, .. } = &self.pace;
-        let missing =
-            [0, 1].map(|at| steps[at] * (self.cables[at] - step_seconds[at] * part).max(0.0));
-        self.seconds * part + missing[0] + missing[1]
+        // A map over the array costs a sixth of a search for mappings.
+        let missing = |at: usize| steps[at] * (self.cables[at] - step_seconds[at] * part).max(0.0);
+        self.seconds * part + missing(0) + missing(1)
     }
 
     #[must_use]
