@@ -7,7 +7,7 @@
 //! across ranks by members and `Seq`, or by position if the file has no `Seq`; sends and receives match in
 //! order. The module `order` derives the dependencies. Clocks of different ranks are never compared.
 //!
-//! If `torch.profiler` marked steps (`ProfilerStep#4`), only operations that were launched in them are read. If the device
+//! If `torch.profiler` marked several steps (`ProfilerStep#4`), only operations that were launched in them are read. If the device
 //! lags behind the marks, the first step also fills its queue, so the duration of a step is that of the others.
 
 mod communication;

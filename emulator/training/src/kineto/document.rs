@@ -242,14 +242,16 @@ impl Events {
         said.unwrap_or_else(|| self.name(event))
     }
 
-    /// `None` without marks.
+    /// `None` for fewer than two marks: a single one includes time in which nothing was recorded.
     pub(super) fn steps(&self) -> Option<MarkedSteps> {
         let marks = self.kept.iter().filter(|event| event.category == Category::Step);
         let begin = marks.clone().map(|mark| mark.ts).fold(f64::MAX, f64::min);
         let last = marks.clone().max_by(|a, b| a.end().total_cmp(&b.end()))?;
         let end_of_first = marks.clone().map(Event::end).fold(f64::MAX, f64::min);
         let count = marks.map(|mark| mark.name).collect::<BTreeSet<u32>>().len() as u32;
-        Some(MarkedSteps { thread: last.thread, begin, end: last.end(), end_of_first, count })
+        let steps =
+            MarkedSteps { thread: last.thread, begin, end: last.end(), end_of_first, count };
+        (count > 1).then_some(steps)
     }
 
     fn add(&mut self, place: u32, event: WrittenEvent) -> Result<(), String> {
