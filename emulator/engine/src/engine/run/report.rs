@@ -245,7 +245,7 @@ impl<P: Probe> Engine<P> {
     }
 
     /// Returns the choices per interface, for data and acknowledgements, in breadth-first order. Empty except with
-    /// [`Balance::Adaptive`].
+    /// `Balance::Adaptive`.
     #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices
