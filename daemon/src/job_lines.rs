@@ -192,9 +192,13 @@ impl JobServer {
         let (id, job_file) = (request_id(), &self.file.jobs[job]);
         let phase = &job_file.phases[phase];
         let ms = micros(phase.least).0.div_ceil(1000);
-        let mut body = json!({"request_id": id, "job": job_file.name, "phase": phase.phase});
-        body["for_ms"] = ms.into();
-        body["lease_ms"] = ms.into();
+        let body = json!({
+            "request_id": id,
+            "job": job_file.name,
+            "phase": phase.phase,
+            "for_ms": ms,
+            "lease_ms": ms,
+        });
         let mut answer = self.call(job, "/v1/phase", body.to_string()).await;
         if answer["answer"] == "booked" {
             let path = format!("/v1/phase/{id}?wait_ms=55000");
