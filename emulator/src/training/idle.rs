@@ -19,12 +19,13 @@ pub(super) struct IdleTimes {
 }
 
 /// An exchange is too long to simulate whole above this number of packet-hops.
-const LONG: f64 = HOPS_BUDGET / 50.0;
+pub(super) const LONG: f64 = HOPS_BUDGET / 50.0;
 
 impl IdleTimes {
     pub(super) fn of(
         graph: &TaskGraph,
         machine: &Machine,
+        long: f64,
         progress: &mut dyn Progress,
     ) -> Result<Self, RunError> {
         let domains = machine.domain_of();
@@ -36,7 +37,7 @@ impl IdleTimes {
                 let pace = graph.pace(TaskId(id));
                 let exchange = without_ranks(&task.work, &domains)?;
                 Some(*places.entry((exchange, pace)).or_insert_with(|| {
-                    let (works, units) = shortened(&task.work, machine);
+                    let (works, units) = shortened(&task.work, machine, long);
                     for work in works {
                         let after = tasks.len().checked_sub(1).map(|last| TaskId(last as u32));
                         let after = after.into_iter().collect();
@@ -68,9 +69,9 @@ impl IdleTimes {
 }
 
 /// Returns a long exchange cut to the sizes s and s + u, and the number of units u between s + u and its
-/// size. A unit adds the same number of full packets to each message, and so the same time. Otherwise
-/// returns the exchange and 0.
-fn shortened(work: &TaskWork, machine: &Machine) -> (Vec<TaskWork>, u64) {
+/// size. A unit adds the same number of full packets to each message, and so the same time; between domains,
+/// the pace rounds by up to a packet for each message. Otherwise returns the exchange and 0.
+fn shortened(work: &TaskWork, machine: &Machine, long: f64) -> (Vec<TaskWork>, u64) {
     let mut works = vec![work.clone(), work.clone()];
     let mut units = 0;
     for (work, left) in works.iter_mut().zip([1, 2]) {
@@ -86,8 +87,8 @@ fn shortened(work: &TaskWork, machine: &Machine) -> (Vec<TaskWork>, u64) {
             Domain::Cables => 1,
         };
         let packets = Transport::default().payload.0 * (ranks * 2 * domain) as u64;
-        let unit = packets * ((LONG / 8.0 / sent_hops(ranks, packets)) as u64).max(1);
-        if sent_hops(ranks, bytes.0) > LONG && bytes.0 / unit > 3 {
+        let unit = packets * ((long / 8.0 / sent_hops(ranks, packets)) as u64).max(1);
+        if sent_hops(ranks, bytes.0) > long && bytes.0 / unit > 3 {
             units = bytes.0 / unit - left;
             bytes.0 -= units * unit;
         }
@@ -138,4 +139,62 @@ fn without_ranks(work: &TaskWork, domains: &[Option<u32>]) -> Option<TaskWork> {
         }
     }
     Some(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use lightloom_collective::CollectiveKind;
+    use lightloom_training::graph::{Task, TaskGraph, TaskWork};
+    use lightloom_training::machine::{Cable, Domain, Machine};
+    use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+
+    use super::{IdleTimes, shortened};
+
+    fn machine(domain: Domain) -> Machine {
+        let delay = Picoseconds::from_nanos(500);
+        let link = |gbps| Cable { rate: BitsPerSecond::from_gbps(gbps), delay };
+        Machine {
+            ranks: 8,
+            rings: vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]],
+            domain,
+            ring_link: link(3_200),
+            rails: (0..4).map(|rail| vec![rail, rail + 4]).collect(),
+            rail_link: link(400),
+            expert_imbalance: 0.0,
+        }
+    }
+
+    #[test]
+    fn extrapolated_exchanges_take_as_long_as_whole_ones() {
+        let kinds = [
+            CollectiveKind::AllReduce,
+            CollectiveKind::AllGather,
+            CollectiveKind::ReduceScatter,
+            CollectiveKind::AllToAll,
+        ];
+        let groups = vec![(0..4).collect(), (4..8).collect()];
+        for domain in [Domain::Cables, Domain::Switches { groups }] {
+            let machine = machine(domain);
+            for bytes in [30_000_017, 52_428_800].map(Bytes) {
+                let ring = |kind| TaskWork::Ring { kind, ring: 0, bytes };
+                let across = |kind| TaskWork::Across { kind, ranks: vec![0, 4], bytes };
+                let works = kinds.into_iter().flat_map(|kind| [ring(kind), across(kind)]);
+                for work in works.chain([TaskWork::Transfer { from: 1, to: 5, bytes }]) {
+                    let long = super::packet_hops(&work, &machine) / 2.0;
+                    assert_eq!(shortened(&work, &machine, long).0.len(), 2, "{work:?}");
+                    let task = Task { name: String::new(), after: Vec::new(), work };
+                    let graph = TaskGraph::new(vec![task.clone()]).unwrap();
+                    let [whole, cut] = [1e9, long]
+                        .map(|long| IdleTimes::of(&graph, &machine, long, &mut ()).unwrap());
+                    assert!(cut.packet_hops < whole.packet_hops, "{:?}", task.work);
+                    let [cut, whole] = [cut.took[0], whole.took[0]];
+                    let most = match &task.work {
+                        TaskWork::Across { .. } => Picoseconds(whole.0 / 500),
+                        _ => Picoseconds::ZERO,
+                    };
+                    assert!(cut.0.abs_diff(whole.0) <= most.0, "{:?}", task.work);
+                }
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use lightloom_training::machine::Machine;
 use lightloom_units::SimTime;
 use rustc_hash::FxHashMap;
 
-use super::idle::{IdleTimes, packet_hops};
+use super::idle::{IdleTimes, LONG, packet_hops};
 use super::packets::HOPS_BUDGET;
 use super::replay::TaskTimes;
 use crate::run::{Progress, RunError};
@@ -32,7 +32,7 @@ pub fn run(
     machine: &Machine,
     progress: &mut dyn Progress,
 ) -> Result<TaskTimes, RunError> {
-    let IdleTimes { took, packet_hops, reused } = IdleTimes::of(graph, machine, progress)?;
+    let IdleTimes { took, packet_hops, reused } = IdleTimes::of(graph, machine, LONG, progress)?;
     let domains = machine.domain_of();
     let mut spans = vec![(SimTime::START, SimTime::START); took.len()];
     let mut free: FxHashMap<u32, SimTime> = FxHashMap::default();

@@ -20,7 +20,7 @@ use lightloom_training::tasks::{SimulatedRails, TaskPurpose, step_machine, step_
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::idle::{IdleTimes, packet_hops};
+use super::idle::{IdleTimes, LONG, packet_hops};
 use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
@@ -247,7 +247,7 @@ pub fn run(
     };
     let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
-    let idle = play(&graph, &IdleTimes::of(&graph, &machine, &mut ())?.took);
+    let idle = play(&graph, &IdleTimes::of(&graph, &machine, LONG, &mut ())?.took);
     let idle_seconds = idle.iter().map(|span| span.1.0).max().unwrap_or(0) as f64 * 1e-12;
     let step = PacketStep {
         gpus: step.mapping.gpus(),

@@ -15,16 +15,34 @@ pub(crate) struct Lists {
 /// Makes lists start in different cache lines.
 const BETWEEN: usize = 8;
 
+/// Above this number of keys, the lists get room for the longest of them instead of for all keys.
+const MANY: usize = 1 << 25;
+
 impl Lists {
     pub(crate) fn new(count: usize) -> Self {
         Self { keys: Vec::new(), ends: vec![0; count], stride: 0 }
     }
 
     #[inline(always)]
-    pub(crate) fn with_room(&mut self, count: usize) -> Adding<'_> {
-        if count + BETWEEN > self.stride {
-            self.widen(count.next_power_of_two().max(32) + BETWEEN);
+    pub(crate) fn has_room(&self, count: usize) -> bool {
+        count + BETWEEN <= self.stride
+    }
+
+    /// Makes room for `count` keys, one for each of `places`, the lists that they will be added to.
+    pub(crate) fn make_room(&mut self, count: usize, places: impl Iterator<Item = usize>) {
+        let mut longest = count;
+        if count * self.ends.len() > MANY {
+            let mut lengths = vec![0; self.ends.len()];
+            places.for_each(|place| lengths[place] += 1);
+            longest = lengths.into_iter().max().unwrap_or(0);
         }
+        if !self.has_room(longest) {
+            self.widen(longest.next_power_of_two().max(32) + BETWEEN);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn adding(&mut self) -> Adding<'_> {
         Adding { keys: &mut self.keys, ends: &mut self.ends }
     }
 
@@ -51,7 +69,6 @@ impl Lists {
         all.sort_unstable();
     }
 
-    #[cold]
     fn widen(&mut self, stride: usize) {
         let mut wider = vec![0; self.ends.len() * stride];
         for (list, end) in self.ends.iter_mut().enumerate() {
@@ -140,6 +157,8 @@ fn sort_16(keys: &mut [u64], length: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -158,6 +177,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn many_lists_have_room_for_the_longest_and_not_for_all_keys() {
+        let (places, lists) = ([1usize, 7, 7, 1, 7], 1 << 12);
+        let mut many = Lists::new(lists);
+        let keys = MANY / lists + 1;
+        many.make_room(keys, places.into_iter());
+        let mut adding = many.adding();
+        (0u64..).zip(places).for_each(|(key, place)| adding.push(place, key));
+        assert_eq!(many.keys.len(), lists * (32 + BETWEEN));
+        assert_eq!(many.take_in_order(7), [1, 2, 4]);
+    }
+
     proptest! {
         #[test]
         fn lists_stay_separate_and_ordered(
@@ -166,7 +197,8 @@ mod tests {
             let mut lists = Lists::new(3);
             let mut wanted = vec![Vec::new(); 3];
             for (count, (list, key)) in pushed.into_iter().enumerate() {
-                lists.with_room(count + 1).push(list, key);
+                lists.make_room(count + 1, iter::empty());
+                lists.adding().push(list, key);
                 wanted[list].push(key);
             }
             for (list, wanted) in wanted.iter_mut().enumerate() {
@@ -180,7 +212,8 @@ mod tests {
         #[test]
         fn all_lists_are_taken_in_order(keys in prop::collection::vec(any::<u64>(), 0..300)) {
             let (mut lists, mut all) = (Lists::new(3), Vec::new());
-            let mut adding = lists.with_room(keys.len());
+            lists.make_room(keys.len(), iter::empty());
+            let mut adding = lists.adding();
             keys.iter().for_each(|key| adding.push((key % 3) as usize, *key));
             lists.take_all_in_order(&mut all);
             let mut wanted = keys;

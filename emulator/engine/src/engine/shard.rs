@@ -40,7 +40,7 @@ use super::packet::{Packet, flag};
 use super::port::{Port, PortCount, WireEnd};
 use super::probe::{PacketArrival, Probe, Way};
 use super::ring::PacketFifo;
-use super::routes::Routes;
+use super::routes::{NextHop, Routes};
 use super::sink::Sink;
 use super::switch::SwitchQueues;
 use super::switching::Switching;
@@ -61,6 +61,21 @@ pub(crate) struct Shared {
     pub(crate) priorities: u8,
     /// In picoseconds.
     pub(crate) host_delay: u64,
+}
+
+impl Shared {
+    /// Returns the list of a packet: its output port, or the paused port for a pause frame.
+    #[inline(always)]
+    fn place_of(&self, packet: Packet, first_port: u32) -> u32 {
+        if packet.is_pause_frame() {
+            return packet.cursor() - first_port;
+        }
+        match self.routes.next(packet.cursor()) {
+            NextHop::Port(place) => place,
+            // With choices, all ports are processed together, so the list does not matter.
+            NextHop::Choice(_) => 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -221,6 +236,25 @@ impl Scratch {
 }
 
 impl<P: Probe> Shard<P> {
+    /// Returns the most packets that can arrive at a vertex now, for which the lists of its ports then
+    /// have room.
+    #[inline(always)]
+    fn make_room(&mut self, shared: &Shared, vertex: Vertex) -> usize {
+        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
+        if !self.scratch.by_port.has_room(most) {
+            self.widen_lists(shared, vertex, most);
+        }
+        most
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn widen_lists(&mut self, shared: &Shared, vertex: Vertex, most: usize) {
+        let packets = self.wires[vertex.wires()].iter().flat_map(|wire| wire.queue.iter());
+        let places = packets.map(|packet| shared.place_of(*packet, vertex.first_port) as usize);
+        self.scratch.by_port.make_room(most, places);
+    }
+
     pub(crate) fn new(index: u32, shards: usize, probe: P) -> Self {
         Self {
             index,

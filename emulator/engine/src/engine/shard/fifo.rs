@@ -18,11 +18,11 @@ impl<P: Probe> Shard<P> {
     ) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let most = self.make_room(shared, vertex);
         let Scratch { arrivals, by_port, .. } = &mut self.scratch;
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let mut count = 0;
-        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
-        let mut by_port = by_port.with_room(most);
+        let mut by_port = by_port.adding();
         arrivals.resize(arrivals.len().max(most), Packet::default());
         for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
             if wire.queue.len() == 0 {

@@ -13,7 +13,6 @@ use crate::engine::network::LinkId;
 use crate::engine::one_port::CutThrough;
 use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount, WireEnd};
-use crate::engine::routes::NextHop;
 use crate::engine::switch::{Outlet, SwitchQueues};
 use crate::engine::switching::Switching;
 
@@ -52,14 +51,14 @@ impl<P: Probe> Shard<P> {
     fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, bool) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let most = self.make_room(shared, vertex);
         let Scratch { arrivals, came, by_port, .. } = &mut self.scratch;
         came.clear();
         let (mut due, length) = (u64::MAX, span.end - span.start);
         let (short, mut count) = (shared.acknowledgement_bytes, 0);
         let delivered = self.ends.delivered;
         came.resize(vertex.wires().len(), 0);
-        let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();
-        let mut by_port = by_port.with_room(most);
+        let mut by_port = by_port.adding();
         arrivals.resize(arrivals.len().max(most), Packet::default());
         for (ingress, wire) in (0..).zip(&mut self.wires[vertex.wires()]) {
             if wire.queue.len() == 0 {
@@ -67,16 +66,10 @@ impl<P: Probe> Shard<P> {
             }
             let (before, mut bytes) = (count, 0);
             let next = wire.queue.take_due(span.start, length, |offset, packet| {
-                let place = if packet.is_pause_frame() {
+                if packet.is_pause_frame() {
                     frame_delivered(&mut self.ends);
-                    packet.cursor() - vertex.first_port
-                } else {
-                    match shared.routes.next(packet.cursor()) {
-                        NextHop::Port(place) => place,
-                        // With choices, all ports are processed together, so the list does not matter.
-                        NextHop::Choice(_) => 0,
-                    }
-                };
+                }
+                let place = shared.place_of(packet, vertex.first_port);
                 by_port.push(place as usize, offset << 32 | count as u64);
                 arrivals[count] = packet.advanced().came_by(ingress);
                 bytes += u64::from(packet.extra());
