@@ -44,8 +44,9 @@ pub struct Arguments {
     /// Write a daemon file for the transceivers and optical switches of this fabric
     #[arg(long, value_name = "FABRIC", conflicts_with_all = ["preset", "gpus", "tp", "from"])]
     daemon: Option<PathBuf>,
-    /// Folder with your own logs (jobs, faults, topology, profiles), each recognised by its content
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["preset", "gpus", "tp"], requires = "output")]
+    /// Folder with your own logs (jobs, faults, topology, profiles), each recognised by its content,
+    /// or one log
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["preset", "gpus", "tp"], requires = "output")]
     from: Option<PathBuf>,
     /// File to write, which must not exist [default: standard output], or a folder for several
     /// files: `cluster` then adds a scenario for its fabric

@@ -52,8 +52,10 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
 }
 
 fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
-    let mut folders = vec![folder.to_owned()];
-    let mut paths = Vec::new();
+    let (mut folders, mut paths) = (vec![folder.to_owned()], Vec::new());
+    if folder.is_file() {
+        paths.append(&mut folders);
+    }
     while let Some(folder) = folders.pop() {
         let entries =
             fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -68,16 +70,16 @@ fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
         }
     }
     paths.sort();
-    let read = |path: PathBuf| -> anyhow::Result<OwnFile> {
+    let mut own = Vec::new();
+    for path in paths {
         let mut bytes = Vec::new();
-        let unpacked = fs::File::open(&path).and_then(files::unpacked);
-        // The reader reports damaged contents, and continues with the other files.
-        if unpacked.and_then(|mut file| file.read_to_end(&mut bytes)).is_err() {
-            bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = fs::File::open(&path).and_then(files::unpacked);
+        match file.and_then(|mut file| file.read_to_end(&mut bytes)) {
+            Ok(_) => own.push(OwnFile { name: files::name(&path), bytes }),
+            Err(error) => output::note(&format!("{}: {error}; skipped", path.display())),
         }
-        Ok(OwnFile { name: files::name(&path), bytes })
-    };
-    paths.into_iter().map(read).collect()
+    }
+    Ok(own)
 }
 
 fn way(output: &Path, log: &str) -> String {

@@ -175,6 +175,19 @@ fn json_lists_guesses_and_problems_and_existing_files_are_kept() {
 }
 
 #[test]
+fn damaged_archives_are_skipped_with_their_cause_and_a_single_file_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("topology.conf"), TOPOLOGY).unwrap();
+    std::fs::write(folder.path().join("cut.gz"), [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b])
+        .unwrap();
+    let said = lightloom(folder.path(), &["init", "--from", ".", "-o", "mine"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let cause = "./cut.gz: incomplete deflate stream; skipped";
+    assert!(text(&said.stderr).contains(cause), "{}", text(&said.stderr));
+    good(folder.path(), &["init", "--from", "topology.conf", "-o", "single"]);
+}
+
+#[test]
 fn test_events_are_valid_kubernetes_events() {
     let folder = tempfile::tempdir().unwrap();
     let mut check = vec!["python3", "-m", "kubernetes_validate", "--strict"];
