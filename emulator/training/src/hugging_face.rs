@@ -45,9 +45,9 @@ pub(super) fn model_file(bytes: &[u8]) -> Option<Result<String, String>> {
     Some(Ok(file.to_string()))
 }
 
-/// Keys of layers with other heads or states than a model file can describe.
-const NOT_UNDERSTOOD: &str = "global_head_dim hybrid_override_pattern linear_attn_config attn_type_list \
-    layers_block_type attn_layer_period mamba_d_state";
+/// Parts of keys of layers with other heads or states than a model file can describe.
+const NOT_UNDERSTOOD: &str = "global_head_dim override_pattern linear_attn attn_type attn_layer block_type \
+    block_pattern block_list mamba ssm recurrent rwkv retention lru hyena";
 
 struct Config<'c>(&'c Value);
 
@@ -78,14 +78,18 @@ impl Config<'_> {
     }
 
     fn not_understood(&self) -> Option<String> {
-        let key = NOT_UNDERSTOOD.split(' ').find(|key| !self.0[*key].is_null());
+        let nothing = [Value::Null, Value::Bool(false), json!(0), json!([]), json!({})];
+        let mut keys = self.0.as_object()?.iter().filter(|(_, value)| !nothing.contains(value));
+        let is_other = |key: &str| NOT_UNDERSTOOD.split_whitespace().any(|part| key.contains(part));
+        let key =
+            keys.find(|(key, _)| is_other(key) && !key.ends_with("dtype")).map(|(key, _)| key);
         let mut types = self.0["layer_types"].as_array().into_iter().flatten();
         let has_linear = !self.0["linear_num_value_heads"].is_null();
-        let is_other = |one: &&Value| match one.as_str().unwrap_or_default() {
+        let is_other_layer = |one: &&Value| match one.as_str().unwrap_or_default() {
             "linear_attention" => !has_linear,
             one => !one.ends_with("attention"),
         };
-        key.map(str::to_owned).or_else(|| Some(format!("layer_types: {}", types.find(is_other)?)))
+        key.cloned().or_else(|| Some(format!("layer_types: {}", types.find(is_other_layer)?)))
     }
 
     fn attention(&self, hidden: u64) -> Value {
@@ -217,6 +221,8 @@ mod tests {
             (kinds, "`layer_types: \"conv\"`"),
             (linear, "`layer_types: \"linear_attention\"`"),
             (r#""global_head_dim": 512, "num_hidden_layers": 1"#, "`global_head_dim`"),
+            (r#""ssm_cfg": {"layer": "Mamba2"}, "num_hidden_layers": 1"#, "`ssm_cfg`"),
+            (r#""rwkv_size": 64, "ssm_cfg": {}, "num_hidden_layers": 1"#, "`rwkv_size`"),
         ] {
             let config = format!("{{\"hidden_size\": 64, \"num_attention_heads\": 4, {layers}}}");
             let (model, mistakes) = read_model("config.json", config.as_bytes());
