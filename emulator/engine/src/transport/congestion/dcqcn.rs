@@ -7,6 +7,7 @@
 //! The first `fast_steps` steps of either counter each close half the gap to the target. Later steps raise the target
 //! by `additive` or, once both counters are past that number, by `hyper`. Notifications are derived from
 //! acknowledgements of marked packets, at most one per `notification_interval` and flow, rather than sent as packets.
+//! Marks within an interval cause a notification at its end.
 //!
 //! Real adapters, and simulators modelled on them, behave differently (`decrease_interval`). The
 //! first notification only starts the timers. Then the rate is cut after every `decrease_interval`
@@ -130,6 +131,8 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
+    /// End of the notification interval, if a packet was marked in it.
+    held_due: u64,
     /// Times at which `α`, the cut and the increase are due. [`u64::MAX`] means not before the next notification.
     alpha_due: u64,
     cut_due: u64,
@@ -157,6 +160,7 @@ impl State {
             additive: settings.additive.at(line),
             hyper: settings.hyper.at(line),
             alpha: 1.0,
+            held_due: u64::MAX,
             alpha_due: u64::MAX,
             cut_due: u64::MAX,
             raise_due: u64::MAX,
@@ -177,17 +181,22 @@ impl State {
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
         self.run_timers(feedback.now);
         let interval = self.settings.notification_interval.get();
-        if feedback.marked
-            && self.last_notification.is_none_or(|last| feedback.now >= last + interval)
-        {
-            self.notified(feedback.now);
-            self.next_send = self.paid_off();
+        let due = self.last_notification.map_or(0, |last| last + interval);
+        if !feedback.marked || self.held_due == due {
+            return;
         }
+        if feedback.now < due {
+            self.held_due = due;
+            self.set_timers_due();
+        } else {
+            self.notified(feedback.now);
+        }
+        self.next_send = self.paid_off();
     }
 
     fn notified(&mut self, now: u64) {
         let is_first = self.last_notification.is_none();
-        self.last_notification = Some(now);
+        (self.last_notification, self.held_due) = (Some(now), u64::MAX);
         match self.settings.decrease_interval {
             Some(interval) if is_first => {
                 (self.alpha_due, self.cut_due) = (now + self.alpha_period(), now + interval.get());
@@ -266,7 +275,9 @@ impl State {
     fn run_due_timers(&mut self, now: u64) {
         while now >= self.timers_due {
             let at = self.timers_due;
-            if self.alpha_due == at {
+            if self.held_due == at {
+                self.notified(at);
+            } else if self.alpha_due == at {
                 self.alpha_due = at + self.alpha_period();
                 let came = std::mem::take(&mut self.came[0]);
                 self.move_alpha(came);
@@ -289,7 +300,7 @@ impl State {
     }
 
     fn set_timers_due(&mut self) {
-        self.timers_due = self.alpha_due.min(self.cut_due).min(self.raise_due);
+        self.timers_due = self.alpha_due.min(self.cut_due).min(self.raise_due).min(self.held_due);
     }
 
     fn alpha_period(&self) -> u64 {
@@ -348,6 +359,21 @@ mod tests {
         answer(&mut adapter, at(4 + 900), false);
         let back = once.midpoint(400e9);
         assert!((adapter.current - back).abs() < 1.0, "{} {back}", adapter.current);
+    }
+
+    /// Regression test: a mark 1 µs after a notification was forgotten.
+    #[test]
+    fn marks_within_an_interval_cut_the_rate_at_its_end() {
+        let mut sender = state(Dcqcn::default());
+        answer(&mut sender, MICROSECOND, true);
+        assert_eq!(sender.pace(), 200_000_000_000);
+        answer(&mut sender, 2 * MICROSECOND, true);
+        answer(&mut sender, 50 * MICROSECOND, false);
+        assert_eq!(sender.pace(), 200_000_000_000);
+        answer(&mut sender, 51 * MICROSECOND, false);
+        assert_eq!(sender.pace(), 100_000_000_000);
+        answer(&mut sender, 105 * MICROSECOND, false);
+        assert_eq!(sender.pace(), 100_000_000_000, "one notification");
     }
 
     #[test]
