@@ -2,7 +2,6 @@
 //! Effects of each kind of fault: the affected and unaffected groups, and the end of the fault.
 
 use crate::fabric;
-use std::path::Path;
 
 use fabric::FABRIC;
 use lightloom_emulator::outcome::{Outcome, Stop};

@@ -8,7 +8,7 @@ use lightloom_emulator::outcome::{Outcome, Stop};
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let table = b"start,src,dst,bytes\n0,h0,h1,4032\n5us,h2,h9,4032\n".to_vec();

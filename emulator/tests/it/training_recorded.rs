@@ -9,13 +9,11 @@ use lightloom_training::cards;
 use lightloom_training::chrome::trace;
 use lightloom_training::graph::TaskGraph;
 use lightloom_training::longest_path::play;
-use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
-use lightloom_training::model::Model;
 use lightloom_training::recorded::{Recorded, Scales, read};
 use lightloom_training::step::Job;
-use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
-use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
+
+use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
 
 fn ran() -> ExcerptRun {
