@@ -5,7 +5,7 @@
     lightloom twin exec --all --name gloo --dir DIR -- ci/all_reduce.py gloo --steps 200
     lightloom twin exec --all --name mpi --dir DIR -- ci/all_reduce.py mpi --steps 200
 
-Steps are printed in the format of `lightloom twin ring`, which `lightloom twin report --name gloo` reads. When a node fails,
+Steps are printed as lines of JSON, which `lightloom twin report --name gloo` reads. When a node fails,
 gloo's processes regroup according to the next rank file; for MPI, the group's first node reruns `mpirun`.
 """
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The value parser of options that take a whole number.
+//! Value parsers of options that take a number.
 
 use std::ops::RangeInclusive;
 
@@ -21,6 +21,26 @@ pub fn whole<T: TryFrom<u64>>(
             false => format!("`{text}` is not a whole number: write {}", digits.join(" or ")),
         })
     }
+}
+
+fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.0..=most).contains(value));
+    value.ok_or_else(|| format!("expected {what} from 0 to {most}"))
+}
+
+/// Parses the standard deviation of a logarithm.
+pub fn sigma(text: &str) -> Result<f64, String> {
+    within(text, 4.0, "a number")
+}
+
+/// Parses a percentage. Rejects shares such as `0.99`.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let value = within(text, 100.0, "percent")?;
+    if value > 0.0 && value < 1.0 {
+        let percent = (value * 1e6).round() / 1e4;
+        return Err(format!("{text} means {text} %: write {percent} for {percent} %"));
+    }
+    Ok(value)
 }
 
 /// Returns the numbers that `1k`, `2M`, `1e9`, `1_000` or `8.0` may mean.

@@ -42,33 +42,18 @@ fn solver_lines(plan: &Plan) -> String {
 }
 
 fn phase_table(plan: &Plan) -> TextTable {
-    let mut table = TextTable::new([
-        "phase",
-        "circuits",
-        "on rings",
-        "below leaves",
-        "between leaves",
-        "time",
-        "lambda/s",
-        "bound/s",
-        "gap",
-        "planned for",
-    ]);
-    for phase in &plan.phases {
-        table.row([
-            phase.name.clone(),
-            phase.circuits.len().to_string(),
-            phase.ring_bytes.to_string(),
-            phase.leaf_bytes.to_string(),
-            phase.demand_bytes.to_string(),
-            rounded(phase.duration_ps),
-            format!("{:.4}", phase.lambda),
-            format!("{:.4}", phase.lambda_upper_bound),
-            format!("{:.1} %", 100.0 * phase.gap),
-            phase.topology.clone(),
-        ]);
-    }
-    table
+    TextTable::of(&plan.phases)
+        .column("phase", |phase| phase.name.clone())
+        .column("circuits", |phase| phase.circuits.len())
+        .column("on rings", |phase| phase.ring_bytes)
+        .column("below leaves", |phase| phase.leaf_bytes)
+        .column("between leaves", |phase| phase.demand_bytes)
+        .column("time", |phase| rounded(phase.duration_ps))
+        .column("lambda/s", |phase| format!("{:.4}", phase.lambda))
+        .column("bound/s", |phase| format!("{:.4}", phase.lambda_upper_bound))
+        .column("gap", |phase| format!("{:.1} %", 100.0 * phase.gap))
+        .column("planned for", |phase| phase.topology.clone())
+        .table()
 }
 
 fn is_of_several_jobs(plan: &Plan) -> bool {
@@ -161,36 +146,23 @@ pub fn weight_sync(choices: &[SyncChoice]) -> String {
 }
 
 fn choice_text(choice: &SyncChoice) -> String {
-    let mut table = TextTable::new([
-        "weight sync",
-        "on rings",
-        "below leaves",
-        "between leaves",
-        "from trainer",
-        "planned",
-        "packets alone",
-        "change pays from",
-        "without slack",
-    ]);
     let time = |time: Option<Picoseconds>| time.map_or("not served".to_owned(), rounded);
     let share = |share: Option<f64>| match share {
         None => "never".to_owned(),
         Some(0.0) => "any share".to_owned(),
         Some(share) => format!("{:.2} % of bytes", 100.0 * share),
     };
-    for method in &choice.methods {
-        table.row([
-            method.method.name().to_owned(),
-            method.ring_bytes.to_string(),
-            method.leaf_bytes.to_string(),
-            method.demand_bytes.to_string(),
-            method.trainer_bytes.to_string(),
-            time(method.planned_ps),
-            time(method.packets_ps),
-            share(method.change_pays_from),
-            share(method.change_pays_from_without_slack),
-        ]);
-    }
+    let table = TextTable::of(&choice.methods)
+        .column("weight sync", |method| method.method.name())
+        .column("on rings", |method| method.ring_bytes)
+        .column("below leaves", |method| method.leaf_bytes)
+        .column("between leaves", |method| method.demand_bytes)
+        .column("from trainer", |method| method.trainer_bytes)
+        .column("planned", |method| time(method.planned_ps))
+        .column("packets alone", |method| time(method.packets_ps))
+        .column("change pays from", |method| share(method.change_pays_from))
+        .column("without slack", |method| share(method.change_pays_from_without_slack))
+        .table();
     let heading = format!(
         "\n{}: new weights, {:.3} of the bytes; method in the file: {}.\n",
         choice.job,

@@ -22,6 +22,14 @@ impl TextTable {
         Self { headings: headings.into_iter().collect(), rows: Vec::new(), is_verbatim: false }
     }
 
+    /// Starts a table with one line per row, to which columns are added.
+    pub fn of<R>(rows: impl IntoIterator<Item = R>) -> TableColumns<R> {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let mut table = Self::with_headings([]);
+        table.rows.resize(rows.len(), Vec::new());
+        TableColumns { rows, table }
+    }
+
     /// Omits separators, for seeds, ports and other numbers that readers type or search for.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
@@ -39,6 +47,29 @@ impl TextTable {
         let is_empty =
             column > 0 && !cells.is_empty() && cells.iter().all(|cell| matches!(*cell, "" | "-"));
         (!is_empty).then_some(cells)
+    }
+}
+
+/// A table of `rows` whose columns are added one by one.
+#[must_use]
+pub struct TableColumns<R> {
+    rows: Vec<R>,
+    table: TextTable,
+}
+
+impl<R> TableColumns<R> {
+    /// Adds a column with a cell for each row.
+    pub fn column<C: ToString>(mut self, heading: &str, cell: impl Fn(&R) -> C) -> Self {
+        self.table.headings.push(heading.to_owned());
+        for (cells, row) in self.table.rows.iter_mut().zip(&self.rows) {
+            cells.push(cell(row).to_string());
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn table(self) -> TextTable {
+        self.table
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::{
-    FaultTrace, Observation, Statistics, Synthesis, TraceErrors, node_changes_csv, public_json,
-    server_faults_csv,
+    FaultTrace, Observation, Statistics, Synthesis, TraceErrors, public_json,
 };
 use lightloom_units::seed::Seed;
 
@@ -15,12 +14,11 @@ use crate::result::{ResultArguments, ResultDocument};
 use crate::table::TextTable;
 use crate::{files, kinds};
 
-/// Inspect, generate and convert fault traces
+/// Inspect and generate fault traces
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom trace info fault_trace.json
-  lightloom trace synth --servers 16384 --seed 7 year.json
-  lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
+  lightloom trace synth --servers 16384 --seed 7 year.json")]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -32,8 +30,6 @@ enum Verb {
     Info(InfoArguments),
     /// Generate a trace with the rate, durations and months of the public one
     Synth(Synth),
-    /// Convert a trace to another format
-    Convert(Convert),
 }
 
 /// Values that the trace file may lack.
@@ -77,46 +73,10 @@ struct Synth {
     seed: u64,
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
-struct Convert {
-    /// Trace file
-    file: PathBuf,
-    /// Output format
-    #[arg(long, value_enum)]
-    to: Target,
-    /// File to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    observation: ObservationArguments,
-    /// For `nodes-csv`: nodes of the fabric
-    #[arg(long, value_name = "N", default_value_t = 720, value_parser = crate::number::whole::<u32>(1..=u32::MAX.into()))]
-    nodes: u32,
-    /// For `nodes-csv`: GPUs per node
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = crate::number::whole::<u32>(1..=64))]
-    gpus_per_node: u32,
-    /// For `nodes-csv`: random seed (assigns servers to nodes)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::number::whole::<u64>(0..=u64::MAX))]
-    seed: u64,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Target {
-    /// Public format, with servers and days at the top
-    Json,
-    /// One line per fault
-    Csv,
-    /// One line per state change of a fabric's node
-    NodesCsv,
-}
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Info(arguments) => info(arguments)?,
         Verb::Synth(arguments) => synth(arguments)?,
-        Verb::Convert(arguments) => convert(arguments)?,
     }
     Ok(VerbOutcome::Good)
 }
@@ -169,26 +129,10 @@ fn synth(arguments: &Synth) -> anyhow::Result<()> {
          --seed {seed}",
         env!("CARGO_PKG_VERSION")
     );
-    write(arguments.file.as_deref(), &public_json(&synthesis.trace(), &source))
-}
-
-fn convert(arguments: &Convert) -> anyhow::Result<()> {
-    let trace = read(&arguments.file, arguments.observation.into(), &mut Inputs::new())?;
-    let text = match arguments.to {
-        Target::Json => public_json(&trace, &format!("from {}", arguments.file.display())),
-        Target::Csv => server_faults_csv(&trace),
-        Target::NodesCsv => {
-            let Convert { nodes, gpus_per_node, seed, .. } = *arguments;
-            node_changes_csv(&trace.on_nodes(nodes, gpus_per_node, Seed(seed), 0)?)
-        }
-    };
-    write(arguments.output.as_deref(), &text)
-}
-
-fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    match path {
+    let text = public_json(&synthesis.trace(), &source);
+    match &arguments.file {
         Some(path) => files::write(path, text.as_bytes()),
-        None => output::print(text),
+        None => output::print(&text),
     }
 }
 

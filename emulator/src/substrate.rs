@@ -13,7 +13,6 @@ use std::ops::Range;
 
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{LinkId, Network, Plane, Route, VertexId};
-use lightloom_units::Picoseconds;
 
 pub use circuits::OpticalCircuits;
 pub(crate) use circuits::{Lane, LaneHop};
@@ -46,8 +45,6 @@ pub struct Substrate {
     pub patched: Vec<Vec<LinkId>>,
     /// Grid of the hosts, if any.
     pub grid: Option<Grid>,
-    /// Fibres for each step of a binary exchange, and the switching time.
-    pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
     /// Domains of a machine that runs a single step.
     pub domains: Option<Domains>,
     /// Cables of GPU rings.

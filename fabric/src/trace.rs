@@ -29,7 +29,7 @@ pub use read::{MAX_TRACE_BYTES, Observation};
 pub use statistics::{Concurrency, Durations, KindStatistics, Statistics};
 pub use synth::{PUBLISHED_SERVERS, Synthesis};
 pub use timeline::{Change, Health, Timeline};
-pub use write::{node_changes_csv, public_json, server_faults_csv};
+pub use write::public_json;
 
 /// A time in milliseconds since the start of observation.
 #[derive(

@@ -3,23 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
-use lightloom_fabric::trace::{FaultTrace, Observation};
-use lightloom_study::buy::{
-    Answer, BuyError, Candidate, FaultModel, PlannedSteps, Question, Row, buy, load_buy, refuse_buy,
-};
-use lightloom_study::cost::PriceList;
-use lightloom_training::calibration::Precision;
-use lightloom_training::cards;
+use lightloom_study::buy::{Answer, BuyError, Candidate, Question, Row, buy, refuse_buy};
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
-use crate::compare::fabric_design;
-use crate::cost;
+use crate::designs::{BuyAsked, StepTaken, prices, read_buy};
 use lightloom::files;
 use lightloom::output::{self, InputRefused, VerbOutcome};
 use lightloom::result::{ResultArguments, ResultFormat};
 use lightloom::table::{TextTable, separated};
-use lightloom::trace;
 
 const SCHEMA: &str = "lightloom.buy/v1";
 
@@ -59,28 +51,15 @@ struct BuyResult {
     answer: Answer,
 }
 
-#[derive(Clone, Debug, Serialize)]
-struct StepTaken {
-    from: String,
-    model: String,
-    gpus: u32,
-}
-
-#[derive(Debug)]
-pub(crate) struct BuyAsked {
-    pub(crate) question: Question,
-    pub(crate) trace: Option<FaultTrace>,
-    step: Option<StepTaken>,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let bytes = files::read_document(&arguments.file).map_err(|mistake| {
         output::diagnostics(&[*mistake]);
         InputRefused
     })?;
-    let prices = cost::prices(arguments.prices.as_deref(), &mut inputs)?;
-    let BuyAsked { question, trace, step } = read(&arguments.file, &bytes, &prices, &mut inputs)?;
+    let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
+    let BuyAsked { question, trace, step } =
+        read_buy(&arguments.file, &bytes, &prices, &mut inputs)?;
     let answer = buy(&question, &prices, trace.as_ref(), Seed(arguments.seed));
     let answer = answer.map_err(|error| placed(error, &question, &arguments.file, &bytes))?;
     let outcome = if answer.rows.is_empty() { VerbOutcome::Bad } else { VerbOutcome::Good };
@@ -98,69 +77,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     arguments.result.show(&document, "rows", || describe(&document))?;
     Ok(outcome)
-}
-
-pub(crate) fn read(
-    path: &Path,
-    bytes: &[u8],
-    prices: &PriceList,
-    inputs: &mut Inputs,
-) -> anyhow::Result<BuyAsked> {
-    let name = files::name(path);
-    files::note_input(inputs, "buy", &name, bytes);
-    let beside = |file: &str| path.parent().unwrap_or(Path::new("")).join(file);
-    let mut fabrics = |file: &str| {
-        fabric_design(&beside(file), prices, inputs).map_err(|error| error.to_string())
-    };
-    let (question, mistakes) = load_buy(&name, bytes, &mut fabrics);
-    output::diagnostics(&mistakes);
-    let mut question = question.ok_or(InputRefused)?;
-    let refuse = |at: &str, message: String| {
-        output::diagnostics(&refuse_buy(&name, bytes, at, message));
-        InputRefused
-    };
-    let mut step = None;
-    if let Some(file) = question.step_from.clone() {
-        let refuse =
-            |why| refuse("/workload/step/from", format!("{}: {why}", beside(&file).display()));
-        step = Some(take_step(&mut question, &file, &beside(&file), inputs).map_err(refuse)?);
-    }
-    let trace = match &question.faults {
-        FaultModel::Trace(file) if !beside(file).is_file() => {
-            let message = format!("file {} does not exist", beside(file).display());
-            return Err(refuse("/faults/trace", message).into());
-        }
-        FaultModel::Trace(file) => {
-            Some(trace::read(&beside(file), Observation::default(), inputs)?)
-        }
-        _ => None,
-    };
-    Ok(BuyAsked { question, trace, step })
-}
-
-fn take_step(
-    question: &mut Question,
-    file: &str,
-    path: &Path,
-    inputs: &mut Inputs,
-) -> Result<StepTaken, String> {
-    let bytes = files::read_document(path).map_err(|mistake| mistake.message)?;
-    let steps: PlannedSteps =
-        serde_json::from_slice(&bytes).map_err(|mistake| mistake.to_string())?;
-    files::note_input(inputs, "step", file, &bytes);
-    let step = steps.rows.first().ok_or("it is empty")?;
-    let card = cards::accelerator(&steps.accelerator).ok();
-    if let Some(peak) = card.and_then(|card| card.peak_flops(Precision::Bf16)) {
-        let (theirs, ours) = (peak / 1e12, question.peak_tflops);
-        if (theirs / ours - 1.0).abs() > 0.01 {
-            return Err(format!(
-                "the step's MFU refers to {theirs:.0} TFLOP/s ({}), but `workload.peak_tflops` is {ours}",
-                steps.accelerator
-            ));
-        }
-    }
-    question.take_step(step)?;
-    Ok(StepTaken { from: file.to_owned(), model: steps.model.clone(), gpus: step.gpus })
 }
 
 fn placed(error: BuyError, question: &Question, file: &Path, bytes: &[u8]) -> anyhow::Error {
@@ -217,37 +133,22 @@ fn describe(document: &BuyResult) -> String {
 }
 
 fn costs(rows: &[Row]) -> TextTable {
-    let mut table = TextTable::new([
-        "design",
-        "policy",
-        "GPUs",
-        "capex M$",
-        "cost M$",
-        "low",
-        "high",
-        "MW",
-        "step",
-        "PFLOP-years",
-        "$/PFLOP-year",
-        "Pareto",
-    ]);
-    for row in rows {
-        table.row([
-            row.design.clone(),
-            row.policy.clone(),
-            row.gpus.to_string(),
-            format!("{:.1}", row.capex_usd / 1e6),
-            format!("{:.1}", row.cost_usd / 1e6),
-            format!("{:.1}", row.cost_low_usd / 1e6),
-            format!("{:.1}", row.cost_high_usd / 1e6),
-            format!("{:.1}", row.power_mw),
-            format!("{:.3}", row.step_stretch),
-            format!("{:.1}", row.useful_pflop_years),
-            row.usd_per_pflop_year.map_or("-".to_owned(), |usd| format!("{usd:.0}")),
-            if row.is_pareto { "yes" } else { "no" }.to_owned(),
-        ]);
-    }
-    table
+    TextTable::of(rows)
+        .column("design", |row| row.design.clone())
+        .column("policy", |row| row.policy.clone())
+        .column("GPUs", |row| row.gpus)
+        .column("capex M$", |row| format!("{:.1}", row.capex_usd / 1e6))
+        .column("cost M$", |row| format!("{:.1}", row.cost_usd / 1e6))
+        .column("low", |row| format!("{:.1}", row.cost_low_usd / 1e6))
+        .column("high", |row| format!("{:.1}", row.cost_high_usd / 1e6))
+        .column("MW", |row| format!("{:.1}", row.power_mw))
+        .column("step", |row| format!("{:.3}", row.step_stretch))
+        .column("PFLOP-years", |row| format!("{:.1}", row.useful_pflop_years))
+        .column("$/PFLOP-year", |row| {
+            row.usd_per_pflop_year.map_or("-".to_owned(), |usd| format!("{usd:.0}"))
+        })
+        .column("Pareto", |row| if row.is_pareto { "yes" } else { "no" }.to_owned())
+        .table()
 }
 
 /// The policies of a design share its purchase.
@@ -270,40 +171,21 @@ fn purchases(rows: &[Row]) -> TextTable {
 }
 
 fn shares(rows: &[Row]) -> TextTable {
-    let mut table = TextTable::new([
-        "design",
-        "policy",
-        "useful",
-        "redone",
-        "restart",
-        "checkpoint",
-        "slower",
-        "waiting",
-        "idle",
-        "fragments",
-        "faulty",
-        "interruptions",
-        "jobs done",
-    ]);
-    for row in rows {
-        let shares = &row.shares;
-        table.row([
-            row.design.clone(),
-            row.policy.clone(),
-            percent(shares.useful),
-            percent(shares.redone),
-            percent(shares.restarting),
-            percent(shares.checkpoint),
-            percent(shares.slower),
-            percent(shares.waiting),
-            percent(shares.idle),
-            percent(shares.fragmented),
-            percent(shares.faulty),
-            row.interruptions.to_string(),
-            row.jobs_finished.to_string(),
-        ]);
-    }
-    table
+    TextTable::of(rows)
+        .column("design", |row| row.design.clone())
+        .column("policy", |row| row.policy.clone())
+        .column("useful", |row| percent(row.shares.useful))
+        .column("redone", |row| percent(row.shares.redone))
+        .column("restart", |row| percent(row.shares.restarting))
+        .column("checkpoint", |row| percent(row.shares.checkpoint))
+        .column("slower", |row| percent(row.shares.slower))
+        .column("waiting", |row| percent(row.shares.waiting))
+        .column("idle", |row| percent(row.shares.idle))
+        .column("fragments", |row| percent(row.shares.fragmented))
+        .column("faulty", |row| percent(row.shares.faulty))
+        .column("interruptions", |row| row.interruptions)
+        .column("jobs done", |row| row.jobs_finished)
+        .table()
 }
 
 fn flips(answer: &Answer) -> String {

@@ -7,7 +7,7 @@ use lightloom_training::runs::Runs;
 use lightloom_training::runs::refit::Refit;
 use serde::Serialize;
 
-use crate::mfu::study;
+use crate::cards::read_runs;
 use lightloom::files;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultArguments;
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         );
     }
     let mut inputs = Inputs::new();
-    let text = study::read(&arguments.runs, 0, &mut inputs)?;
+    let text = read_runs(&arguments.runs, 0, &mut inputs)?;
     let (runs, mistakes) = Runs::read(&[&text]);
     let rows_not_read: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     for mistake in &rows_not_read {
@@ -83,27 +83,19 @@ fn shown(refit: &Refit) -> String {
         let [before, after] = shares.map(|share| format!("{:.1} %", 100.0 * share));
         errors.row([what.to_owned(), number.to_string(), before, after]);
     }
-    let mut constants = TextTable::new([
-        "constant",
-        "before",
-        "after",
-        "95 % interval",
-        "equally good alternatives",
-    ]);
-    for (name, [before, after]) in &refit.changed {
-        let interval = refit
-            .intervals
-            .get(name)
-            .map_or_else(String::new, |[low, high]| format!("{low:.4} to {high:.4}"));
-        let others = refit.stands_in_for.get(name).map_or_else(String::new, |all| all.join(", "));
-        constants.row([
-            (*name).to_owned(),
-            format!("{before:.4}"),
-            format!("{after:.4}"),
-            interval,
-            others,
-        ]);
-    }
+    let interval = |name| {
+        let interval = refit.intervals.get(name);
+        interval.map_or_else(String::new, |[low, high]| format!("{low:.4} to {high:.4}"))
+    };
+    let others =
+        |name| refit.stands_in_for.get(name).map_or_else(String::new, |all| all.join(", "));
+    let constants = TextTable::of(&refit.changed)
+        .column("constant", |(name, _)| **name)
+        .column("before", |(_, [before, _])| format!("{before:.4}"))
+        .column("after", |(_, [_, after])| format!("{after:.4}"))
+        .column("95 % interval", |(name, _)| interval(*name))
+        .column("equally good alternatives", |(name, _)| others(*name))
+        .table();
     let mut text = format!(
         "constants of {} refitted; mean absolute errors of the step\n\n{errors}\n{constants}\n",
         refit.base

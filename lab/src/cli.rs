@@ -140,4 +140,28 @@ mod tests {
             assert!(help.contains(listed.example), "{name}: the example is missing from the help");
         }
     }
+
+    /// Verbs share functions through modules that are not verbs, such as `designs`. The demonstration types what a
+    /// user would type into `ctl`.
+    #[test]
+    fn verbs_do_not_call_other_verbs() {
+        let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+        let verbs: Vec<&str> = VERBS.iter().map(|verb| verb.name).collect();
+        let mut open = vec![folder.to_owned()];
+        while let Some(folder) = open.pop() {
+            for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if path.is_dir() {
+                    open.push(path);
+                    continue;
+                }
+                let name = path.strip_prefix(concat!(env!("CARGO_MANIFEST_DIR"), "/src/")).unwrap();
+                let own = name.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+                let text = std::fs::read_to_string(&path).unwrap();
+                let others = verbs.iter().filter(|verb| **verb != own && own != "cli");
+                let mut called = others.filter(|verb| text.contains(&format!("crate::{verb}")));
+                let other = called.find(|verb| (own, **verb) != ("demo", "ctl"));
+                assert_eq!(other, None, "{}", path.display());
+            }
+        }
+    }
 }

@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-use lightloom_fabric::provenance::{Inputs, Provenance};
-use lightloom_fabric::trace::Observation;
-use lightloom_study::FabricDesign;
-use lightloom_study::architecture::{Architecture, Cluster, is_fabric_file, parse};
-use lightloom_study::compare::{
-    CrossTorQuestion, FabricFigures, FaultSource, Figures, NodeFaultRatio, Row, RowOutcome, Study,
-    aligned_limit, compare, cross_tor_shares, on_fabric,
-};
-use lightloom_study::cost::PriceList;
-use lightloom_study::results::{COMPARE_SCHEMA, CompareResult, CrossTorResult};
-use lightloom_units::seed::Seed;
+use std::path::PathBuf;
 
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_study::FabricDesign;
+use lightloom_study::compare::{
+    FabricFigures, Figures, NodeFaultRatio, Row, RowOutcome, Study, compare, on_fabric,
+};
+use lightloom_study::results::{COMPARE_SCHEMA, CompareResult};
+use lightloom_units::seed::Seed;
 
-use crate::cost;
-use lightloom::files;
-use lightloom::output::{VerbOutcome, WrongUsage};
+use crate::designs::{ClusterSize, designs, fault_source, prices, read_fabric};
+use lightloom::output::VerbOutcome;
 use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
-use lightloom::trace;
 
 /// Compare designs under faults: wasted GPUs, job scale, waiting.
 #[derive(Debug, clap::Args)]
@@ -38,12 +31,8 @@ pub(crate) struct Arguments {
     /// Fabric file to compare; sets GPUs and group sizes, and includes its plans under faults.
     #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
     fabric: Option<PathBuf>,
-    /// Number of GPUs in the cluster.
-    #[arg(long, value_name = "N", default_value_t = 2880, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
-    gpus: u32,
-    /// Number of GPUs per node; a node fails as a whole.
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
-    gpus_per_node: u32,
+    #[command(flatten)]
+    size: ClusterSize,
     /// Designs, separated by commas.
     #[arg(
         long,
@@ -70,22 +59,9 @@ pub(crate) struct Arguments {
     /// Job sizes in GPUs for waiting times [default: six from 80 % to 98 % of the cluster].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
     jobs: Vec<u32>,
-    /// Also show cross-ToR data-parallel traffic of closed `khop:K` designs by number of faulty
-    /// nodes.
-    #[arg(long)]
-    cross_tor: bool,
-    /// For --cross-tor: number of nodes per ToR.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=1024))]
-    nodes_per_tor: u32,
-    /// For --cross-tor: share of all GPUs that the job uses.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
-    job_share: f64,
     #[command(flatten)]
     result: ResultArguments,
 }
-
-const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
-const SNAPSHOTS: u64 = 10;
 
 /// Planning is slow, and each moment requires two plans per job.
 const MOST_MOMENTS: usize = 10;
@@ -105,23 +81,15 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> Vec<u32> {
     sizes
 }
 
-fn read_fabric(path: &Path, inputs: &mut Inputs) -> anyhow::Result<Fabric> {
-    let document = files::read_document(path);
-    if let Ok(bytes) = &document {
-        files::note_input(inputs, "fabric", &files::name(path), bytes);
-    }
-    lightloom::fabric::of_document(path, document)
-}
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let fabric =
         arguments.fabric.as_deref().map(|path| read_fabric(path, &mut inputs)).transpose()?;
     // Only the bill depends on prices.
-    let prices = cost::prices(None, &mut Inputs::new())?;
+    let prices = prices(None, &mut Inputs::new())?;
     let own = fabric.clone().map(|fabric| FabricDesign::new(fabric, &prices));
     let cluster = match &own {
-        None => cluster(arguments.gpus, arguments.gpus_per_node)?,
+        None => arguments.size.cluster()?,
         Some(design) => design.cluster(),
     };
     let mut architectures = designs(&arguments.arch, &prices, &mut inputs)?;
@@ -163,100 +131,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         fabric: fabric.as_ref().map(|fabric| {
             on_fabric(fabric, &samples[..samples.len().min(MOST_MOMENTS)], Seed(arguments.seed))
         }),
-        cross_tor: cross_tor(arguments, cluster, tp)?,
     };
     arguments.result.show(&document, "rows", || describe(&document, tp))?;
     Ok(VerbOutcome::Good)
-}
-
-fn cross_tor(
-    arguments: &Arguments,
-    cluster: Cluster,
-    sizes: &[u32],
-) -> anyhow::Result<Vec<CrossTorResult>> {
-    let mut answers = Vec::new();
-    if !arguments.cross_tor {
-        return Ok(answers);
-    }
-    let job_share = arguments.job_share;
-    if !(0.0..=1.0).contains(&job_share) {
-        return Err(WrongUsage(format!("--job-share {job_share} must be from 0 to 1")).into());
-    }
-    let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
-    let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
-    // A smaller group fits in one node, so its ranks need no alignment.
-    for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
-        for &k in &reaches {
-            let question = CrossTorQuestion {
-                cluster,
-                k,
-                nodes_per_tor: arguments.nodes_per_tor,
-                tp,
-                job_share,
-                node_fault_ratios: &FAULT_RATIOS,
-                samples: SNAPSHOTS,
-                seed: Seed(arguments.seed),
-            };
-            answers.push(CrossTorResult {
-                arch: format!("khop:{k}"),
-                tp,
-                nodes_per_tor: arguments.nodes_per_tor,
-                job_share,
-                aligned_limit: aligned_limit(job_share, arguments.nodes_per_tor),
-                points: cross_tor_shares(&question)?,
-            });
-        }
-    }
-    Ok(answers)
-}
-
-pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> {
-    if gpus == 0 || gpus > 1 << 24 || !gpus.is_multiple_of(gpus_per_node) {
-        let text = format!(
-            "--gpus {gpus} must be from {gpus_per_node} to 16777216 and a multiple of \
-             --gpus-per-node {gpus_per_node}"
-        );
-        return Err(WrongUsage(text).into());
-    }
-    Ok(Cluster { nodes: gpus / gpus_per_node, gpus_per_node })
-}
-
-pub(crate) fn designs(
-    names: &[String],
-    prices: &PriceList,
-    inputs: &mut Inputs,
-) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
-    let design = |name: &String| match is_fabric_file(name) {
-        true => fabric_design(Path::new(name), prices, inputs),
-        false => parse(name).map_err(|error| WrongUsage(format!("--arch: {error}")).into()),
-    };
-    names.iter().map(design).collect()
-}
-
-pub(crate) fn fabric_design(
-    path: &Path,
-    prices: &PriceList,
-    inputs: &mut Inputs,
-) -> anyhow::Result<Box<dyn Architecture>> {
-    Ok(Box::new(FabricDesign::new(read_fabric(path, inputs)?, prices)))
-}
-
-pub(crate) fn fault_source(
-    text: &str,
-    servers: Option<u32>,
-    inputs: &mut Inputs,
-) -> anyhow::Result<FaultSource> {
-    if text == "synthetic" {
-        return Ok(FaultSource::Synthetic);
-    }
-    if let Some(ratio) = text.strip_prefix("iid:") {
-        let ratio = ratio.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-        let wrong =
-            || WrongUsage(format!("--faults {text}: expected a probability, such as `iid:0.05`"));
-        return Ok(FaultSource::Independent(ratio.ok_or_else(wrong)?));
-    }
-    let observation = Observation { servers, ..Observation::default() };
-    Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation, inputs)?))
 }
 
 fn describe(document: &CompareResult, tp: &[u32]) -> String {
@@ -291,9 +168,6 @@ fn describe(document: &CompareResult, tp: &[u32]) -> String {
     if let Some(fabric) = &document.fabric {
         text.push_str(&fabric_text(fabric));
     }
-    for answer in &document.cross_tor {
-        text.push_str(&cross_tor_text(answer));
-    }
     text.push_str(NOTES);
     text
 }
@@ -304,30 +178,6 @@ faults: the rest, negative if faults hit GPUs that arithmetic already wastes.
 bound: one ideal switch over all GPUs. ±: standard deviation of the samples' means.
 job: largest job that never waits; job 1%: largest job that waits for at most 1 % of the time.
 ";
-
-fn cross_tor_text(answer: &CrossTorResult) -> String {
-    let mut table = TextTable::new([
-        "faulty nodes %",
-        "orchestrated %",
-        "lower bound %",
-        "snapshots that fit %",
-    ]);
-    for point in &answer.points {
-        table.row(
-            [point.node_fault_ratio, point.orchestrated_mean, point.bound_mean, point.fits]
-                .map(|ratio| format!("{:.2}", 100.0 * ratio)),
-        );
-    }
-    format!(
-        "\n{} at TP-{}: inner data-parallel hops that cross ToRs; {} nodes per ToR, \
-            job of {:.0} %; avoidable up to {:.1} % faulty nodes\n\n{table}",
-        answer.arch,
-        answer.tp,
-        answer.nodes_per_tor,
-        100.0 * answer.job_share,
-        100.0 * answer.aligned_limit
-    )
-}
 
 fn fabric_text(fabric: &FabricFigures) -> String {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
@@ -353,39 +203,23 @@ fn fabric_text(fabric: &FabricFigures) -> String {
 }
 
 fn waste_table(rows: &[&Row]) -> TextTable {
-    let mut table = TextTable::new([
-        "design",
-        "mean %",
-        "± %",
-        "P50 %",
-        "P99 %",
-        "max %",
-        "arithmetic %",
-        "faults %",
-        "bound %",
-        "job GPUs",
-        "job 1% GPUs",
-    ]);
-    for (row, figures) in held(rows) {
-        let mut cells = vec![row.arch.clone()];
-        cells.extend(
-            [
-                figures.waste_mean,
-                figures.waste_stddev,
-                figures.waste_p50,
-                figures.waste_p99,
-                figures.waste_max,
-                figures.waste_arithmetic,
-                figures.waste_from_faults,
-                figures.lower_bound_mean,
-            ]
-            .map(|ratio: f64| format!("{:.3}", 100.0 * ratio + 0.0)),
-        );
-        cells.push(figures.max_job_gpus.to_string());
-        cells.push(figures.max_job_gpus_waiting_1pct.to_string());
-        table.row(cells);
-    }
-    table
+    TextTable::of(held(rows))
+        .column("design", |(row, _)| row.arch.clone())
+        .column("mean %", |(_, figures)| percent(figures.waste_mean))
+        .column("± %", |(_, figures)| percent(figures.waste_stddev))
+        .column("P50 %", |(_, figures)| percent(figures.waste_p50))
+        .column("P99 %", |(_, figures)| percent(figures.waste_p99))
+        .column("max %", |(_, figures)| percent(figures.waste_max))
+        .column("arithmetic %", |(_, figures)| percent(figures.waste_arithmetic))
+        .column("faults %", |(_, figures)| percent(figures.waste_from_faults))
+        .column("bound %", |(_, figures)| percent(figures.lower_bound_mean))
+        .column("job GPUs", |(_, figures)| figures.max_job_gpus)
+        .column("job 1% GPUs", |(_, figures)| figures.max_job_gpus_waiting_1pct)
+        .table()
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.3}", 100.0 * ratio + 0.0)
 }
 
 fn waiting_table(rows: &[&Row]) -> TextTable {

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use lightloom_fabric::provenance::{Input, Inputs, Provenance};
-use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site};
+use lightloom_fabric::provenance::{Inputs, Provenance};
+use lightloom_study::architecture::{Architecture, Cluster, NicRate};
 use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_study::cost::{
-    Aggregate, AggregateQuestion, Confidence, CostFigures, CostOutcome, CostRow, PriceList,
-    PricedLine, Purchase, aggregate, cost, cost_per_usable_gpu, purchase, read_prices,
+    Aggregate, AggregateQuestion, Confidence, CostFigures, CostOutcome, CostRow, PricedLine,
+    Purchase, aggregate, cost, cost_per_usable_gpu, purchase,
 };
 use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, UsableCost};
 use lightloom_units::seed::Seed;
 
-use crate::compare::{cluster, designs, fault_source};
+use crate::designs::{ClusterSize, designs, fault_source, prices};
 use lightloom::choice::{OptionValue, one_of};
-use lightloom::files;
-use lightloom::output::{self, InputRefused, VerbOutcome};
+use lightloom::output::VerbOutcome;
 use lightloom::result::ResultArguments;
-use lightloom::shipped;
 use lightloom::table::{TextTable, separated};
 
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
@@ -49,12 +46,8 @@ pub(crate) struct Arguments {
     /// Price file (YAML) [default: the shipped topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Number of GPUs; determines a fat-tree's tiers, and the cluster whose waste is computed.
-    #[arg(long, value_name = "N", default_value_t = 2880, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
-    gpus: u32,
-    /// Number of GPUs per node.
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
-    gpus_per_node: u32,
+    #[command(flatten)]
+    size: ClusterSize,
     /// Rate of each GPU's network card, for data-centre networks.
     #[arg(long, default_value = "400G", value_parser = one_of(NIC_RATES))]
     nic: NicRate,
@@ -88,20 +81,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(fabric) = &arguments.fabric {
         return fabric_bill(fabric, arguments);
     }
-    let cluster = cluster(arguments.gpus, arguments.gpus_per_node)?;
+    let cluster = arguments.size.cluster()?;
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     let architectures = designs(&arguments.arch, &prices, &mut inputs)?;
-    let site =
-        Site { gpus: arguments.gpus, gpus_per_node: arguments.gpus_per_node, nic: arguments.nic };
-    let rows = cost(&architectures, &site, &prices)?;
+    let rows = cost(&architectures, &cluster.site(arguments.nic), &prices)?;
     let gpu_usd = prices.quote("gpu").map(|quote| quote.usd.mean);
     let usable = usable(arguments, cluster, &architectures, &rows, &mut inputs)?;
     let document = CostResult {
         made: Provenance::of(COST_SCHEMA, inputs),
         prices: arguments.prices.as_ref().map_or("shipped".to_owned(), |p| p.display().to_string()),
-        gpus: arguments.gpus,
-        gpus_per_node: arguments.gpus_per_node,
+        gpus: cluster.gpus(),
+        gpus_per_node: cluster.gpus_per_node,
         tp: arguments.tp,
         faults: arguments.faults.clone(),
         seed: arguments.seed,
@@ -123,29 +114,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     arguments.result.show(&document, "rows", || describe(&document, arguments.bill))?;
     let none = !document.rows.iter().any(|row| priced(row).is_some());
     Ok(if none { VerbOutcome::Bad } else { VerbOutcome::Good })
-}
-
-pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
-    let mut read = |name: &str, file: &str, bytes: &[u8]| {
-        inputs.insert("prices".to_owned(), Input::of(name, bytes));
-        read_prices(file, bytes)
-    };
-    let (list, mistakes) = match path {
-        None => read("shipped", "prices.yaml", shipped::PRICES.as_bytes()),
-        Some(path) => match files::read_document(path) {
-            Ok(bytes) => read(&files::name(path), &files::name(path), &bytes),
-            Err(mistake) => (None, vec![*mistake]),
-        },
-    };
-    output::diagnostics(&mistakes);
-    let list = list.ok_or(InputRefused)?;
-    // The mean length of a month in seconds.
-    let months = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 2_629_746;
-    let old = list.older_than_two_years(1970 * 12 + 1 + months);
-    for (old, file) in old.iter().flat_map(|old| path.map(|file| (old, file.display()))) {
-        output::note(&format!("{file}: {old} is older than two years: update it"));
-    }
-    Ok(list)
 }
 
 fn fabric_bill(path: &Path, arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
@@ -263,38 +231,22 @@ fn describe(document: &CostResult, with_bill: bool) -> String {
 }
 
 fn summary(document: &CostResult) -> TextTable {
-    let mut table = TextTable::new([
-        "design",
-        "GB/s",
-        "$/GPU",
-        "low",
-        "high",
-        "$/GB/s",
-        "W/GPU",
-        "W/GB/s",
-        "waste %",
-        "$/usable GPU",
-        "confidence",
-    ]);
-    for row in &document.rows {
-        let Some(figures) = priced(row) else { continue };
-        let usable = document.usable.iter().find(|usable| usable.arch == row.arch);
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        table.row([
-            row.arch.clone(),
-            format!("{:.0}", figures.gbytes_per_s_per_gpu),
-            format!("{:.2}", figures.cost_per_gpu_usd),
-            format!("{:.0}", figures.cost_per_gpu_low_usd),
-            format!("{:.0}", figures.cost_per_gpu_high_usd),
-            format!("{:.2}", figures.cost_per_gbytes_per_s_usd),
-            or_dash(figures.power_per_gpu_w.map(|watts| format!("{watts:.2}"))),
-            or_dash(figures.power_per_gbytes_per_s_w.map(|watts| format!("{watts:.3}"))),
-            or_dash(usable.map(|usable| format!("{:.2}", 100.0 * usable.waste_mean))),
-            or_dash(usable.map(|usable| format!("{:.2}", usable.cost_per_usable_gpu_usd))),
-            figures.confidence.name().to_owned(),
-        ]);
-    }
-    table
+    let usable = |row: &CostRow| document.usable.iter().find(|usable| usable.arch == row.arch);
+    TextTable::of(document.rows.iter().filter_map(|row| Some((row, priced(row)?))))
+        .column("design", |(row, _)| row.arch.clone())
+        .column("GB/s", |(_, figures)| format!("{:.0}", figures.gbytes_per_s_per_gpu))
+        .column("$/GPU", |(_, figures)| format!("{:.2}", figures.cost_per_gpu_usd))
+        .column("low", |(_, figures)| format!("{:.0}", figures.cost_per_gpu_low_usd))
+        .column("high", |(_, figures)| format!("{:.0}", figures.cost_per_gpu_high_usd))
+        .column("$/GB/s", |(_, figures)| format!("{:.2}", figures.cost_per_gbytes_per_s_usd))
+        .column("W/GPU", |(_, figures)| or_dash(figures.power_per_gpu_w, 2))
+        .column("W/GB/s", |(_, figures)| or_dash(figures.power_per_gbytes_per_s_w, 3))
+        .column("waste %", |(row, _)| or_dash(usable(row).map(|of| 100.0 * of.waste_mean), 2))
+        .column("$/usable GPU", |(row, _)| {
+            or_dash(usable(row).map(|of| of.cost_per_usable_gpu_usd), 2)
+        })
+        .column("confidence", |(_, figures)| figures.confidence.name())
+        .table()
 }
 
 fn bills(rows: &[CostRow], gpus: u32) -> String {
@@ -316,33 +268,18 @@ fn bills(rows: &[CostRow], gpus: u32) -> String {
 }
 
 fn bill_table(lines: &[PricedLine]) -> TextTable {
-    let mut table = TextTable::new([
-        "place",
-        "part",
-        "count",
-        "per GPU",
-        "$ each",
-        "$",
-        "W",
-        "confidence",
-        "date",
-        "counted as",
-    ]);
-    for line in lines {
-        table.row([
-            line.place.clone(),
-            line.part.clone(),
-            format!("{:.0}", line.count),
-            format!("{:.4}", line.count_per_gpu),
-            or_dash(line.unit_usd, 2),
-            or_dash(line.usd, 2),
-            or_dash(line.watts(), 0),
-            line.confidence.map_or("-", Confidence::name).to_owned(),
-            line.date.clone().unwrap_or_else(|| "-".to_owned()),
-            line.formula.clone(),
-        ]);
-    }
-    table
+    TextTable::of(lines)
+        .column("place", |line| line.place.clone())
+        .column("part", |line| line.part.clone())
+        .column("count", |line| format!("{:.0}", line.count))
+        .column("per GPU", |line| format!("{:.4}", line.count_per_gpu))
+        .column("$ each", |line| or_dash(line.unit_usd, 2))
+        .column("$", |line| or_dash(line.usd, 2))
+        .column("W", |line| or_dash(line.watts(), 0))
+        .column("confidence", |line| line.confidence.map_or("-", Confidence::name).to_owned())
+        .column("date", |line| line.date.clone().unwrap_or_else(|| "-".to_owned()))
+        .column("counted as", |line| line.formula.clone())
+        .table()
 }
 
 fn aggregate_table(curves: &[Aggregate]) -> TextTable {

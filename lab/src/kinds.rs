@@ -10,7 +10,7 @@ use lightloom_devices as device;
 use lightloom_fabric::provenance::Inputs;
 use lightloom_study::{buy, cost};
 
-use crate::compare::fabric_design;
+use crate::designs::{fabric_design, prices};
 
 pub(crate) const READERS: &[Reader] = &[
     Reader { kind: "prices", check: |file, bytes| cost::read_prices(file, bytes).1, codes: &[] },
@@ -19,7 +19,7 @@ pub(crate) const READERS: &[Reader] = &[
         check: |file, bytes| {
             let mut fabrics = |name: &str| {
                 let path = Path::new(file).parent().unwrap_or(Path::new("")).join(name);
-                let prices = crate::cost::prices(None, &mut Inputs::new()).unwrap_or_default();
+                let prices = prices(None, &mut Inputs::new()).unwrap_or_default();
                 let design = fabric_design(&path, &prices, &mut Inputs::new());
                 design.map_err(|error| error.to_string())
             };

@@ -4,12 +4,14 @@
 
 mod buy;
 mod calibrate;
+mod cards;
 mod cli;
 mod compare;
 mod completions;
 mod cost;
 mod ctl;
 mod demo;
+mod designs;
 mod device;
 mod export;
 mod kinds;
@@ -20,6 +22,7 @@ mod reproduce;
 mod rl;
 mod serve;
 mod signals;
+mod traces;
 mod twin;
 mod verb;
 mod workload;

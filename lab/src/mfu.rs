@@ -2,8 +2,7 @@
 
 mod limits;
 mod measured;
-pub(crate) mod packets;
-pub(crate) mod study;
+mod packets;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use lightloom_emulator::training::packets::PacketStep;
-use lightloom_fabric::document::Diagnostic;
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_training::architecture::with_rates;
 use lightloom_training::calibration::Precision;
@@ -24,6 +22,7 @@ use lightloom_training::request::{self, MfuReport, Prepared, Request, Row};
 use lightloom_training::runs::refit::{self, RefitFile};
 use lightloom_training::search::{Found, Search, SearchOutcome};
 
+use crate::cards::{PRECISIONS, card};
 use limits::LimitArguments;
 use packets::PacketArguments;
 
@@ -101,13 +100,6 @@ pub(crate) struct Arguments {
     result: ResultArguments,
 }
 
-pub(crate) const PRECISIONS: &[OptionValue<Precision>] = &[
-    (Precision::Bf16, "bf16", "Sixteen bits"),
-    (Precision::Fp8, "fp8", "Eight bits, with one scale per tensor"),
-    (Precision::Mxfp8, "mxfp8", "Eight bits, with one scale per block"),
-    (Precision::Nvfp4, "nvfp4", "Four bits"),
-];
-
 const CONVENTIONS: &[OptionValue<Convention>] = &[
     (Convention::MfuFull, "mfu-full", "Operations of the model, full attention"),
     (Convention::MfuCausal, "mfu-causal", "Operations of the model, causal attention"),
@@ -174,33 +166,6 @@ fn add_packets(
         row.packets = ran.map(|ran| ran.step);
     }
     Ok(rows.iter().all(|row| row.packets.is_some()))
-}
-
-pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
-
-pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
-    role: &str,
-    name: &str,
-    shipped: fn(&str) -> Result<T, E>,
-    read: Reader<T>,
-    inputs: &mut Inputs,
-) -> anyhow::Result<T> {
-    let path = Path::new(name);
-    let is_file = path
-        .extension()
-        .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
-    if !is_file {
-        return Ok(shipped(name)?);
-    }
-    let (card, mistakes) = match files::read_document(path) {
-        Ok(bytes) => {
-            inputs.insert(role.to_owned(), Input::of(name, &bytes));
-            read(name, &bytes)
-        }
-        Err(mistake) => (None, vec![*mistake]),
-    };
-    output::diagnostics(&mistakes);
-    card.ok_or(output::InputRefused.into())
 }
 
 /// Uses the accelerator's rates if the architecture does not define them.
@@ -339,78 +304,43 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
-    let mut table = TextTable::new([
-        "arch",
-        "GPUs",
-        "TP",
-        "CP",
-        "PP",
-        "DP",
-        "EP",
-        "micro",
-        "virtual",
-        "recompute",
-        "schedule",
-        "step s",
-        "80 % of runs s",
-        "published runs",
-        convention.label(),
-        "memory GB",
-    ]);
-    for row in rows {
-        table.row([
-            row.arch.clone(),
-            row.gpus.to_string(),
-            row.tp.to_string(),
-            row.cp.to_string(),
-            row.pp.to_string(),
-            row.dp.to_string(),
-            row.ep.to_string(),
-            row.micro_batch.to_string(),
-            row.virtual_stages.to_string(),
-            row.recompute.to_owned(),
-            row.schedule.to_owned(),
-            seconds(row.step_seconds),
+    TextTable::of(rows)
+        .column("arch", |row| row.arch.clone())
+        .column("GPUs", |row| row.gpus)
+        .column("TP", |row| row.tp)
+        .column("CP", |row| row.cp)
+        .column("PP", |row| row.pp)
+        .column("DP", |row| row.dp)
+        .column("EP", |row| row.ep)
+        .column("micro", |row| row.micro_batch)
+        .column("virtual", |row| row.virtual_stages)
+        .column("recompute", |row| row.recompute.to_owned())
+        .column("schedule", |row| row.schedule.to_owned())
+        .column("step s", |row| seconds(row.step_seconds))
+        .column("80 % of runs s", |row| {
             row.expected
-                .map_or_else(String::new, |expected| expected.seconds_80.map(seconds).join(" to ")),
-            row.expected.map_or(0, |expected| expected.runs).to_string(),
-            format!("{:.2} %", 100.0 * row.mfu),
-            format!("{:.1}", row.memory_bytes as f64 / 1e9),
-        ]);
-    }
-    table
+                .map_or_else(String::new, |expected| expected.seconds_80.map(seconds).join(" to "))
+        })
+        .column("published runs", |row| row.expected.map_or(0, |expected| expected.runs))
+        .column(convention.label(), |row| format!("{:.2} %", 100.0 * row.mfu))
+        .column("memory GB", |row| format!("{:.1}", row.memory_bytes as f64 / 1e9))
+        .table()
 }
 
 fn parts(rows: &[Row<PacketStep>]) -> TextTable {
-    let mut table = TextTable::new([
-        "arch",
-        "GPUs",
-        "step s",
-        "compute s",
-        "TP s",
-        "CP s",
-        "EP s",
-        "DP s",
-        "bubble s",
-        "transfer s",
-        "other s",
-    ]);
-    for row in rows {
-        table.row([
-            row.arch.clone(),
-            row.gpus.to_string(),
-            seconds(row.step_seconds),
-            seconds(row.compute_seconds),
-            seconds(row.tp_exposed_seconds),
-            seconds(row.cp_exposed_seconds),
-            seconds(row.ep_exposed_seconds),
-            seconds(row.dp_exposed_seconds),
-            seconds(row.pp_bubble_seconds),
-            seconds(row.pp_transfer_seconds),
-            seconds(row.optimizer_seconds + row.jitter_seconds),
-        ]);
-    }
-    table
+    TextTable::of(rows)
+        .column("arch", |row| row.arch.clone())
+        .column("GPUs", |row| row.gpus)
+        .column("step s", |row| seconds(row.step_seconds))
+        .column("compute s", |row| seconds(row.compute_seconds))
+        .column("TP s", |row| seconds(row.tp_exposed_seconds))
+        .column("CP s", |row| seconds(row.cp_exposed_seconds))
+        .column("EP s", |row| seconds(row.ep_exposed_seconds))
+        .column("DP s", |row| seconds(row.dp_exposed_seconds))
+        .column("bubble s", |row| seconds(row.pp_bubble_seconds))
+        .column("transfer s", |row| seconds(row.pp_transfer_seconds))
+        .column("other s", |row| seconds(row.optimizer_seconds + row.jitter_seconds))
+        .table()
 }
 
 fn explain(search: &Search<'_>, outcome: &SearchOutcome) {

@@ -18,8 +18,7 @@ use lightloom_study::architecture::{Cluster, name_of};
 use lightloom_study::cost::PriceList;
 use lightloom_units::seed::Seed;
 
-use crate::compare::{cluster, designs};
-use crate::cost;
+use crate::designs::{self, BuyAsked, ClusterSize, designs};
 use inputs::Inputs;
 use lightloom::choice::{OptionValue, one_of};
 use lightloom::output::{self, VerbOutcome, WrongUsage};
@@ -59,12 +58,8 @@ pub(crate) struct Arguments {
     /// Designs to compare, comma-separated [default: none with a fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
-    /// Number of GPUs in the cluster, if neither a fabric nor a plan is an input.
-    #[arg(long, value_name = "N", default_value_t = 2880, value_parser = lightloom::number::whole::<u32>(1..=1 << 24))]
-    gpus: u32,
-    /// Number of GPUs per node, if neither a fabric nor a plan is an input.
-    #[arg(long, value_name = "R", default_value_t = 4, value_parser = lightloom::number::whole::<u32>(1..=64))]
-    gpus_per_node: u32,
+    #[command(flatten)]
+    size: ClusterSize,
     /// Random assignments of trace servers to nodes [default: 40, fewer above 10,000 GPUs].
     #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u64>(1..=10_000))]
     samples: Option<u64>,
@@ -81,8 +76,6 @@ const FORMS: &[OptionValue<RenderForm>] = &[
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-/// Pages about other sizes omit the published figures.
-const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
 
@@ -140,7 +133,7 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
         return Ok(render(&Results { subject, ..common(arguments, inputs) }, form));
     }
     let names = design_names(arguments, inputs, own.as_deref());
-    let shipped = cost::prices(None, &mut Default::default())?;
+    let shipped = designs::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
     let bought = bought(inputs, &price_name, prices, seed)?;
     let (mut comparison, mut cost) = (None, None);
@@ -161,20 +154,12 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
         cost = Some(study::costs(price_name, prices, &designs, site, Some(&compared))?);
         comparison = Some(compared);
     }
-    let claims = match cluster.gpus() == STUDY_GPUS && inputs.buy.is_none() {
-        true => {
-            let trace = inputs.trace.as_ref().map(|(_, trace)| trace);
-            study::claims(trace, &shipped, samples.len().max(2) as u64, seed)?
-        }
-        false => Vec::new(),
-    };
     let subject = match (fabric, &planned, &inputs.plan) {
         (Some(fabric), Some(planned), _) => planned.subject(fabric),
         (None, _, Some((_, plan))) => Subject::PlanAlone { plan },
         _ => Subject::None,
     };
-    let results =
-        Results { subject, bought, comparison, cost, claims, ..common(arguments, inputs) };
+    let results = Results { subject, bought, comparison, cost, ..common(arguments, inputs) };
     Ok(render(&results, form))
 }
 
@@ -189,7 +174,6 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
         live: inputs.live.clone(),
         bills: inputs.bills.clone(),
         training: inputs.training.clone(),
-        claims: Vec::new(),
         sources: inputs.sources.clone(),
         would_add: if inputs.live.is_some() { Vec::new() } else { would_add(inputs) },
         seed: arguments.seed,
@@ -226,7 +210,6 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
         return vec!["A fabric file would add its picture and a verified plan.".to_owned()];
     }
     let is_compared = inputs.circuits_alone().is_none();
-    let is_public = inputs.trace.as_ref().is_some_and(|(_, trace)| study::is_public(trace));
     let additions = [
         (inputs.fabric.is_none(), "A fabric file would add its picture and a verified plan."),
         (
@@ -252,10 +235,6 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
         (
             inputs.training.is_empty(),
             "A training step (`lightloom mfu --model NAME --gpus N --format json`) would add MFU and the best mapping.",
-        ),
-        (
-            is_compared && !is_public,
-            "The public fault trace (docs/traces.md) would add the published figures based on it.",
         ),
     ];
     let missing = additions.into_iter().filter(|(is_missing, _)| *is_missing);
@@ -369,7 +348,7 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
     if let Some(asked) = &inputs.buy {
         return Ok(asked.question.cluster);
     }
-    cluster(arguments.gpus, arguments.gpus_per_node)
+    arguments.size.cluster()
 }
 
 fn bought(
@@ -378,7 +357,7 @@ fn bought(
     prices: &PriceList,
     seed: Seed,
 ) -> anyhow::Result<Option<Bought>> {
-    let Some(crate::buy::BuyAsked { question, trace, .. }) = &inputs.buy else { return Ok(None) };
+    let Some(BuyAsked { question, trace, .. }) = &inputs.buy else { return Ok(None) };
     let answer = lightloom_study::buy::buy(question, prices, trace.as_ref(), seed)?;
     Ok(Some(Bought {
         name: question.name.clone(),
@@ -438,7 +417,7 @@ fn circuits_page(
     form: RenderForm,
 ) -> anyhow::Result<String> {
     let planned = planned(arguments, inputs, fabric, None)?;
-    let shipped = cost::prices(None, &mut Default::default())?;
+    let shipped = designs::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
     let designs = designs(&arguments.arch, prices, &mut Default::default())?;
     let spec = network.spec();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+mod measured;
+mod seeds;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,22 +15,22 @@ use lightloom_planner::joint;
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_study::reproduce::{
     Claim, Inputs as ClaimInputs, MFU, Outcome as Departures, PublishedRange, PublishedStep,
-    SentenceVerdict, Verdict, Why, assumption, explain, infinitehbd, opus, rfabric, seeds,
-    sentences, summary, why_infinitehbd, why_rfabric,
+    SentenceVerdict, Verdict, Why, assumption, explain, infinitehbd, opus, rfabric,
+    seeds as seed_claims, sentences, summary, why_infinitehbd, why_rfabric,
 };
 use lightloom_study::results::{REPRODUCE_SCHEMA, ReproduceResult};
 use lightloom_training::gain::{BATCH, Hiding, sweep};
 use lightloom_training::mapping::Batch;
 use lightloom_units::seed::Seed;
 
-use crate::cost::prices;
-use crate::mfu::study;
-use crate::rl::study::why_seeds;
+use crate::cards::read_runs;
+use crate::designs::prices;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 use lightloom::shipped;
 use lightloom::table::TextTable;
 use lightloom::trace;
+use seeds::why_seeds;
 
 /// Recompute the claims of a paper: claim, published, ours, verdict.
 #[derive(Debug, clap::Args)]
@@ -134,13 +137,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Opus => (opus(&published_steps(&arguments.runs, &mut inputs)?), Vec::new()),
         PublishedStudy::Seeds => {
             let why = why_seeds();
-            (seeds(&why), why)
+            (seed_claims(&why), why)
         }
         PublishedStudy::Collectives => {
-            return study::collectives(&arguments.runs, arguments.format);
+            return measured::collectives(&arguments.runs, arguments.format);
         }
         PublishedStudy::Mfu if arguments.runs.is_empty() => (Vec::new(), vec![why_mfu()]),
-        PublishedStudy::Mfu => return study::published(&arguments.runs, arguments.format),
+        PublishedStudy::Mfu => return measured::published(&arguments.runs, arguments.format),
     };
     let sentences = sentences(&claims, &why);
     let differs = |claim: &Claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs;
@@ -167,7 +170,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 fn published_steps(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<PublishedStep>> {
     let mut steps = Vec::new();
     for (place, path) in tables.iter().enumerate() {
-        let table = study::read(path, place, inputs)?;
+        let table = read_runs(path, place, inputs)?;
         let mut reader =
             csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
         let rows: Result<Vec<PublishedStep>, _> = reader.deserialize().collect();

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-pub(crate) mod study;
-
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -11,17 +9,16 @@ use serde::Serialize;
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::provenance::Inputs;
 use lightloom_planner::Options;
-use lightloom_training::architecture::with_rates;
 use lightloom_training::cards::{self, Accelerator};
 use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{
-    ReinforcementJob, ReinforcementReport, ReinforcementStep, SIZES, TrainingLoop, Way,
+    ReinforcementJob, ReinforcementReport, SIZES, TrainingLoop, Way,
 };
 use lightloom_training::rollout::{Generation, Lengths};
 use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 
-use crate::mfu::card;
+use crate::cards::{Decoding, card, seconds};
 use lightloom::choice::{OptionValue, one_of};
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
@@ -55,9 +52,6 @@ pub(crate) struct Arguments {
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Domain instead of the accelerator's: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
-    #[arg(long, value_name = "ARCH")]
-    arch: Option<String>,
     /// Samples per step.
     #[arg(long, default_value_t = 2048, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=100_000))]
     samples: u32,
@@ -68,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     mean: u32,
     /// Standard deviation of the response's log length; 0 for equal lengths.
-    #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = lightloom::number::sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// Maximum number of tokens per response; longer ones are truncated.
     #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
@@ -79,12 +73,8 @@ pub(crate) struct Arguments {
     /// How generation and training alternate or overlap.
     #[arg(long = "loop", default_value = "one-step-off", value_name = "LOOP", value_parser = one_of(LOOPS))]
     training_loop: TrainingLoop,
-    /// Maximum number of samples that a replica decodes together.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
-    batch: u32,
-    /// Software overhead per decode step.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    host: Picoseconds,
+    #[command(flatten)]
+    decoding: Decoding,
     /// Software overhead of changing replicas, in addition to the transfer.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
@@ -109,31 +99,9 @@ const LOOPS: &[OptionValue<TrainingLoop>] = &[
     (TrainingLoop::Asynchronous, "asynchronous", "Never wait for the last sample"),
 ];
 
-fn within(text: &str, most: f64, what: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| (0.0..=most).contains(value));
-    value.ok_or_else(|| format!("expected {what} from 0 to {most}"))
-}
-
-pub(crate) fn sigma(text: &str) -> Result<f64, String> {
-    within(text, 4.0, "a number")
-}
-
-pub(crate) fn percent(text: &str) -> Result<f64, String> {
-    let value = within(text, 100.0, "percent")?;
-    if value > 0.0 && value < 1.0 {
-        let percent = (value * 1e6).round() / 1e4;
-        return Err(format!("{text} means {text} %: write {percent} for {percent} %"));
-    }
-    Ok(value)
-}
-
 fn replica(text: &str) -> Result<u32, String> {
     let size = text.parse().ok().filter(|size| SIZES.contains(size));
     size.ok_or_else(|| format!("expected one of {SIZES:?}"))
-}
-
-fn seconds(time: Picoseconds) -> f64 {
-    time.0 as f64 / 1e12
 }
 
 #[derive(Serialize)]
@@ -187,8 +155,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         },
         forward_passes: arguments.forward_passes,
         training_loop: arguments.training_loop,
-        batch: arguments.batch,
-        host_seconds: seconds(arguments.host),
+        batch: arguments.decoding.batch,
+        host_seconds: arguments.decoding.host_seconds(),
         change_seconds: seconds(arguments.change),
         death_seconds: arguments.death.map(seconds),
         seed: Seed(asked.seed),
@@ -217,15 +185,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 fn of_command(arguments: &Arguments, chip: &Accelerator) -> anyhow::Result<Asked> {
-    let own = chip.network();
-    let network = match &arguments.arch {
-        Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
-        None => own,
-    };
     let generate = arguments.gpus[0];
     Ok(Asked {
         model: arguments.model.clone().unwrap_or_default(),
-        network,
+        network: arguments.decoding.network(chip)?,
         gpus: [generate, arguments.gpus.get(1).copied().unwrap_or(generate)],
         samples: arguments.samples,
         mean: arguments.mean,
@@ -300,29 +263,16 @@ fn replicas(generation: &Generation) -> String {
 }
 
 fn text(result: &RlResult) -> String {
-    let mut table = TextTable::new([
-        "generation",
-        "GPUs a replica",
-        "generates",
-        "trains",
-        "weights",
-        "step",
-        "tokens/s",
-        "busy",
-    ]);
-    for step in &result.report.steps {
-        let ReinforcementStep { generation, .. } = step;
-        table.row([
-            way(step.way).to_owned(),
-            replicas(generation),
-            in_seconds(generation.seconds),
-            in_seconds(step.training_seconds),
-            in_seconds(step.weights_seconds),
-            in_seconds(step.step_seconds),
-            format!("{:.0}", step.tokens_per_second),
-            format!("{:.0} %", 100.0 * generation.busy_share),
-        ]);
-    }
+    let table = TextTable::of(&result.report.steps)
+        .column("generation", |step| way(step.way))
+        .column("GPUs a replica", |step| replicas(&step.generation))
+        .column("generates", |step| in_seconds(step.generation.seconds))
+        .column("trains", |step| in_seconds(step.training_seconds))
+        .column("weights", |step| in_seconds(step.weights_seconds))
+        .column("step", |step| in_seconds(step.step_seconds))
+        .column("tokens/s", |step| format!("{:.0}", step.tokens_per_second))
+        .column("busy", |step| format!("{:.0} %", 100.0 * step.generation.busy_share))
+        .table();
     let report = &result.report;
     let mapping = &report.mapping;
     let of_ways = [&[Way::Adaptive][..], &[Way::Fixed], &[Way::Fixed, Way::FixedEven]];

@@ -5,7 +5,6 @@ use clap::builder::TypedValueParser;
 use serde::Serialize;
 
 use lightloom_fabric::provenance::Inputs;
-use lightloom_training::architecture::with_rates;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::rollout::Lengths;
@@ -16,7 +15,7 @@ use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::mfu::{PRECISIONS, card};
+use crate::cards::{Decoding, PRECISIONS, card, seconds};
 use lightloom::choice::one_of;
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
@@ -59,9 +58,6 @@ pub(crate) struct Arguments {
     /// A shipped accelerator, or a YAML file that describes one.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Domain instead of the accelerator's: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
-    #[arg(long, value_name = "ARCH")]
-    arch: Option<String>,
     /// Mean number of tokens per prompt.
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     prompt: u32,
@@ -69,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 250, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=1_000_000))]
     response: u32,
     /// Standard deviation of log length, 0 for equal lengths; truncated at 16 times the mean.
-    #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = lightloom::number::sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// Maximum wait for the first token.
     #[arg(long, value_name = "TIME", default_value = "2s")]
@@ -78,14 +74,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     token: Picoseconds,
     /// Percentage of requests that must meet both limits.
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = crate::rl::percent, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = lightloom::number::percent, allow_negative_numbers = true)]
     share: f64,
-    /// Maximum number of requests that a replica decodes together.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
-    batch: u32,
-    /// Software overhead per decode step.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    host: Picoseconds,
+    #[command(flatten)]
+    decoding: Decoding,
     /// Number format of the linear layers' weights and products.
     #[arg(long, default_value = "bf16", value_name = "FORMAT", value_parser = one_of(PRECISIONS))]
     precision: Precision,
@@ -174,10 +166,6 @@ struct ServeResult {
     layouts: Vec<ServingResult>,
 }
 
-fn in_seconds(time: Picoseconds) -> f64 {
-    time.0 as f64 / 1e12
-}
-
 fn load(arguments: &Arguments) -> anyhow::Result<Load> {
     let Some(per_minute) = arguments.per_minute else {
         let concurrency = arguments.concurrency.unwrap_or(1);
@@ -188,7 +176,7 @@ fn load(arguments: &Arguments) -> anyhow::Result<Load> {
         );
         return Ok(Load::Closed { concurrency, requests });
     };
-    let (rate, seconds) = (f64::from(per_minute) / 60.0, in_seconds(arguments.lasts));
+    let (rate, seconds) = (f64::from(per_minute) / 60.0, seconds(arguments.lasts));
     anyhow::ensure!(
         rate * seconds >= 1.0 && rate * seconds <= MOST_REQUESTS,
         "--per-minute {per_minute} --for {}: {:.0} requests in total; choose times and rates for 1 to {MOST_REQUESTS:.0}",
@@ -202,11 +190,7 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
     let model = card("model", &arguments.model, cards::model, cards::read_model, inputs)?;
     let name = &*arguments.accelerator;
     let card = card("accelerator", name, cards::accelerator, cards::read_accelerator, inputs)?;
-    let own = card.network();
-    let network = match &arguments.arch {
-        Some(arch) => with_rates(arch, [own.domain_rate, own.scale_out_rate])?,
-        None => own,
-    };
+    let network = arguments.decoding.network(&card)?;
     let load = load(arguments)?;
     if let (Some(_), Some(GivenLayout { layout: Layout::Disaggregated { .. }, .. })) =
         (arguments.concurrency, arguments.layout)
@@ -219,8 +203,8 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         most: mean.saturating_mul(16),
     });
     let objective = Objective {
-        first_seconds: in_seconds(arguments.first),
-        token_seconds: in_seconds(arguments.token),
+        first_seconds: seconds(arguments.first),
+        token_seconds: seconds(arguments.token),
     };
     let precision = arguments.precision;
     anyhow::ensure!(
@@ -236,8 +220,8 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         gpus: arguments.layout.map_or(arguments.gpus.unwrap_or(0), |given| given.gpus),
         load,
         lengths,
-        batch: arguments.batch,
-        host_seconds: in_seconds(arguments.host),
+        batch: arguments.decoding.batch,
+        host_seconds: arguments.decoding.host_seconds(),
         formats: Formats {
             weights: precision,
             cache_value_bytes: f64::from(arguments.cache_bits) / 8.0,
@@ -284,7 +268,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         prompt_tokens: arguments.prompt,
         response_tokens: arguments.response,
         sigma: arguments.sigma,
-        batch: arguments.batch,
+        batch: job.batch,
         host_seconds: job.host_seconds,
         precision: job.formats.weights,
         cache_bits: arguments.cache_bits,
@@ -331,35 +315,20 @@ fn layout(result: &ServingResult, all: u32) -> String {
 }
 
 fn text(result: &ServeResult, arguments: &Arguments) -> String {
-    let mut table = TextTable::new([
-        "layout of the GPUs",
-        "within",
-        "TTFT P50",
-        "P99",
-        "TPOT P50",
-        "P99",
-        "tokens/s",
-        "in flight",
-        "caches moved",
-    ]);
-    for one in &result.layouts {
-        let [first, late_first] = [one.ttft_p50_seconds, one.ttft_p99_seconds]
-            .map(|seconds| format!("{:.0} ms", 1e3 * seconds));
-        let [token, late_token] = [one.tpot_p50_seconds, one.tpot_p99_seconds].map(|seconds| {
-            seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
-        });
-        table.row([
-            layout(one, result.gpus),
-            format!("{:.2} %", 100.0 * one.within),
-            first,
-            late_first,
-            token,
-            late_token,
-            format!("{:.0}", one.tokens_per_second),
-            format!("{:.1}", one.mean_requests),
-            Bytes(one.moved_bytes).to_string(),
-        ]);
-    }
+    let token = |seconds: Option<f64>| {
+        seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
+    };
+    let table = TextTable::of(&result.layouts)
+        .column("layout of the GPUs", |one| layout(one, result.gpus))
+        .column("within", |one| format!("{:.2} %", 100.0 * one.within))
+        .column("TTFT P50", |one| format!("{:.0} ms", 1e3 * one.ttft_p50_seconds))
+        .column("P99", |one| format!("{:.0} ms", 1e3 * one.ttft_p99_seconds))
+        .column("TPOT P50", |one| token(one.tpot_p50_seconds))
+        .column("P99", |one| token(one.tpot_p99_seconds))
+        .column("tokens/s", |one| format!("{:.0}", one.tokens_per_second))
+        .column("in flight", |one| format!("{:.1}", one.mean_requests))
+        .column("caches moved", |one| Bytes(one.moved_bytes))
+        .table();
     let best = &result.layouts[0];
     let refused = match best.refused {
         0 => String::new(),

@@ -34,7 +34,6 @@ pub(crate) struct Arguments {
 enum Verb {
     Up(Up),
     Exec(Exec),
-    Ring(job::JobRing),
     Report(job::JobReport),
     Status(Show),
     Fault(CutArguments),
@@ -157,7 +156,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Up(arguments) => bring_up(arguments),
         Verb::Exec(arguments) => exec(arguments),
-        Verb::Ring(arguments) => job::ring(arguments),
         Verb::Report(arguments) => job::report(arguments),
         Verb::Status(arguments) => status(arguments),
         Verb::Fault(arguments) => fault(arguments),

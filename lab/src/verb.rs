@@ -89,10 +89,6 @@ enum RunFormat {
     Json,
     /// JUnit XML, for continuous integration.
     Junit,
-    /// A Markdown table for the web.
-    Markdown,
-    /// A self-contained page.
-    Html,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
@@ -166,8 +162,6 @@ fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
         RunFormat::Text => report.text(),
         RunFormat::Json => output::json(report)?,
         RunFormat::Junit => report.junit(),
-        RunFormat::Markdown => report.markdown(),
-        RunFormat::Html => report.html(),
     };
     match &arguments.output {
         None => output::print(&text),

@@ -18,11 +18,10 @@ use lightloom_training::longest_path::{PathShares, critical_path, play};
 use lightloom_training::machine::Machine;
 use lightloom_training::network::Network;
 use lightloom_training::recorded::{Recorded, Scales, TimedPart};
-use lightloom_training::rescale::RankLayout;
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
-use crate::mfu::packets::write_chakra;
+use crate::traces::write_chakra;
 use lightloom::emulate::Live;
 use lightloom::files;
 use lightloom::output::{self, VerbOutcome, WrongUsage};
@@ -40,8 +39,7 @@ use lightloom::table::TextTable;
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
   lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 64MiB
   lightloom workload replay rank0.json rank1.json --fabric topologies/ring-256.yaml
-  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --what-if-tp 8
-  lightloom workload replay rank0.json rank1.json rank2.json rank3.json --tp 1 --arch dgx --what-if-dp 64")]
+  lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch nvl:72 --compute-scale 0.5")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Verb,
@@ -68,7 +66,7 @@ struct RunArguments {
     /// Also write the step as Chakra execution traces to this folder, one file per rank.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write transfers and computation as GOAL, in binary form if the name ends in `.bin`.
+    /// Also write transfers and computation as GOAL.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
@@ -95,21 +93,6 @@ struct ReplayArguments {
     /// Factor for the host's time between launches.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     host_scale: f64,
-    /// Number of pipeline stages in the recorded step, which with TP determines its DP.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u32>(1..=4096))]
-    pp: u32,
-    /// Number of replicas that share experts in the recorded step.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lightloom::number::whole::<u32>(1..=65536))]
-    ep: u32,
-    /// Rescale to this many ranks per TP group; needs --arch.
-    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=4096))]
-    what_if_tp: Option<u32>,
-    /// Rescale to this many replicas, each with the work of a recorded one; needs --arch.
-    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=65536))]
-    what_if_dp: Option<u32>,
-    /// Rescale to this many replicas that share experts; needs --arch.
-    #[arg(long, value_name = "N", value_parser = lightloom::number::whole::<u32>(1..=65536))]
-    what_if_ep: Option<u32>,
     #[command(flatten)]
     result: ResultArguments,
 }
@@ -198,10 +181,7 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
         let text = goal::write(&graph, ranks).map_err(|name| {
             anyhow::anyhow!("`{name}` is a collective, but GOAL supports only sends, receives and computation: omit --goal-out")
         })?;
-        match path.extension().is_some_and(|extension| extension == "bin") {
-            true => files::write(path, &goal::binary::bytes_of(&text)?)?,
-            false => files::write(path, text.as_bytes())?,
-        }
+        files::write(path, text.as_bytes())?;
     }
     show(&report, &arguments.result)
 }
@@ -219,20 +199,8 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     let (recorded, tensor) = recorded_step(&arguments.files, arguments.fabric.tp)?;
     let recorded = scaled(arguments, &recorded)?;
     let Some(network) = arguments.fabric.network()? else {
-        let asked = [
-            (arguments.what_if_tp, "--what-if-tp"),
-            (arguments.what_if_dp, "--what-if-dp"),
-            (arguments.what_if_ep, "--what-if-ep"),
-        ];
-        if let Some((_, option)) = asked.iter().find(|(asked, _)| asked.is_some()) {
-            let message = format!(
-                "{option} requires --arch or --fabric, because exchanges between other groups were not recorded"
-            );
-            return Err(WrongUsage(message).into());
-        }
         return show(&longest(&recorded, tensor), &arguments.result);
     };
-    let (recorded, tensor) = rescaled(arguments, recorded, tensor)?;
     let machine = fabric(&network, recorded.ranks.next_multiple_of(tensor), tensor)?;
     let report = emulate(&recorded.graph, &machine, &network.name, tensor, Some(&recorded))?;
     show(&report, &arguments.result)
@@ -260,32 +228,6 @@ fn scaled(arguments: &ReplayArguments, recorded: &Recorded) -> anyhow::Result<Re
         output::note(&format!("{}; unchanged: {}", changed.join(", "), kept.join(", ")));
     }
     Ok(recorded.scaled(Scales { kernel, copy, host })?)
-}
-
-fn rescaled(
-    arguments: &ReplayArguments,
-    recorded: Recorded,
-    tensor: u32,
-) -> anyhow::Result<(Recorded, u32)> {
-    let ReplayArguments { what_if_tp, what_if_dp, what_if_ep, pp, ep, .. } = *arguments;
-    let to_tensor = what_if_tp.unwrap_or(tensor);
-    if what_if_dp.is_none() && what_if_ep.is_none() {
-        let before = RankLayout { tensor, data: 1, expert: 1 };
-        return match what_if_tp {
-            Some(tensor) => {
-                Ok((recorded.rescaled(before, RankLayout { tensor, ..before })?, tensor))
-            }
-            None => Ok((recorded, tensor)),
-        };
-    }
-    let data = recorded.ranks.div_ceil(tensor) / pp;
-    let from = RankLayout { tensor, data, expert: ep };
-    let to = RankLayout {
-        tensor: to_tensor,
-        data: what_if_dp.unwrap_or(data),
-        expert: what_if_ep.unwrap_or(ep),
-    };
-    Ok((recorded.rescaled(from, to)?, to_tensor))
 }
 
 fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {

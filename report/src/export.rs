@@ -12,7 +12,6 @@ mod astra_sim;
 mod containerlab;
 mod dot;
 mod fat_tree_plan;
-mod graphml;
 mod infragraph;
 mod kubernetes;
 mod kueue;
@@ -21,7 +20,6 @@ mod ranks;
 mod ring_plan;
 mod slurm;
 mod sonic_ocs;
-mod topograph;
 mod write;
 
 pub use fat_tree_plan::FatTreePlan;
@@ -33,11 +31,8 @@ pub const FORMATS: &[ExportFormat] = &[
     slurm::BLOCK,
     slurm::RING,
     slurm::TREE,
-    topograph::MODEL,
-    topograph::GRAPH,
     kubernetes::FORMAT,
     kueue::FORMAT,
-    graphml::FORMAT,
     dot::FORMAT,
     containerlab::FORMAT,
     infragraph::FORMAT,

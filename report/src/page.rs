@@ -19,8 +19,8 @@ mod tables;
 mod templates;
 
 pub use results::{
-    Billed, Bought, Comparison, Cost, EmulatedRun, History, LiveRun, LiveStep, Results, SourceFile,
-    Subject, Swept, TrainingResult,
+    Billed, Bought, Comparison, Cost, EmulatedRun, History, LIVE_SCHEMA, LiveRun, LiveStep,
+    Results, SourceFile, Subject, Swept, TrainingResult,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

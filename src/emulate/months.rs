@@ -183,26 +183,15 @@ fn changes(result: &MonthsResult) -> String {
 }
 
 fn table(result: &MonthsResult) -> String {
-    let mut table = TextTable::new([
-        "runs of",
-        "nodes out",
-        "runs",
-        "stopped",
-        "GPU-seconds immediately",
-        "P99",
-        "per step until the repair",
-    ]);
-    for row in &result.table {
-        table.row([
-            row.part.to_owned(),
-            row.out.to_string(),
-            row.runs.to_string(),
-            row.stopped.to_string(),
-            format!("{:.3}", row.once_gpu_seconds.mean),
-            format!("{:.3}", row.once_gpu_seconds.p99),
-            format!("{:.4}", row.each_step_gpu_seconds.mean),
-        ]);
-    }
+    let table = TextTable::of(&result.table)
+        .column("runs of", |row| row.part.to_owned())
+        .column("nodes out", |row| row.out)
+        .column("runs", |row| row.runs)
+        .column("stopped", |row| row.stopped)
+        .column("GPU-seconds immediately", |row| format!("{:.3}", row.once_gpu_seconds.mean))
+        .column("P99", |row| format!("{:.3}", row.once_gpu_seconds.p99))
+        .column("per step until the repair", |row| format!("{:.4}", row.each_step_gpu_seconds.mean))
+        .table();
     format!(
         "{table}computed rather than simulated: waiting for nodes, checkpoints, and whole steps since the last checkpoint; if more nodes are out than the table lists, its last row applies, and the delays of steps add up\n"
     )

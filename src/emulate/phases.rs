@@ -47,41 +47,27 @@ fn scale(result: &Run) -> String {
 }
 
 fn phase_table(result: &Run) -> TextTable {
-    let mut table = TextTable::new([
-        "step",
-        "phase",
-        "bytes",
-        "circuits",
-        "change",
-        "packets",
-        "no faults",
-        "fluid",
-        "closed form",
-        "÷",
-        "sent twice",
-    ]);
-    for phase in &result.phases {
-        table.row([
-            phase.step.to_string(),
-            phase.name.clone(),
-            phase.demand_bytes.to_string(),
-            format!("{} of {}", phase.circuits_up, phase.circuits_planned),
-            if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) },
-            time(phase.times.packets),
-            match result.faults.is_empty() {
-                true => "-".to_owned(),
-                false => time(phase.times.packets_without_faults),
-            },
-            fluid(result, phase.times.fluid),
-            time(Some(phase.times.closed_form)),
-            ratio(phase.times.packets, phase.times.closed_form),
-            match phase.resent_bytes.0 {
-                0 => "-".to_owned(),
-                _ => phase.resent_bytes.to_string(),
-            },
-        ]);
-    }
-    table
+    TextTable::of(&result.phases)
+        .column("step", |phase| phase.step)
+        .column("phase", |phase| phase.name.clone())
+        .column("bytes", |phase| phase.demand_bytes)
+        .column("circuits", |phase| format!("{} of {}", phase.circuits_up, phase.circuits_planned))
+        .column("change", |phase| {
+            if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) }
+        })
+        .column("packets", |phase| time(phase.times.packets))
+        .column("no faults", |phase| match result.faults.is_empty() {
+            true => "-".to_owned(),
+            false => time(phase.times.packets_without_faults),
+        })
+        .column("fluid", |phase| fluid(result, phase.times.fluid))
+        .column("closed form", |phase| time(Some(phase.times.closed_form)))
+        .column("÷", |phase| ratio(phase.times.packets, phase.times.closed_form))
+        .column("sent twice", |phase| match phase.resent_bytes.0 {
+            0 => "-".to_owned(),
+            _ => phase.resent_bytes.to_string(),
+        })
+        .table()
 }
 
 fn step_table(result: &Run) -> TextTable {

@@ -113,32 +113,19 @@ fn recoveries(sweep: &Sweep) -> String {
     if sweep.recoveries.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new([
-        "from fault to recovery",
-        "faults",
-        "recovered",
-        "never",
-        "P50",
-        "P90",
-        "P99",
-        "longest",
-        "at seed",
-    ])
-    .verbatim();
-    for row in &sweep.recoveries {
-        let show = |time: Option<Picoseconds>| time.map_or("-".to_owned(), |time| time.to_string());
-        table.row([
-            row.kind.clone(),
-            row.faults.to_string(),
-            row.recovered.to_string(),
-            row.never.to_string(),
-            show(row.p50),
-            show(row.p90),
-            show(row.p99),
-            show(row.max),
-            row.worst_seed.map_or("-".to_owned(), |seed| seed.0.to_string()),
-        ]);
-    }
+    let show = |time: Option<Picoseconds>| time.map_or("-".to_owned(), |time| time.to_string());
+    let table = TextTable::of(&sweep.recoveries)
+        .column("from fault to recovery", |row| row.kind.clone())
+        .column("faults", |row| row.faults)
+        .column("recovered", |row| row.recovered)
+        .column("never", |row| row.never)
+        .column("P50", |row| show(row.p50))
+        .column("P90", |row| show(row.p90))
+        .column("P99", |row| show(row.p99))
+        .column("longest", |row| show(row.max))
+        .column("at seed", |row| row.worst_seed.map_or("-".to_owned(), |seed| seed.0.to_string()))
+        .table()
+        .verbatim();
     let mut text = format!("\n{table}");
     for row in &sweep.recoveries {
         for (why, faults) in &row.never_because {

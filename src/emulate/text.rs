@@ -220,28 +220,18 @@ pub(crate) fn network(substrate: &Substrate) -> String {
 }
 
 fn links(result: &Run) -> String {
-    let mut table = TextTable::new([
-        "links",
-        "used",
-        "mean use",
-        "highest use",
-        "busiest",
-        "queue P50",
-        "queue P99",
-        "longest",
-    ]);
-    for class in &result.links {
-        table.row([
-            class.class.to_owned(),
-            format!("{} of {}", class.links_used, class.links),
-            percent(class.utilisation_mean),
-            percent(class.utilisation_max),
-            class.busiest.first().map_or(String::new(), |link| link.link.clone()),
-            class.queue.p50_bytes.to_string(),
-            class.queue.p99_bytes.to_string(),
-            class.queue.max_bytes.to_string(),
-        ]);
-    }
+    let table = TextTable::of(&result.links)
+        .column("links", |class| class.class.to_owned())
+        .column("used", |class| format!("{} of {}", class.links_used, class.links))
+        .column("mean use", |class| percent(class.utilisation_mean))
+        .column("highest use", |class| percent(class.utilisation_max))
+        .column("busiest", |class| {
+            class.busiest.first().map_or(String::new(), |link| link.link.clone())
+        })
+        .column("queue P50", |class| class.queue.p50_bytes)
+        .column("queue P99", |class| class.queue.p99_bytes)
+        .column("longest", |class| class.queue.max_bytes)
+        .table();
     table.to_string()
 }
 
@@ -314,20 +304,17 @@ fn flows_of(result: &Run) -> String {
     if with_flows.len() < 2 {
         return String::new();
     }
-    let mut table = TextTable::new(["flows of", "ended", "given up", "FCT P50", "P99", "longest"]);
-    for (one, flows) in with_flows.iter().take(MOST_WORKLOADS) {
-        table.row([
-            one.name.clone(),
-            flows.count.to_string(),
-            match flows.cancelled {
-                0 => "-".to_owned(),
-                cancelled => cancelled.to_string(),
-            },
-            rounded(flows.fct_p50),
-            rounded(flows.fct_p99),
-            rounded(flows.fct_max),
-        ]);
-    }
+    let table = TextTable::of(with_flows.iter().take(MOST_WORKLOADS))
+        .column("flows of", |(one, _)| one.name.clone())
+        .column("ended", |(_, flows)| flows.count)
+        .column("given up", |(_, flows)| match flows.cancelled {
+            0 => "-".to_owned(),
+            cancelled => cancelled.to_string(),
+        })
+        .column("FCT P50", |(_, flows)| rounded(flows.fct_p50))
+        .column("P99", |(_, flows)| rounded(flows.fct_p99))
+        .column("longest", |(_, flows)| rounded(flows.fct_max))
+        .table();
     let more = match with_flows.len().saturating_sub(MOST_WORKLOADS) {
         0 => String::new(),
         more => format!("and {more} more in `--format json`\n"),

@@ -47,6 +47,33 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// Kinds that files and options name.
+    pub const NAMED: [Self; 5] =
+        [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::Broadcast];
+
+    /// Looks up a kind by its name, also if written with underscores.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|kind| kind.name() == name.replace('_', "-"))
+    }
+
+    /// Returns whether every rank has a different piece for every other rank.
+    #[must_use]
+    pub const fn is_pairwise(self) -> bool {
+        matches!(self, Self::AllToAll)
+    }
+
+    /// Returns the pairs of ranks between which data is sent: all, or neighbours around a ring.
+    #[must_use]
+    pub fn pairs(self, ranks: usize) -> Vec<(usize, usize)> {
+        match self.is_pairwise() {
+            true => (0..ranks)
+                .flat_map(|from| (0..ranks).filter(move |to| *to != from).map(move |to| (from, to)))
+                .collect(),
+            false => (0..ranks).map(|from| (from, (from + 1) % ranks)).collect(),
+        }
+    }
+
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -313,7 +313,7 @@ impl Site {
             seconds,
             estimate: seconds,
         };
-        if kind == CollectiveKind::AllToAll {
+        if kind.is_pairwise() {
             return vec![time(Algorithm::Pairwise, Protocol::Simple, self.pairwise(bytes))];
         }
         let rounds = rounds(kind);
@@ -374,7 +374,7 @@ impl Site {
 
     #[must_use]
     pub fn card_share(kind: CollectiveKind) -> f64 {
-        if kind == CollectiveKind::AllToAll { PAIRWISE_SHARE } else { CARD_SHARES[0] }
+        if kind.is_pairwise() { PAIRWISE_SHARE } else { CARD_SHARES[0] }
     }
 
     fn constants(&self) -> &'static DomainFit {

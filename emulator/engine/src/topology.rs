@@ -8,7 +8,7 @@ mod rail;
 mod ring;
 mod torus;
 
-pub use domain::{ExchangeFibres, SwitchedDomain};
+pub use domain::SwitchedDomain;
 pub use fat_tree::{FatTree, LeafSpine};
 pub use measure::diameter;
 pub use rail::{RailOnly, RailOptimised};

@@ -2,7 +2,6 @@
 //! Workloads: sources of flows with dependencies. They address ranks rather than links.
 
 mod called;
-mod exchange;
 mod foresight;
 mod groups;
 mod jobs;

@@ -184,8 +184,8 @@ impl Effect {
             ),
             Self::Stuck if part.is_commanded => Ok(()),
             Self::Stuck => Err(
-                "only a part that receives commands can be `stuck`: a bundle such as `n17/b0`, a \
-                 port of an optical switch such as `ocs3/p7`, a host of `exchange`",
+                "only a part that receives commands can be `stuck`: a bundle such as `n17/b0` or a \
+                 port of an optical switch such as `ocs3/p7`",
             ),
             Self::FailsTest if is_optical => Ok(()),
             Self::FailsTest => {
@@ -285,7 +285,7 @@ impl ScenarioFault {
             _ => self.lasts,
         };
         let (effect, when) = (self.effect, self.when.later(late));
-        (!parts.is_empty()).then_some(FaultEvent { parts, effect, when, lasts, from_start: false })
+        (!parts.is_empty()).then_some(FaultEvent { parts, effect, when, lasts })
     }
 }
 

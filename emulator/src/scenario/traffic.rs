@@ -70,8 +70,6 @@ pub enum Pattern {
         /// Number of pieces.
         pieces: u32,
     },
-    /// All-to-all by binary exchange, with circuit changes between steps.
-    CircuitExchange,
     /// Flows of a table.
     Flows(Arc<[ListedFlow]>),
     /// Random flows.
@@ -128,7 +126,6 @@ impl Pattern {
             Self::ReduceScatter => CollectiveKind::ReduceScatter.name(),
             Self::AllGather => CollectiveKind::AllGather.name(),
             Self::Broadcast { .. } => CollectiveKind::Broadcast.name(),
-            Self::CircuitExchange => "circuit-exchange",
             Self::Flows(_) | Self::Random { .. } => CollectiveKind::Flows.name(),
             Self::Recorded(_) => "recorded",
             Self::Compute(_) => "compute",
@@ -139,7 +136,7 @@ impl Pattern {
     #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
         let kind = match self {
-            Self::AllToAll(_) | Self::CircuitExchange => CollectiveKind::AllToAll,
+            Self::AllToAll(_) => CollectiveKind::AllToAll,
             Self::AllReduce(_) => CollectiveKind::AllReduce,
             Self::ReduceScatter => CollectiveKind::ReduceScatter,
             Self::AllGather => CollectiveKind::AllGather,

@@ -254,7 +254,6 @@ impl Substrate {
             None => rings.nodes_of_island(vertex),
         });
         NetworkPart {
-            is_commanded: host.is_some() && self.exchange.is_some(),
             is_switch: self.network.role(vertex) == VertexRole::Switch,
             hosts: host.into_iter().collect(),
             planned: nodes.map(PlannedPart::Node).collect(),

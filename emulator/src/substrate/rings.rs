@@ -97,7 +97,6 @@ impl Substrate {
             patched: Vec::new(),
             domains: None,
             grid: None,
-            exchange: None,
             circuits: optical,
             network,
             hosts,

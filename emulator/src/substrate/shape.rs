@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use lightloom_engine::topology::{
-    CubeTorus, ExchangeFibres, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring, RingShape,
-    SwitchedDomain, Torus,
+    CubeTorus, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring, RingShape, SwitchedDomain,
+    Torus,
 };
 use lightloom_engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexId, VertexRole,
@@ -30,8 +30,6 @@ pub enum Shape {
     Domain(SwitchedDomain),
     /// Hosts in a row.
     Row(RingShape, u32, LinkSpec),
-    /// Hosts with fibres for a binary exchange, and the switching time.
-    Exchange(ExchangeFibres, Picoseconds),
     /// An arbitrary graph.
     Graph(CableGraph),
 }
@@ -54,7 +52,6 @@ struct LaidShape {
     hosts: Vec<VertexId>,
     circuits: Vec<Vec<LinkId>>,
     grid: Option<Grid>,
-    exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
     names: Vec<String>,
 }
 
@@ -74,12 +71,12 @@ impl Substrate {
         let mut builder = NetworkBuilder::new();
         let laid = lay_out(shape, &mut builder);
         let network = equipped(&builder.build()?, switches, nic_delay)?;
-        let LaidShape { hosts, circuits: patched, grid, exchange, names } = laid;
+        let LaidShape { hosts, circuits: patched, grid, names } = laid;
         let mut plain = Self::plain(network, hosts);
         if !names.is_empty() {
             plain.names = names;
         }
-        Ok(Self { hosts_per_server: hosts_per_server(shape), patched, grid, exchange, ..plain })
+        Ok(Self { hosts_per_server: hosts_per_server(shape), patched, grid, ..plain })
     }
 
     pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
@@ -97,7 +94,6 @@ impl Substrate {
             rings: None,
             circuits: None,
             grid: None,
-            exchange: None,
             network,
             hosts,
             names,
@@ -184,10 +180,6 @@ fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> LaidShape {
                 (0..*hosts).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
             Ring::build_into(builder, &hosts, *shape, |_| *link);
             LaidShape::of(hosts)
-        }
-        Shape::Exchange(fibres, switching) => {
-            let (hosts, fibres) = fibres.build_into(builder);
-            LaidShape { exchange: Some((fibres, *switching)), ..LaidShape::of(hosts) }
         }
         Shape::Graph(graph) => lay_out_graph(graph, builder),
     }

@@ -21,13 +21,11 @@ use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::idle::{IdleTimes, LONG, packet_hops};
-use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
+use super::replay::{ReuseError, RingReuse, replay};
 use crate::run::{Progress, RunError};
 
 /// Packet-hop limit of an excerpt that reuses times of idle rings.
 pub const HOPS_BUDGET: f64 = 6e8;
-/// Packet-hop limit for repeating a whole excerpt without reuse.
-pub const PROOF_BUDGET: f64 = 5e8;
 const TASKS_BUDGET: f64 = 2e6;
 
 /// Reasons why a job cannot be simulated packet by packet.
@@ -53,11 +51,6 @@ pub enum PacketsError {
         needed = *hops as f64, budget = HOPS_BUDGET
     )]
     TooLarge { layers: u32, micro_batches: u64, hops: u64 },
-    #[error(
-        "without reuse, the step needs {hops:.1e} packet-hops, more than the limit of a proof, {budget:.1e}; help: reduce --seq",
-        hops = *hops as f64, budget = PROOF_BUDGET
-    )]
-    TooLargeToProve { hops: u64 },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -87,8 +80,6 @@ pub struct PacketStep {
     pub packet_hops: u64,
     /// Number of collectives whose duration was reused.
     pub reused: u64,
-    /// Verification of the reuse, if requested.
-    pub proof: Option<Proof>,
 }
 
 /// A simulated excerpt.
@@ -102,26 +93,6 @@ pub struct ExcerptRun {
     pub machine: Machine,
     /// Start and end time of each task.
     pub spans: Vec<(SimTime, SimTime)>,
-}
-
-/// How reuse was verified to be exact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Proof {
-    /// A second run without reuse has the same start and end times of all tasks, to the picosecond.
-    BothWays {
-        /// Packets sent without reuse, counted once per link.
-        packet_hops: u64,
-    },
-}
-
-/// Whether to verify that reuse is exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prove {
-    /// No verification.
-    Nothing,
-    /// Also run without reuse, which must fit in [`PROOF_BUDGET`].
-    Reuse,
 }
 
 struct JobExcerpt(OwnedJob);
@@ -208,11 +179,7 @@ impl JobExcerpt {
 }
 
 /// Evaluates an excerpt of `job` packet by packet and in closed form.
-pub fn run(
-    job: &Job<'_>,
-    prove: Prove,
-    progress: &mut dyn Progress,
-) -> Result<ExcerptRun, PacketsError> {
+pub fn run(job: &Job<'_>, progress: &mut dyn Progress) -> Result<ExcerptRun, PacketsError> {
     let excerpt = JobExcerpt::of(job)?;
     let micro_batches = excerpt.micro_batches();
     let step = excerpt.0;
@@ -228,22 +195,12 @@ pub fn run(
     );
     let rings = graph.tasks().iter().filter(|task| matches!(task.work, TaskWork::Ring { .. }));
     let without: f64 = rings.map(|task| packet_hops(&task.work, &machine)).sum();
-    if prove == Prove::Reuse && without > PROOF_BUDGET {
-        return Err(PacketsError::TooLargeToProve { hops: without as u64 });
-    }
     let timeline = match replay(&graph, &machine, RingReuse::IdleRings, progress) {
         // Other exchanges share the links of a ring, so simulate all of its packets.
         Err(RunError::Reuse(ReuseError::BusyRing { .. })) if without <= HOPS_BUDGET => {
             replay(&graph, &machine, RingReuse::Never, progress)?
         }
         other => other?,
-    };
-    let proof = match prove {
-        Prove::Nothing => None,
-        Prove::Reuse => {
-            let other = replay(&graph, &machine, RingReuse::Never, progress)?;
-            Some(both_ways(&graph, &timeline, &other).map_err(RunError::from)?)
-        }
     };
     let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
@@ -261,25 +218,8 @@ pub fn run(
         difference: analytic_seconds / idle_seconds - 1.0,
         packet_hops: timeline.packet_hops,
         reused: timeline.reused,
-        proof,
     };
     Ok(ExcerptRun { step, graph, machine, spans: timeline.spans })
-}
-
-fn both_ways(
-    graph: &TaskGraph,
-    reused: &TaskTimes,
-    packets: &TaskTimes,
-) -> Result<Proof, ReuseError> {
-    let differs = reused.spans.iter().zip(&packets.spans).position(|(a, b)| a != b);
-    match differs {
-        None => Ok(Proof::BothWays { packet_hops: packets.packet_hops }),
-        Some(task) => Err(ReuseError::Changed {
-            task: graph.tasks()[task].name.clone(),
-            first: reused.spans[task].1.since(reused.spans[task].0),
-            now: packets.spans[task].1.since(packets.spans[task].0),
-        }),
-    }
 }
 
 fn gcd(a: u32, b: u32) -> u32 {

@@ -8,7 +8,7 @@ use lightloom_emulator::outcome::{Outcome, Stop};
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let table = b"start,src,dst,bytes\n0,h0,h1,4032\n5us,h2,h9,4032\n".to_vec();
@@ -274,37 +274,6 @@ control: {reroute_delay: 10us}
 }
 
 #[test]
-fn binary_exchange_takes_its_steps_plus_switching() {
-    for steps in 1..=4_u64 {
-        let outcome = run(&format!(
-            "
-name: exchange
-on: {{exchange: {{steps: {steps}, switching: 70us}}}}
-traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
-"
-        ));
-        let [first, second] = outcome.workloads.as_slice() else { panic!("two rounds") };
-        let (micros, packet) = (Picoseconds::from_micros, Bytes(4_096));
-        // Half of 1,024 packets per step over 400 Gb/s and 1 µs of fibre; the end of a step is
-        // reported after 1 µs.
-        let once = BitsPerSecond::from_gbps(400).time_for(packet) * 512 + micros(1);
-        let dark = (micros(70) + micros(1)) * (steps - 1);
-        let closed = once * steps + dark;
-        let took = first.end.unwrap().since(first.start);
-        // Acknowledgements share the fibre with the data of the other direction: 1 in 64.
-        let over = took.as_secs_f64() / closed.as_secs_f64();
-        assert!((1.0..1.02).contains(&over), "{steps} steps: {took} for {closed}");
-        assert!(took >= first.ideal);
-        if steps > 1 {
-            // The next round begins by returning to the first fibre.
-            let again = second.end.unwrap().since(second.start);
-            let back = again.as_secs_f64() - took.as_secs_f64();
-            assert!((back * 1e6 - 70.0).abs() < 1.0, "{back}");
-        }
-    }
-}
-
-#[test]
 fn task_graph_waits_and_computes() {
     let outcome = run("
 name: graph
@@ -332,7 +301,6 @@ fn locates_every_mistake() {
         ("traffic: [{name: a, run: {incast: h9}, bytes: 1KiB}]", "`h9` is not a host"),
         ("traffic: [{name: a, run: {shift: 4}, bytes: 1KiB}]", "maps every host to itself"),
         ("traffic: [{name: a, run: {all_reduce: torus}, bytes: 1KiB}]", "torus"),
-        ("traffic: [{name: a, run: circuit_exchange, bytes: 1KiB}]", "exchange"),
         ("traffic: [{name: a, run: permutation, bytes: 1KiB, after: [b]}]", "`b`"),
         ("traffic: [{name: a, run: permutation, bytes: 1KiB, hosts: [h0, q]}]", "LL0307"),
         ("traffic: [{name: a, run: permutation, bytes: 1KiB, hosts: [h0, h0..h1]}]", "twice"),

@@ -7,7 +7,7 @@ use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::run::IslandReuse;
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, On, TrainStep};
-use lightloom_emulator::training::packets::{self, Prove};
+use lightloom_emulator::training::packets;
 use lightloom_engine::capture::Watch;
 
 fn one_tor(gpus: u32, tp: u32, training: &str) -> String {
@@ -89,7 +89,7 @@ fn excerpt_step_matches_the_job_on_its_fabric() {
             panic!("a fabric is planned")
         };
         let step = TrainStep::of(&scenario.train[0], fabric, plan).unwrap();
-        let alone = packets::run(&step.owned.job(), Prove::Nothing, &mut ()).unwrap().step;
+        let alone = packets::run(&step.owned.job(), &mut ()).unwrap().step;
         assert_eq!(alone.gpus, u64::from(*gpus), "{name} is run whole");
         let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
         let there = seconds(&outcome.steps.of_jobs()[0]);

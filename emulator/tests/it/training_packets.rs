@@ -2,7 +2,7 @@
 //! The training step packet by packet: reuse is exact, one rail represents all, and the analytic
 //! step agrees.
 use lightloom_emulator::run::RunError;
-use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
+use lightloom_emulator::training::packets::{self, ExcerptRun, PacketStep};
 use lightloom_emulator::training::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibration::{Calibration, ContextExchange, Precision, ZeroStage};
@@ -186,14 +186,11 @@ fn shared_ring_is_not_reused() {
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");
 }
 
-fn both(
-    model: &str,
-    arch: &str,
-    layers: u32,
-    mapping: Mapping,
-    batch: Batch,
-    prove: Prove,
-) -> PacketStep {
+fn both(model: &str, arch: &str, layers: u32, mapping: Mapping, batch: Batch) -> PacketStep {
+    excerpt(model, arch, layers, mapping, batch).step
+}
+
+fn excerpt(model: &str, arch: &str, layers: u32, mapping: Mapping, batch: Batch) -> ExcerptRun {
     let mut model = cards::model(model).unwrap();
     model.layers = layers;
     let card = cards::accelerator("h100").unwrap();
@@ -207,7 +204,7 @@ fn both(
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    packets::run(&job, prove, &mut ()).unwrap().step
+    packets::run(&job, &mut ()).unwrap()
 }
 
 #[test]
@@ -228,11 +225,11 @@ fn expert_and_context_parallel_packets_match_the_formula() {
         ("llama-3.1-8b", "dgx", with(4, 2, 1, 2, 1), sequences(8)),
         ("llama-3.1-8b", "nvl:72", with(4, 2, 2, 1, 1), sequences(8)),
     ] {
-        let step = both(model, arch, 4, mapping, batch, Prove::Reuse);
+        let ExcerptRun { step, graph, machine, spans } = excerpt(model, arch, 4, mapping, batch);
         assert!(step.difference.abs() < 0.02, "{model} on {arch}, {mapping}: {step:?}");
-        assert!(
-            matches!(step.proof, Some(Proof::BothWays { packet_hops }) if packet_hops > step.packet_hops)
-        );
+        let packets = replay(&graph, &machine, RingReuse::Never, &mut ()).unwrap();
+        assert_eq!(packets.spans, spans, "reuse is exact");
+        assert!(packets.packet_hops > step.packet_hops);
     }
 }
 
@@ -243,7 +240,7 @@ fn interleaved_and_zero_bubble_packets_match_the_formula() {
     let interleaved = Mapping { virtual_stages: 2, ..plain };
     let zero = Mapping { schedule: Schedule::ZeroBubble, ..plain };
     let [plain, interleaved, zero] = [plain, interleaved, zero].map(|mapping| {
-        let step = both("llama-3.1-8b", "khop:3", 16, mapping, batch, Prove::Nothing);
+        let step = both("llama-3.1-8b", "khop:3", 16, mapping, batch);
         assert!(step.difference.abs() < 0.05, "{mapping}: {step:?}");
         step.packet_seconds
     });
@@ -258,7 +255,7 @@ fn transfers_between_virtual_stages_match_the_formula() {
     let few = Mapping { virtual_stages: 4, ..mapping(2, 4, 1) };
     for (mapping, sequences) in [(many, 8), (few, 4)] {
         let batch = Batch { sequences, tokens: 8192 };
-        let step = both("llama-3.1-8b", "dgx", 32, mapping, batch, Prove::Nothing);
+        let step = both("llama-3.1-8b", "dgx", 32, mapping, batch);
         assert!(step.difference.abs() < 0.02, "{mapping}: {step:?}");
     }
 }
@@ -281,7 +278,7 @@ fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> 
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    packets::run(&job, Prove::Nothing, &mut ()).unwrap().step
+    packets::run(&job, &mut ()).unwrap().step
 }
 
 #[test]
@@ -308,7 +305,7 @@ fn ring_carries_only_tensor_groups() {
     }
     let spanning = Mapping { expert: 8, ..mapping(4, 1, 4) };
     let batch = Batch { sequences: 8, tokens: 2048 };
-    let step = both("qwen3-30b-a3b", "khop:2", 4, spanning, batch, Prove::Nothing);
+    let step = both("qwen3-30b-a3b", "khop:2", 4, spanning, batch);
     assert!(step.difference.abs() < 0.01, "{step:?}");
 }
 
@@ -317,10 +314,10 @@ fn ring_carries_only_tensor_groups() {
 fn contention_is_not_part_of_the_difference() {
     let shared = Mapping { context: 4, ..mapping(4, 1, 2) };
     let batch = Batch { sequences: 8, tokens: 4096 };
-    let step = both("llama-3.1-8b", "dgx", 4, shared, batch, Prove::Nothing);
+    let step = both("llama-3.1-8b", "dgx", 4, shared, batch);
     assert!(step.difference.abs() < 0.02, "{step:?}");
     assert!(step.contention_seconds > 0.005 * step.packet_seconds, "{step:?}");
-    let alone = both("llama-3.1-8b", "dgx", 4, mapping(4, 1, 1), batch, Prove::Nothing);
+    let alone = both("llama-3.1-8b", "dgx", 4, mapping(4, 1, 1), batch);
     assert!(alone.contention_seconds.abs() < 0.001 * alone.packet_seconds, "{alone:?}");
 }
 
@@ -338,7 +335,7 @@ fn rejects_packet_mode_for_groups_inside_a_torus() {
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    let refusal = packets::run(&job, Prove::Nothing, &mut ()).err().unwrap().to_string();
+    let refusal = packets::run(&job, &mut ()).err().unwrap().to_string();
     assert!(refusal.contains("CP 2 would use those of tpuv4"), "{refusal}");
 }
 
@@ -346,7 +343,7 @@ fn rejects_packet_mode_for_groups_inside_a_torus() {
 fn large_job_runs_as_an_excerpt() {
     let large = Mapping { data: 64, ..mapping(32, 8, 64) };
     let batch = Batch { sequences: 1024, tokens: 1024 };
-    let step = both("llama-3.1-405b", "khop:3", 16, large, batch, Prove::Nothing);
+    let step = both("llama-3.1-405b", "khop:3", 16, large, batch);
     assert_eq!((step.gpus, step.replicas, step.layers), (512, 2, 16));
     assert!(step.reused > 10, "{step:?}");
     assert!(step.difference.abs() < 0.05, "{step:?}");
@@ -366,6 +363,6 @@ fn rejects_packet_mode_for_a_group_larger_than_its_domain() {
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    let refusal = packets::run(&job, Prove::Nothing, &mut ()).err().unwrap().to_string();
+    let refusal = packets::run(&job, &mut ()).err().unwrap().to_string();
     assert!(refusal.contains("TP 16 does not fit 8 GPUs of dgx"), "{refusal}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recorded steps: a recorded run is read back and takes the same time, waiting is not work, and
 //! errors have a location.
-use lightloom_emulator::training::packets::{self, ExcerptRun, Prove};
+use lightloom_emulator::training::packets::{self, ExcerptRun};
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::architecture::architecture;
 use lightloom_training::calibration::Precision;
@@ -9,14 +9,11 @@ use lightloom_training::cards;
 use lightloom_training::chrome::trace;
 use lightloom_training::graph::TaskGraph;
 use lightloom_training::longest_path::play;
-use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
-use lightloom_training::model::Model;
 use lightloom_training::recorded::{Recorded, Scales, read};
-use lightloom_training::rescale::RankLayout;
 use lightloom_training::step::Job;
-use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
-use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
+
+use lightloom_units::{Picoseconds, SimTime};
 use proptest::prelude::*;
 
 fn ran() -> ExcerptRun {
@@ -34,7 +31,7 @@ fn ran() -> ExcerptRun {
         precision: Precision::Bf16,
         expert_imbalance: 0.0,
     };
-    packets::run(&job, Prove::Nothing, &mut ()).unwrap()
+    packets::run(&job, &mut ()).unwrap()
 }
 
 fn end(recorded: &Recorded) -> SimTime {
@@ -79,112 +76,6 @@ fn waiting_for_a_straggler_is_not_communication() {
     assert_eq!(end(&recorded).since(SimTime::START), micros(180));
     let faster = recorded.scaled(Scales { kernel: 0.5, copy: 1.0, host: 1.0 }).unwrap();
     assert_eq!(end(&faster).since(SimTime::START), micros(75 + 30));
-}
-
-#[test]
-fn resizing_groups_scales_only_the_divided_work() {
-    let ran = ran();
-    let text = trace(&ran.graph, &ran.machine, &ran.spans).to_string();
-    let recorded = read(text.as_bytes(), 4).unwrap();
-    let layout = |tensor: u32| RankLayout { tensor, data: 2, expert: 1 };
-    let same = recorded.rescaled(layout(4), layout(4)).unwrap();
-    assert_eq!(same.graph, recorded.graph);
-    let network = architecture("khop:3").unwrap();
-    let links = cards::accelerator("h100").unwrap().calibration().network;
-    let step = |tensor: u32| {
-        let other = recorded.rescaled(layout(4), layout(tensor)).unwrap();
-        let machine = packets::machine(&network, &links, other.ranks, tensor).unwrap();
-        replay(&other.graph, &machine, RingReuse::Never, &mut ()).unwrap().end.0 as f64
-    };
-    let (four, eight, two) = (step(4), step(8), step(2));
-    assert!(eight < four && four < two, "{two} {four} {eight}");
-    assert!(eight > four / 2.0, "exchange does not shrink with the group");
-}
-
-/// Returns the seconds of a 64-rank step that was run in packets, recorded, rescaled and run again,
-/// and the seconds of the same job run directly with the other mapping.
-fn rescaled_and_run(model: &Model, mapping: Mapping, to: Mapping) -> [f64; 2] {
-    let card = cards::accelerator("h100").unwrap();
-    let network = architecture("khop:3").unwrap();
-    let ran = |mapping: Mapping| {
-        let job = Job {
-            model,
-            mapping,
-            batch: Batch { sequences: 2 * u64::from(mapping.data), tokens: 512 },
-            compute: &card.compute(),
-            network: &network,
-            calibration: &card.calibration(),
-            precision: Precision::Bf16,
-            expert_imbalance: 0.0,
-        };
-        let rails = SimulatedRails::First;
-        let links = [
-            Cable { rate: BitsPerSecond::from_gbps(3_200), delay: Picoseconds::from_nanos(200) },
-            Cable { rate: BitsPerSecond::from_gbps(400), delay: Picoseconds::from_micros(1) },
-        ];
-        let work = job.work();
-        // A trace has no paces.
-        let bare = TaskGraph::new(step_tasks(&work, rails).0.tasks().to_vec());
-        let graph = bare.unwrap();
-        let machine = step_machine(&work, &network, rails, links, 0.0);
-        let times = replay(&graph, &machine, RingReuse::IdleRings, &mut ()).unwrap();
-        (graph, machine, times)
-    };
-    let (graph, machine, times) = ran(mapping);
-    assert_eq!(machine.ranks, 64);
-    let text = trace(&graph, &machine, &times.spans).to_string();
-    let recorded = read(text.as_bytes(), mapping.tensor).unwrap();
-    let layout = |of: Mapping| RankLayout { tensor: of.tensor, data: of.data, expert: of.expert };
-    let rescaled = recorded.rescaled(layout(mapping), layout(to)).unwrap();
-    let (_, machine, expected) = ran(to);
-    assert_eq!(rescaled.ranks, machine.ranks);
-    let predicted = replay(&rescaled.graph, &machine, RingReuse::IdleRings, &mut ()).unwrap();
-    [predicted.end, expected.end].map(|end| end.0 as f64 * 1e-12)
-}
-
-#[test]
-fn trace_of_64_ranks_predicts_the_job_on_128_and_256() {
-    let small = |name: &str| {
-        let mut model = cards::model(name).unwrap();
-        (model.layers, model.vocabulary) = (2, 4_096);
-        model
-    };
-    let (dense, mixture) = (small("llama-3.1-8b"), small("mixtral-8x7b"));
-    for (model, from, to) in [
-        (&dense, [8, 2, 4, 1], [8, 2, 8, 1]),
-        (&dense, [8, 2, 4, 1], [8, 2, 16, 1]),
-        (&mixture, [4, 2, 8, 2], [4, 2, 16, 4]),
-    ] {
-        let of = |[tensor, pipeline, data, expert]: [u32; 4]| Mapping {
-            tensor,
-            pipeline,
-            data,
-            expert,
-            ..Mapping::ONE_GPU
-        };
-        let [predicted, expected] = rescaled_and_run(model, of(from), of(to));
-        let error = predicted / expected - 1.0;
-        let what = format!("TP, PP, DP, EP {from:?} to {to:?}");
-        println!("{what}: {predicted:.6} s for {expected:.6}, {:+.2} %", 100.0 * error);
-        assert!(error.abs() < 0.06, "{what}: {predicted} {expected}");
-    }
-}
-
-#[test]
-fn rejects_layouts_that_contradict_the_recorded_groups() {
-    let ran = ran();
-    let text = trace(&ran.graph, &ran.machine, &ran.spans).to_string();
-    let recorded = read(text.as_bytes(), 4).unwrap();
-    let layout = |data, expert| RankLayout { tensor: 4, data, expert };
-    for (from, to, expected) in [
-        (layout(2, 1), layout(4, 3), "EP 3 does not divide DP 4"),
-        (layout(3, 1), layout(4, 1), "16 ranks are not a multiple of 3 replicas of TP 4"),
-        (layout(1, 1), layout(4, 1), "a step of DP 1 was recorded"),
-        (layout(4, 1), layout(8, 1), "which are neither one replica, all of DP 4"),
-    ] {
-        let error = recorded.rescaled(from, to).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-    }
 }
 
 #[test]

@@ -179,10 +179,9 @@ pub fn coverage(judged: &[Judged<'_>]) -> [f64; 2] {
     let group = |one: &Judged<'_>| (one.run.source.clone(), one.run.model.clone());
     let (mut inside, mut runs) = ([0.0; 2], 0.0);
     for one in judged.iter().filter(|one| one.tests) {
-        let is_other = |other: &&Judged<'_>| {
+        let bands = bands(judged.iter().filter(|other| {
             group(other) != group(one) || other.run.accelerator != one.run.accelerator
-        };
-        let bands = bands(judged.iter().filter(is_other));
+        }));
         let (Some(class), Some(step)) = (Class::of(one), predicted(one)) else { continue };
         let Some(interval) = Interval::among(&bands, class, true, step) else { continue };
         runs += 1.0;

@@ -90,15 +90,9 @@ fn left_out(card: &Accelerator) -> Option<Generation> {
     card.generation().filter(|_| ["a100", "h200", "gb200"].contains(&&*card.name))
 }
 
-fn kind(name: &str) -> Option<CollectiveKind> {
-    use CollectiveKind::{AllGather, AllReduce, AllToAll, ReduceScatter};
-    let mut kinds = [AllReduce, AllGather, ReduceScatter, AllToAll].into_iter();
-    kinds.find(|kind| kind.name() == name.replace('_', "-"))
-}
-
 impl BackToBack {
     fn judged(self) -> Option<JudgedCollective> {
-        let kind = kind(&self.collective)?;
+        let kind = CollectiveKind::of_name(&self.collective)?;
         let card = cards::accelerator(&self.accelerator).ok()?;
         let site = Site {
             left_out: left_out(&card),
@@ -118,7 +112,7 @@ impl BackToBack {
 impl Row {
     /// Returns `None` unless the row is a library collective on a switch with a known rate.
     fn judged(self) -> Option<JudgedCollective> {
-        let kind = kind(&self.collective)?;
+        let kind = CollectiveKind::of_name(&self.collective)?;
         let named = ["A100", "H100", "H200", "GB200", "B200"];
         let card = named.into_iter().find(|name| self.hardware.contains(name))?;
         let generation = cards::accelerator(&card.to_lowercase()).ok()?.generation()?;
@@ -251,8 +245,8 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     for table in tables {
         let mut reader = csv::Reader::from_reader(table.as_bytes());
         let names = reader.headers()?.clone();
-        let has = |column: &str| names.iter().any(|name| name == column);
-        let [is_back_to_back, is_expert] = ["nccl", "dispatch_us"].map(has);
+        let [is_back_to_back, is_expert] =
+            ["nccl", "dispatch_us"].map(|column| names.iter().any(|name| name == column));
         for row in reader.records() {
             let row = row?;
             let found: Vec<JudgedCollective> = if is_expert {

@@ -85,14 +85,13 @@ pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Describe
 }
 
 /// Accepts Chakra traces in rank order, or one file that describes all ranks: a SimAI text (`.txt`), a GOAL file
-/// (`.goal` or binary) or a connection matrix of csg-htsim (`Nodes N` in the first line).
+/// (`.goal`) or a connection matrix of csg-htsim (`Nodes N` in the first line).
 pub fn read_described(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
 ) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
     let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
-    let is_binary = goal::binary::is_binary(first.bytes);
     if first.bytes.starts_with(b"Nodes ") {
         alone(files, "a connection matrix describes all nodes: omit the other files")?;
         let step = connection_matrix::read(text(first)?).map_err(|error| wrong(first, error))?;
@@ -111,14 +110,10 @@ pub fn read_described(
         }
         return Ok(Described { graph, ranks, tensor: own, note: None });
     }
-    if is("goal") || is_binary {
+    if is("goal") {
         alone(files, "a GOAL file describes all ranks: omit the other files")?;
-        let step = match is_binary {
-            true => goal::binary::text_of(first.bytes).and_then(|text| goal::read(&text)),
-            false => goal::read(text(first)?),
-        };
-        let goal::GoalStep { graph, ranks, interfaces } =
-            step.map_err(|error| wrong(first, error))?;
+        let step = goal::read(text(first)?).map_err(|error| wrong(first, error))?;
+        let goal::GoalStep { graph, ranks, interfaces } = step;
         let tensor = tensor.unwrap_or(TENSOR).min(ranks.max(1));
         let note = (interfaces > 1).then(|| {
             format!(

@@ -75,6 +75,11 @@ impl Operation {
     }
 
     #[must_use]
+    pub const fn is_pairwise(self) -> bool {
+        matches!(self, Self::AllToAll)
+    }
+
+    #[must_use]
     pub const fn is_between_two(self) -> bool {
         matches!(self, Self::Send | Self::Receive)
     }

@@ -70,12 +70,11 @@ impl<'r> Model<'r> {
         let nothing = Fit::nothing(self);
         let profiles: Vec<ResidualProfile> =
             (0..self.constants.len()).map(|which| self.profile(which, &nothing)).collect();
-        let shows = |which: &usize| {
-            let changes = profiles[*which].iter().flat_map(|(_, changes)| changes);
-            changes.fold(0.0_f64, |most, change| most.max(change.abs())) >= SHARE_THAT_SHOWS
-        };
         let (effective, without): (Vec<usize>, Vec<usize>) =
-            (0..self.constants.len()).partition(shows);
+            (0..self.constants.len()).partition(|which| {
+                let changes = profiles[*which].iter().flat_map(|(_, changes)| changes);
+                changes.fold(0.0_f64, |most, change| most.max(change.abs())) >= SHARE_THAT_SHOWS
+            });
         let mut best = nothing.clone();
         let mut reached = self.criterion(&best, effective.len());
         for size in 1..=MOST.min(self.runs.len() - 1).min(effective.len()) {

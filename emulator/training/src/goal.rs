@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GOAL, the text format of LogGOPSim and ATLAHS. [`binary`] handles its binary form.
+//! GOAL, the text format of LogGOPSim and ATLAHS.
 //!
 //! A file starts with `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0 l2: recv 8b from 0 tag 0
 //! l3: calc 100 l2 requires l1 l3 irequires l2 }`. `calc` is in nanoseconds, sizes are in bytes, −1 matches any
@@ -10,7 +10,6 @@
 //! dependencies of `b`. On each processor, a `calc` or send waits for the previous `calc`, in order
 //! of readiness (`LogGOPSim.cpp`: "local o not available"). Each rank has one interface.
 
-pub mod binary;
 mod processors;
 
 use std::collections::BTreeMap;
@@ -36,8 +35,6 @@ pub enum GoalError {
     NoPeer { line: usize, rank: u32, label: String, peer: u32, last: u32 },
     #[error("line {line}: rank {rank} defines `{label}` twice")]
     Twice { line: usize, rank: u32, label: String },
-    #[error("byte {at}: {reason}")]
-    Binary { at: usize, reason: &'static str },
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
@@ -244,12 +241,11 @@ impl Reader {
                     continue;
                 }
                 let own = sends.entry(operation.rank).or_default();
-                let fits = |send: &usize| {
+                match own.iter().position(|send| {
                     let sender = &self.operations[*send];
                     let GoalVerb::Send { tag: sent, .. } = sender.what else { return false };
                     from.is_none_or(|from| from == sender.rank) && (tag < 0 || tag == sent)
-                };
-                match own.iter().position(fits) {
+                }) {
                     Some(at) => pairs.push((place, own.remove(at))),
                     None => left.push((place, "send")),
                 }
@@ -384,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_round_trip_as_text_and_as_bytes() {
+    fn waits_round_trip() {
         for waits in [&[&[1][..], &[]][..], &[&[], &[], &[0], &[1]]] {
             let compute = |after: &&[u32]| Task {
                 name: String::new(),
@@ -393,14 +389,11 @@ mod tests {
             };
             let graph = TaskGraph::new(waits.iter().map(compute).collect()).unwrap();
             let text = write(&graph, 1).unwrap();
-            let binary = binary::text_of(&binary::bytes_of(&text).unwrap()).unwrap();
-            for text in [text, binary] {
-                let again = read(&text).unwrap().graph;
-                let after = |graph: &TaskGraph| -> Vec<Vec<TaskId>> {
-                    graph.tasks().iter().map(|task| task.after.clone()).collect()
-                };
-                assert_eq!(after(&again), after(&graph), "{text}");
-            }
+            let again = read(&text).unwrap().graph;
+            let after = |graph: &TaskGraph| -> Vec<Vec<TaskId>> {
+                graph.tasks().iter().map(|task| task.after.clone()).collect()
+            };
+            assert_eq!(after(&again), after(&graph), "{text}");
         }
     }
 

@@ -339,8 +339,8 @@ impl Joined {
         let key = (exchange.members.clone(), kind, nth);
         let (event, bytes) = (operation.event, exchange.bytes);
         let took = Picoseconds(((operation.end - event.ts) * 1e6).round() as u64);
-        let is_all_to_all = exchange.operation == Operation::AllToAll;
-        let shares = || is_all_to_all.then(|| (rank, share.clone()));
+        let is_pairwise = exchange.operation.is_pairwise();
+        let shares = || is_pairwise.then(|| (rank, share.clone()));
         let Some(meeting) = self.known.get_mut(&key) else {
             let name = format!("{kind} {bytes} B");
             let task = self.add(name, after, exchange.work(), TimedPart::Exchange);
@@ -353,7 +353,7 @@ impl Joined {
         meeting.ranks.insert(rank);
         meeting.shares.extend(shares());
         let task = meeting.task;
-        if meeting.bytes != bytes && !is_all_to_all {
+        if meeting.bytes != bytes && !is_pairwise {
             let (file, event) = (self.files[self.files.len() - 1].clone(), event.place as usize);
             let other =
                 format!("{}: traceEvents[{}]", self.files[meeting.place.0], meeting.place.1);
@@ -494,8 +494,8 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts).then(b.dur.total_cmp(&a.dur)));
     let is_of_gloo = |event: &Event| events.name(event).starts_with("gloo:");
     let is_gloo = sorted.iter().any(|event| is_of_gloo(event));
-    let is_call = |event: &&Event| event.category == Category::Call;
-    let mut calls: Vec<&Event> = sorted.iter().copied().filter(is_call).collect();
+    let mut calls: Vec<&Event> =
+        sorted.iter().copied().filter(|event| event.category == Category::Call).collect();
     let numbers: BTreeMap<u32, u64> = calls.iter().map(|call| call.place).zip(1..).collect();
     let mut lanes: Vec<f64> = Vec::new();
     let mut ends: BTreeMap<u32, f64> = BTreeMap::new();

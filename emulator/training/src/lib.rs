@@ -35,7 +35,6 @@ pub mod mfu;
 pub mod recorded;
 pub mod reinforcement;
 pub mod request;
-pub mod rescale;
 pub mod rollout;
 pub mod runs;
 pub mod search;

@@ -136,12 +136,12 @@ fn operation<'e>(
     if !source.ts.is_finite() || !is_time(source.dur) {
         return Err(wrong(no_time(source.dur)));
     }
-    let nth = |first: SharedTask| {
+    let (shared, work) = meaning(rank, source, tensor, |first: SharedTask| {
         let count = counts.entry((rank, first)).or_insert(0);
         *count += 1;
         *count - 1
-    };
-    let (shared, work) = meaning(rank, source, tensor, nth).map_err(wrong)?;
+    })
+    .map_err(wrong)?;
     Ok(RecordedOperation { event, source, rank, shared, work })
 }
 
@@ -169,8 +169,8 @@ fn meaning(
         Ok((Some(SharedTask::Transfer { from, to, nth }), work))
     };
     if let Some(name) = &arguments.collective {
-        let kind = kind_of(name).ok_or_else(|| {
-            let known = KINDS.map(CollectiveKind::name).join(", ");
+        let kind = CollectiveKind::of_name(name).ok_or_else(|| {
+            let known = CollectiveKind::NAMED.map(CollectiveKind::name).join(", ");
             format!("unknown `collective` {name} (known: {known})")
         })?;
         let mut group = arguments.group.clone().unwrap_or_default();
@@ -192,22 +192,10 @@ fn meaning(
     }
 }
 
-const KINDS: [CollectiveKind; 5] = [
-    CollectiveKind::AllReduce,
-    CollectiveKind::AllGather,
-    CollectiveKind::ReduceScatter,
-    CollectiveKind::AllToAll,
-    CollectiveKind::Broadcast,
-];
-
-fn kind_of(name: &str) -> Option<CollectiveKind> {
-    KINDS.into_iter().find(|kind| kind.name() == name)
-}
-
 fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
     let first = group[0];
     let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;
-    if is_row && first.is_multiple_of(tensor) && kind != CollectiveKind::AllToAll {
+    if is_row && first.is_multiple_of(tensor) && !kind.is_pairwise() {
         return TaskWork::Ring { kind, ring: first / tensor, bytes };
     }
     TaskWork::Across { kind, ranks: group.to_vec(), bytes }
@@ -300,11 +288,10 @@ fn wait(
         let stream = (operation.rank, operation.source.tid.to_string());
         let before = streams.insert(stream, place);
         // A stream may have several operations in progress, so overlapping ones are not ordered.
-        let ended = |before: &usize| {
+        if let Some(before) = before.filter(|before| {
             let source = operations[*before].source;
             source.ts + source.dur <= operation.source.ts + CLOCK_MICROS
-        };
-        if let Some(before) = before.filter(ended) {
+        }) {
             tasks[task].after.push(TaskId(task_of[before] as u32));
         }
     }

@@ -224,17 +224,17 @@ impl ReinforcementJob {
             TrainingLoop::Asynchronous => {
                 vec![best_of(Way::Fixed, &|size| Some(self.steady_of(&pool, size)))?]
             }
-            _ => {
-                let of = |way: &Way| match way {
+            _ => ways
+                .iter()
+                .map(|way| match way {
                     Way::FixedEven => best_of(*way, &|size| fixed(size, Dispatch::Even)),
                     Way::Fixed => best_of(*way, &|size| fixed(size, Dispatch::Shared)),
                     Way::Adaptive => {
                         let adaptive = rollout::adaptive(&pool, &samples, &seen);
                         Ok(step(*way, adaptive.ok_or_else(none)?))
                     }
-                };
-                ways.iter().map(of).collect::<Result<Vec<_>, _>>()?
-            }
+                })
+                .collect::<Result<Vec<_>, _>>()?,
         };
         let of_size = |size: usize| match self.training_loop {
             TrainingLoop::Asynchronous => Some(self.steady_of(&pool, size)),

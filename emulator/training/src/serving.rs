@@ -305,8 +305,8 @@ impl ServingJob {
         (decodes, replicas): (&C, u32),
         requests: &[Request],
     ) -> ServingResult {
-        let only_prompt = |one: &Request| Request { output: 1, ..*one };
-        let first: Vec<Request> = requests.iter().map(only_prompt).collect();
+        let first: Vec<Request> =
+            requests.iter().map(|one| Request { output: 1, ..*one }).collect();
         let first = serve(prompts, prefill_gpus / prompts.gpus, &first, 0);
         // A replica sends one cache at a time, in the order in which prompts end.
         let mut order: Vec<usize> =

@@ -206,7 +206,7 @@ fn part(words: &[&str], sizes: GroupSizes, usual: Option<(u32, u32)>) -> Result<
     let between = match words[1] {
         name if name.ends_with("_DP_EP") => Some((sizes.groups / sizes.experts, sizes.experts)),
         name if name.ends_with("_EP") => Some((sizes.experts, 1)),
-        _ if operation == Some(Operation::AllToAll) => Some((sizes.experts, 1)),
+        _ if operation.is_some_and(Operation::is_pairwise) => Some((sizes.experts, 1)),
         _ => usual,
     };
     Ok(LayerPass {

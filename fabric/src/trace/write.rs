@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes traces in the public format, or as CSV for spreadsheets and other simulators.
-
-use std::fmt::Write;
+//! Writes traces in the public format.
 
 use serde::Serialize;
 
-use super::{Fault, FaultKind, FaultTrace, Health, Timeline, TraceTime};
+use super::{Fault, FaultKind, FaultTrace, TraceTime};
 
 #[derive(Serialize)]
 struct Event<'a> {
@@ -52,41 +50,4 @@ fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("strings and finite numbers are JSON")
-}
-
-/// Returns one line per fault with the columns `server,start_days,end_days,level,class,description`.
-#[must_use]
-pub fn server_faults_csv(trace: &FaultTrace) -> String {
-    let mut text = String::from("server,start_days,end_days,level,class,description\n");
-    for fault in &trace.faults {
-        let (start, end) = (fault.start.as_days(), fault.end.as_days());
-        let FaultKind { level, class, description } = &trace.kinds[fault.kind as usize];
-        let [server, level, class, description] =
-            [&trace.name(fault.server), level, class, description].map(|field| quoted(field));
-        writeln!(text, "{server},{start},{end},{level},{class},{description}")
-            .expect("a string takes all");
-    }
-    text
-}
-
-/// Returns one line per change with the columns `days,node,health`.
-#[must_use]
-pub fn node_changes_csv(timeline: &Timeline) -> String {
-    let mut text = String::from("days,node,health\n");
-    for change in timeline.changes() {
-        let health = match change.health {
-            Health::Healthy => "healthy",
-            Health::Faulty => "faulty",
-        };
-        writeln!(text, "{},{},{health}", change.at.as_days(), change.node)
-            .expect("a string takes all");
-    }
-    text
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", field.replace('"', "\"\""));
-    }
-    field.to_owned()
 }

@@ -156,78 +156,6 @@ impl SuiteReport {
     }
 
     #[must_use]
-    pub fn markdown(&self) -> String {
-        let mut text = format!(
-            "# Conformance of {}\n\n{} ({}), seed {}. {}.\n\n| case | promise | clause | verdict |\n| --- | --- | --- | --- |\n",
-            in_cell(&self.target),
-            in_cell(&self.identity),
-            self.standard,
-            self.seed,
-            self.summary()
-        );
-        for line in &self.cases {
-            let detail = if line.detail.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", in_cell(&line.detail))
-            };
-            let _ = writeln!(
-                text,
-                "| `{}` | {} | {} | {}{detail} |",
-                line.id,
-                in_cell(line.says),
-                in_cell(line.clause),
-                line.verdict
-            );
-        }
-        if let Some(times) = self.times() {
-            let _ = write!(text, "\n{times}.\n");
-        }
-        text.push_str("\nNot tested by any case:\n\n");
-        for one in &self.untestable {
-            let _ = writeln!(text, "* {}: {}", in_cell(one.promise), in_cell(one.why));
-        }
-        text
-    }
-
-    #[must_use]
-    pub fn html(&self) -> String {
-        let mut rows = String::new();
-        for line in &self.cases {
-            let _ = writeln!(
-                rows,
-                "<tr class=\"{}\"><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                line.verdict,
-                escaped(&line.id),
-                escaped(line.says),
-                escaped(line.clause),
-                line.verdict,
-                escaped(&line.detail)
-            );
-        }
-        let mut others = String::new();
-        for one in &self.untestable {
-            let _ = writeln!(others, "<li>{}: {}</li>", escaped(one.promise), escaped(one.why));
-        }
-        let times = self.times().map_or(String::new(), |times| format!("<p>{times}</p>"));
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Conformance of {target}</title>\n\
-             <style>body{{font:15px/1.4 sans-serif;margin:2em}}table{{border-collapse:collapse}}\
-             td,th{{border:1px solid #999;padding:.2em .5em;text-align:left}}\
-             .misbehaves{{background:#fdd}}.fault{{background:#fec}}.not-tested{{color:#666}}</style></head>\n\
-             <body><h1>Conformance of {target}</h1>\n<p>{identity}; against {standard}; seed {seed}.</p>\n\
-             <p><strong>{summary}</strong></p>{times}\n<table><tr><th>case</th><th>promise</th><th>clause</th>\
-             <th>verdict</th><th>seen</th></tr>\n{rows}</table>\n<h2>Not tested by any case</h2>\n<ul>{others}</ul>\n\
-             </body></html>\n",
-            target = escaped(&self.target),
-            identity = escaped(&self.identity),
-            standard = escaped(self.standard),
-            seed = self.seed,
-            summary = self.summary(),
-        )
-    }
-
-    #[must_use]
     pub fn junit(&self) -> String {
         let mut suite = Suite::new(format!("conform {}", self.target));
         let class = format!("lightloom.conform.{}", self.protocol);
@@ -246,12 +174,4 @@ impl SuiteReport {
         }
         junit::document("lightloom conform", &[suite])
     }
-}
-
-fn in_cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use lightloom_daemon_api::status::Status;
 use lightloom_fabric::plan::{Plan, digest};
-use lightloom_report::page::{LiveRun, LiveStep};
+use lightloom_report::page::{LIVE_SCHEMA, LiveRun, LiveStep};
 use serde_json::Value;
 
 use super::cluster::{Cluster, RING, Size};
 use crate::ctl;
 use crate::ctl::slurm::{agree, read};
-use crate::report::inputs::LIVE_SCHEMA;
 use lightloom::output;
 use lightloom::result::ResultDocument;
 use lightloom_fabric::provenance::Inputs;

@@ -9,7 +9,8 @@ use lightloom_training::runs::judge::Judged;
 use lightloom_training::runs::page::ComparedRun;
 use serde::Serialize;
 
-use super::{Arguments, ChosenConstants, constants, study};
+use super::{Arguments, ChosenConstants, constants};
+use crate::cards::read_runs;
 use lightloom::output::{self, VerbOutcome};
 
 const ALLOWED: f64 = 0.1;
@@ -27,7 +28,7 @@ struct Document {
 /// The outcome is a success if every step could be computed.
 pub(super) fn run(arguments: &Arguments, path: &Path) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
-    let text = study::read(path, 0, &mut inputs)?;
+    let text = read_runs(path, 0, &mut inputs)?;
     let (mut runs, mistakes) = Runs::read(&[&text]);
     let (name, refitted): ChosenConstants = constants(arguments.constants.as_deref(), &mut inputs)?;
     for run in runs.runs.iter_mut().filter(|_| name.is_some()) {

@@ -12,17 +12,18 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::plan::{Plan, SCHEMA, digest};
 use lightloom_fabric::provenance;
 use lightloom_fabric::trace::{FaultTrace, MAX_TRACE_BYTES, Observation};
-use lightloom_report::page::{Billed, EmulatedRun, LiveRun, SourceFile, Swept, TrainingResult};
+use lightloom_report::page::{
+    Billed, EmulatedRun, LIVE_SCHEMA, LiveRun, SourceFile, Swept, TrainingResult,
+};
 use lightloom_study::cost::{PriceList, read_prices};
 use lightloom_study::results::{COMPARE_SCHEMA, COST_SCHEMA, REPRODUCE_SCHEMA};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::designs::{BuyAsked, prices, read_buy};
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
-
-pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
@@ -30,7 +31,7 @@ pub(super) struct Inputs {
     pub(super) plan: Option<(String, Plan)>,
     pub(super) trace: Option<(String, FaultTrace)>,
     pub(super) prices: Option<(String, PriceList)>,
-    pub(super) buy: Option<crate::buy::BuyAsked>,
+    pub(super) buy: Option<BuyAsked>,
     pub(super) runs: Vec<EmulatedRun>,
     pub(super) sweeps: Vec<Swept>,
     pub(super) bills: Vec<Billed>,
@@ -147,8 +148,8 @@ impl Inputs {
                 once(&mut self.prices, (name.clone(), prices.ok_or(InputRefused)?), kind, &name)?;
             }
             InputKind::Buy => {
-                let prices = crate::cost::prices(None, &mut Default::default())?;
-                let asked = crate::buy::read(path, &bytes, &prices, &mut Default::default())?;
+                let prices = prices(None, &mut Default::default())?;
+                let asked = read_buy(path, &bytes, &prices, &mut Default::default())?;
                 once(&mut self.buy, asked, kind, &name)?;
             }
             InputKind::Run => self.runs.push(json(&name, &bytes, kind)?),

@@ -11,7 +11,6 @@ use lightloom_study::compare::{
 use lightloom_study::cost::{
     CostOutcome, CostRow, PriceList, aggregate_of, cost, cost_per_usable_gpu,
 };
-use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
 
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
@@ -107,19 +106,4 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
         Some((row.arch.clone(), usable))
     });
     usable.collect()
-}
-
-/// Figures about the public trace are omitted if that trace is not an input.
-pub(super) fn claims(
-    trace: Option<&FaultTrace>,
-    prices: &PriceList,
-    samples: u64,
-    seed: Seed,
-) -> anyhow::Result<Vec<Claim>> {
-    let trace = trace.filter(|trace| is_public(trace));
-    Ok(infinitehbd(&ClaimInputs { trace, prices, samples, seed })?)
-}
-
-pub(super) fn is_public(trace: &FaultTrace) -> bool {
-    (trace.servers, trace.faults.len(), trace.names.len()) == (400, 584, 231)
 }

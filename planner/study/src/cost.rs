@@ -166,8 +166,8 @@ fn figures(bill: &Bill, site: &Site, prices: &PriceList) -> CostFigures {
         bill.lines.iter().map(|line| PricedLine::new(line, gpus, prices)).collect();
     let cost = lines.iter().filter_map(|line| line.usd_per_gpu).sum::<f64>();
     let at = |level| lines.iter().map(|line| line.usd_at(level, prices)).sum::<f64>() / gpus;
-    let watts = |line: &PricedLine| line.unit_w.map(|watts| watts * line.count_per_gpu);
-    let power: Option<f64> = lines.iter().map(watts).sum();
+    let power: Option<f64> =
+        lines.iter().map(|line| line.unit_w.map(|watts| watts * line.count_per_gpu)).sum();
     let bandwidth = bill.gbytes_per_s_per_gpu;
     CostFigures {
         basis: bill.basis.clone(),

@@ -100,12 +100,10 @@ impl Architecture for FabricDesign {
     }
 
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
-        let of_one_gpu = || vec![(1.0, PartLoss::Out { gpus: 1 })];
-        let of_domain = |kin: &&dyn Architecture| {
+        let kin = self.kin.as_deref().filter(|kin| {
             kin.bill(site).is_ok_and(|bill| bill.lines.iter().any(|line| line.part == part))
-        };
-        let kin = self.kin.as_deref().filter(of_domain);
-        kin.map_or_else(of_one_gpu, |kin| kin.without(part, site))
+        });
+        kin.map_or_else(|| vec![(1.0, PartLoss::Out { gpus: 1 })], |kin| kin.without(part, site))
     }
 
     fn reach(&self) -> Option<u8> {

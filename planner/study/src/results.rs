@@ -4,7 +4,7 @@
 use lightloom_fabric::provenance::Provenance;
 use serde::Serialize;
 
-use crate::compare::{CrossTorPoint, FabricFigures, NodeFaultRatio, Row};
+use crate::compare::{FabricFigures, NodeFaultRatio, Row};
 use crate::cost::{Aggregate, CostRow, Purchase};
 use crate::reproduce::{Claim, Sentence, Why};
 
@@ -25,18 +25,6 @@ pub struct CompareResult {
     pub rows: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFigures>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cross_tor: Vec<CrossTorResult>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct CrossTorResult {
-    pub arch: String,
-    pub tp: u32,
-    pub nodes_per_tor: u32,
-    pub job_share: f64,
-    pub aligned_limit: f64,
-    pub points: Vec<CrossTorPoint>,
 }
 
 #[derive(Clone, Debug, Serialize)]

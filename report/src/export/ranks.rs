@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports the ranks of one job as Open MPI's rankfile and hostfile, as DLRover's group topology, and as a table.
+//! Exports the ranks of one job as Open MPI's rankfile and hostfile, and as a table.
 //!
 //! Ranks are numbered as in Megatron-LM (`tp-cp-ep-dp-pp`, with tensor ranks changing fastest) from 0 without gaps, so
 //! that a job that has lost a ring still starts. The files follow the sections "Rankfiles" and "Hostfile" of mpirun(1)
-//! and orte_hosts(7) in Open MPI 4.1. According to pull request 1750 of DLRover, `DLROVER_GROUP_TOPOLOGY_FILE` is a
-//! JSON object from node addresses to groups, in ascending order.
+//! and orte_hosts(7) in Open MPI 4.1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::net::IpAddr;
 
 use lightloom_fabric::plan::Rank;
-use lightloom_units::id::{GroupId, NodeId};
+use lightloom_units::id::NodeId;
 
 use super::write::ANY_TEXT;
 use super::{Export, ExportError, ExportFormat, ExportedFile, RingPlan};
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
     name: "ranks",
-    about: "Ranks of one job: Open MPI rankfile and hostfile, DLRover group topology, a table (CSV)",
+    about: "Ranks of one job: Open MPI rankfile and hostfile, a table (CSV)",
     ring: Ok(export),
     fat_tree: Err("the fabric file describes leaves, not the hosts below them"),
 };
@@ -31,11 +29,10 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let files = [
         ("rankfile", rank_file(plan, &ranks)),
         ("hostfile", host_file(plan, &ranks)),
-        ("group-topology.json", group_topology(plan, &ranks)),
         ("ranks.csv", table(plan, &ranks)),
     ];
     let files = files.map(|(name, text)| ExportedFile { name: name.to_owned(), text });
-    Ok(Export { files: files.into(), lost: lost(plan, &ranks) })
+    Ok(Export { files: files.into(), lost: lost(plan) })
 }
 
 fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
@@ -64,20 +61,6 @@ fn hosts(ranks: &[&Rank]) -> Vec<NodeId> {
     ranks.iter().map(|rank| rank.gpu.node).filter(|node| seen.insert(*node)).collect()
 }
 
-/// A host's group is its ring. Group names are zero-padded because they are sorted as text.
-fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
-    let mut place_of: BTreeMap<GroupId, usize> = BTreeMap::new();
-    let mut group_of = BTreeMap::new();
-    let digits = ranks.len().to_string().len();
-    for rank in ranks {
-        let next = place_of.len();
-        let place = *place_of.entry(rank.group).or_insert(next);
-        let group = group_of.entry(plan.name(rank.gpu.node));
-        group.or_insert_with(|| format!("ring-{place:0digits$}"));
-    }
-    serde_json::to_string_pretty(&group_of).expect("names are text") + "\n"
-}
-
 fn table(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut text = "rank,host,gpu,group,tp,cp,ep,dp,pp\n".to_owned();
     for (number, rank) in ranks.iter().enumerate() {
@@ -89,26 +72,11 @@ fn table(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
+fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let mut lost = vec![
         "each rank's GPU, because the slots of a rank file are the processor cores to which Open MPI binds ranks; ranks.csv lists the GPUs"
             .to_owned(),
-        "the order of nodes in a ring, in group-topology.json: DLRover uses the order of its node ranks; number the pods in the order of the host file"
-            .to_owned(),
     ];
-    let hosts = hosts(ranks);
-    let named = hosts.iter().filter(|node| plan.name(**node).parse::<IpAddr>().is_err()).count();
-    if named > 0 {
-        lost.push(format!(
-            "the addresses of {named} nodes: DLRover identifies nodes by IP address, which `--hostnames FILE` can provide"
-        ));
-    }
-    let shared = shared_hosts(ranks);
-    if shared > 0 {
-        lost.push(format!(
-            "every ring of a host except the first, in group-topology.json: {shared} hosts have ranks in several rings"
-        ));
-    }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {
         lost.push(format!(
@@ -116,12 +84,4 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
         ));
     }
     lost
-}
-
-fn shared_hosts(ranks: &[&Rank]) -> usize {
-    let mut groups: BTreeMap<NodeId, BTreeSet<GroupId>> = BTreeMap::new();
-    for rank in ranks {
-        groups.entry(rank.gpu.node).or_default().insert(rank.group);
-    }
-    groups.values().filter(|groups| groups.len() > 1).count()
 }

@@ -9,22 +9,6 @@ pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Escapes text for XML 1.0 (section 2.4). Characters that XML cannot represent become `?`.
-pub(super) fn xml(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            control if control < ' ' => escaped.push('?'),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
 /// Invalid characters become `-`; at most 63 remain (Kubernetes, "Labels and Selectors: syntax and character set").
 pub(super) fn label_value(text: &str) -> String {
     let kept: String = text.chars().take(63).collect();

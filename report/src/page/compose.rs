@@ -4,7 +4,7 @@ use super::definitions;
 use super::document::{PageDocument, PageSection};
 use super::quantity::fixed;
 use super::results::{Results, Subject};
-use super::sections::{bill, buy, cost, fabric, published, run, steps, waste};
+use super::sections::{bill, buy, cost, fabric, run, steps, waste};
 use super::tables;
 
 pub(super) fn compose(results: &Results<'_>) -> PageDocument {
@@ -27,7 +27,6 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         cost::add(&mut report, costs);
     }
     results.training.iter().for_each(|training| steps::add_training(&mut report, training));
-    published::add(&mut report, &results.claims);
     let definitions = definitions::table(&report);
     if !definitions.rows.is_empty() {
         let mut section = PageSection::new("formulas", "Definitions");

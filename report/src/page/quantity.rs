@@ -6,7 +6,6 @@ use lightloom_units::thousands;
 pub(super) enum ShownUnit {
     Share,
     /// Difference of fractions, shown in signed percentage points.
-    Points,
     Gpus,
     Nodes,
     Usd,
@@ -24,7 +23,7 @@ pub(super) enum ShownUnit {
 impl ShownUnit {
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Share | Self::Points => "fraction",
+            Self::Share => "fraction",
             Self::Gpus => "GPUs",
             Self::Nodes => "nodes",
             Self::Usd => "USD",
@@ -67,7 +66,6 @@ impl ShownQuantity {
                 (format!("{}<0.0001", if value < 0.0 { "−" } else { "" }), "%")
             }
             ShownUnit::Share => (fixed(100.0 * value, share_decimals(value)), "%"),
-            ShownUnit::Points => (signed(100.0 * value, 3), "pp"),
             ShownUnit::Gpus => (fixed(value, 0), "GPUs"),
             ShownUnit::Nodes => (fixed(value, 0), "nodes"),
             ShownUnit::Usd => (dollars(value), ""),
@@ -120,12 +118,6 @@ fn dollars(usd: f64) -> String {
     text.strip_prefix('−').map_or(format!("${text}"), |digits| format!("−${digits}"))
 }
 
-fn signed(value: f64, decimals: usize) -> String {
-    let text = fixed(value, decimals);
-    let is_positive = value > 0.0 && text.contains(|digit: char| ('1'..='9').contains(&digit));
-    if is_positive { format!("+{text}") } else { text }
-}
-
 fn scaled(seconds: f64) -> (String, &'static str) {
     match seconds.abs() {
         size if size >= 1.0 => (fixed(seconds, 2), "s"),
@@ -159,8 +151,6 @@ mod tests {
         assert_eq!(show(-0.0, ShownUnit::Share), "0.00\u{a0}%");
         assert_eq!(show(0.000_017, ShownUnit::Share), "0.0017\u{a0}%");
         assert_eq!(show(3e-9, ShownUnit::Share), "<0.0001\u{a0}%");
-        assert_eq!(show(-0.000_01, ShownUnit::Points), "−0.001\u{a0}pp");
-        assert_eq!(show(0.000_5, ShownUnit::Points), "+0.050\u{a0}pp");
         assert_eq!(show(-1234.5, ShownUnit::Usd), "−$1,234.50");
         assert_eq!(show(7e-5, ShownUnit::Seconds), "70.00\u{a0}µs");
         assert_eq!(show(3.0 * 1024.0, ShownUnit::Bytes), "3.0\u{a0}KiB");

@@ -9,7 +9,6 @@ use lightloom_study::architecture::Cluster;
 use lightloom_study::buy::Answer;
 use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
 use lightloom_study::cost::{Aggregate, CostRow};
-use lightloom_study::reproduce::Claim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +23,6 @@ pub struct Results<'a> {
     pub live: Option<LiveRun>,
     pub bills: Vec<Billed>,
     pub training: Vec<TrainingResult>,
-    pub claims: Vec<Claim>,
     pub sources: Vec<SourceFile>,
     pub would_add: Vec<String>,
     pub seed: u64,
@@ -104,6 +102,9 @@ pub struct SourceFile {
     pub bytes: u64,
     pub plan: Option<String>,
 }
+
+/// Schema of a live demonstration.
+pub const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 
 /// Written by `lightloom demo --live`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,6 @@ pub(super) mod bill;
 pub(super) mod buy;
 pub(super) mod cost;
 pub(super) mod fabric;
-pub(super) mod published;
 pub(super) mod run;
 pub(super) mod steps;
 pub(super) mod waste;

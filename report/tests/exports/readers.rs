@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use petgraph::graph::UnGraph;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -104,59 +103,10 @@ impl SlurmTopology {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TopographModel {
-    pub(crate) switches: BTreeMap<String, TopographSwitch>,
-    pub(crate) blocks: Vec<TopographBlock>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TopographSwitch {
-    #[serde(default)]
-    pub(crate) switches: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TopographBlock {
-    pub(crate) switch: String,
-    pub(crate) nodes: Vec<String>,
-    #[serde(default)]
-    pub(crate) annotations: BTreeMap<String, String>,
-}
-
 #[derive(Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) above: Vec<String>,
     pub(crate) ring: Option<String>,
-}
-
-impl TopographModel {
-    pub(crate) fn hosts(&self) -> BTreeMap<String, Host> {
-        let mut parent = BTreeMap::new();
-        for (name, switch) in &self.switches {
-            for child in &switch.switches {
-                assert!(self.switches.contains_key(child), "unknown sub-switch {child}");
-                assert_eq!(parent.insert(child, name), None, "{child} has two parents");
-            }
-        }
-        let mut hosts = BTreeMap::new();
-        for block in &self.blocks {
-            assert!(self.switches.contains_key(&block.switch), "unknown switch");
-            let mut above = vec![block.switch.clone()];
-            while let Some(switch) = parent.get(above.last().unwrap()) {
-                above.push((*switch).clone());
-            }
-            let ring = block.annotations.get("accelerator.topology.test/domain").cloned();
-            for name in block.nodes.iter().flat_map(|list| expand(list)) {
-                let host = Host { above: above.clone(), ring: ring.clone() };
-                assert!(hosts.insert(name, host).is_none(), "a node is in one block");
-            }
-        }
-        hosts
-    }
 }
 
 pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {
@@ -166,37 +116,6 @@ pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {
 }
 
 pub(crate) type Data = BTreeMap<String, String>;
-
-pub(crate) fn graphml(text: &str) -> UnGraph<(String, Data), Data> {
-    let document = roxmltree::Document::parse(text).expect("well-formed XML");
-    let root = document.root_element();
-    let named = |name: &'static str| {
-        root.descendants().filter(move |element| element.tag_name().name() == name)
-    };
-    let keys: BTreeMap<&str, &str> = named("key")
-        .map(|key| (key.attribute("id").unwrap(), key.attribute("attr.name").unwrap()))
-        .collect();
-    let data = |element: roxmltree::Node<'_, '_>| -> Data {
-        let pairs = element.children().filter(|child| child.tag_name().name() == "data");
-        pairs
-            .map(|datum| {
-                let key = keys[datum.attribute("key").unwrap()];
-                (key.to_owned(), datum.text().unwrap_or_default().to_owned())
-            })
-            .collect()
-    };
-    let mut graph = UnGraph::default();
-    let mut vertices = BTreeMap::new();
-    for node in named("node") {
-        let id = node.attribute("id").unwrap();
-        vertices.insert(id, graph.add_node((id.to_owned(), data(node))));
-    }
-    for edge in named("edge") {
-        let end = |end: &str| vertices[edge.attribute(end).unwrap()];
-        graph.add_edge(end("source"), end("target"), data(edge));
-    }
-    graph
-}
 
 pub(crate) fn dot(text: &str) -> (Rings, Vec<(String, String, Data)>) {
     let (mut rings, mut edges) = (Rings::new(), Vec::new());
@@ -336,14 +255,4 @@ pub(crate) fn host_file(text: &str) -> Vec<(String, usize)> {
         (host.to_owned(), slots.parse().unwrap())
     };
     text.lines().map(entry).collect()
-}
-
-/// Returns the nodes in DLRover's order (its pull request 1750): groups ascend by name, and nodes
-/// within a group by node rank, here the index in `nodes`.
-pub(crate) fn dlrover_order(topology: &str, nodes: &[String]) -> Vec<String> {
-    let group_of: BTreeMap<String, String> = serde_json::from_str(topology).unwrap();
-    let mut order: Vec<(&String, usize)> =
-        nodes.iter().enumerate().map(|(rank, node)| (&group_of[node], rank)).collect();
-    order.sort();
-    order.into_iter().map(|(_, rank)| nodes[rank].clone()).collect()
 }

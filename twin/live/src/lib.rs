@@ -17,7 +17,6 @@ mod nodes;
 pub mod ranks;
 pub mod record;
 pub mod report;
-pub mod ring;
 mod routes;
 pub mod up;
 mod wiring;

@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::fault::{self, InjectedFault};
 use crate::ranks::{self, Ranks};
 use crate::record::Folder;
-use crate::ring::RingStep;
 use crate::up::Programs;
 use crate::wiring::{self, Rewired};
 
@@ -53,6 +52,16 @@ pub struct GroupReport {
     pub after_ms: Option<f64>,
 }
 
+/// A step of a job, as the job prints it: one JSON object per line. Further keys are ignored.
+#[derive(Clone, Debug, Deserialize)]
+struct PrintedStep {
+    group: String,
+    step: u64,
+    /// End of the step in microseconds since 1970.
+    unix_us: u64,
+    step_us: u64,
+}
+
 pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultReport, Error> {
     let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {
@@ -63,7 +72,7 @@ pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultRepor
     let steps = steps(folder, name)?;
     if steps.is_empty() {
         return Err(Error::Refused(format!(
-            "no steps in {}: start `lightloom twin ring` with exec --all --name {name}",
+            "no steps in {}: run a job that prints a line of JSON for each step (docs/how-to/live-twin.md) with exec --all --name {name}",
             folder.file("log").join(name).display()
         )));
     }
@@ -102,30 +111,30 @@ fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Err
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<RingStep>>, Error> {
+fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<PrintedStep>>, Error> {
     let logs = folder.file("log").join(name);
     let read = fs::read_dir(&logs).map_err(Error::cannot(format!("read {}", logs.display())))?;
-    let mut last: BTreeMap<(String, u64), RingStep> = BTreeMap::new();
+    let mut last: BTreeMap<(String, u64), PrintedStep> = BTreeMap::new();
     for path in read.flatten().map(|entry| entry.path()) {
         if path.extension().is_none_or(|extension| extension != "out") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap_or_default();
-        for step in text.lines().filter_map(|line| serde_json::from_str::<RingStep>(line).ok()) {
+        for step in text.lines().filter_map(|line| serde_json::from_str::<PrintedStep>(line).ok()) {
             let of = last.entry((step.group.clone(), step.step)).or_insert_with(|| step.clone());
             if step.unix_us > of.unix_us {
                 *of = step;
             }
         }
     }
-    let mut groups: BTreeMap<String, Vec<RingStep>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<PrintedStep>> = BTreeMap::new();
     for ((group, _), step) in last {
         groups.entry(group).or_default().push(step);
     }
     Ok(groups)
 }
 
-fn group_report(group: String, steps: &[RingStep], fault_us: u64) -> GroupReport {
+fn group_report(group: String, steps: &[PrintedStep], fault_us: u64) -> GroupReport {
     let before = steps.iter().filter(|step| step.unix_us <= fault_us);
     let after: Vec<_> = steps.iter().filter(|step| step.unix_us > fault_us).collect();
     let ends = before.clone().next_back().into_iter().chain(after.iter().copied());
@@ -215,12 +224,9 @@ mod tests {
 
     #[test]
     fn gap_is_counted_from_the_last_step_before_the_fault() {
-        let step = |number, unix_us| RingStep {
-            node: "n0".into(),
+        let step = |number, unix_us| PrintedStep {
             group: "g0".into(),
-            generation: 1,
             step: number,
-            members: 8,
             unix_us,
             step_us: 900,
         };

@@ -13,7 +13,6 @@ use rand::Rng;
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::{RunError, RunLog};
-use super::exchange::HostCircuits;
 use super::recorded::Playing;
 use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload, shortened};
@@ -26,8 +25,6 @@ pub(crate) struct Jobs<'a> {
     owner: BTreeMap<BatchId, usize>,
     turns: Vec<(SimTime, JobTurn)>,
     planned: Vec<JobTurn>,
-    pub(super) circuits: Option<HostCircuits>,
-    pub(super) pairs: BTreeMap<BatchId, Pair>,
     pub(super) playing: BTreeMap<usize, Playing>,
     pub(super) times: RingTimes,
     collectives: Vec<usize>,
@@ -35,15 +32,11 @@ pub(crate) struct Jobs<'a> {
     pub(super) me: Owner,
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobTurn {
     Begin(usize),
     Computed(usize),
     Worked(usize, TaskId),
-    Come(usize, usize),
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +55,7 @@ pub(crate) struct Repetition {
     pub(crate) ideal: Picoseconds,
     pub(crate) size: Bytes,
     pub(crate) ranks: u32,
-    /// Flow ranges, in start order for exchanges over circuits and by task for recorded steps.
+    /// Flow ranges, by task for recorded steps.
     pub(crate) flows: Vec<Range<u32>>,
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
@@ -95,8 +88,6 @@ impl<'a> Jobs<'a> {
             planned: Vec::new(),
             jobs: traffic.iter().map(|_| Job::default()).collect(),
             owner: BTreeMap::new(),
-            circuits: None,
-            pairs: BTreeMap::new(),
             playing: BTreeMap::new(),
             times: RingTimes::new(RingReuse::Never),
             collectives: Vec::new(),
@@ -131,7 +122,6 @@ impl<'a> Jobs<'a> {
         let mut step = Repetition::begun(traffic, context.now());
         self.jobs[place].blocked = false;
         match &traffic.run {
-            Pattern::CircuitExchange => return self.begin_exchange(context, place, step),
             Pattern::Recorded(described) if traffic.hosts.len() >= described.ranks as usize => {
                 return self.begin_recorded(context, place, step);
             }
@@ -296,8 +286,6 @@ pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
 impl Workload for Jobs<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
-        self.circuits = HostCircuits::of(context);
-        context.has_fixed_flows = self.circuits.is_some();
         self.plan_turns(context);
         Ok(())
     }
@@ -308,7 +296,6 @@ impl Workload for Jobs<'_> {
             JobTurn::Begin(place) => self.begin_next(context, place)?,
             JobTurn::Computed(place) => self.step_done(place, now, now),
             JobTurn::Worked(place, task) => self.worked(context, (place, task))?,
-            JobTurn::Come(host, step) => self.come(context, host, step)?,
         }
         self.plan_turns(context);
         Ok(())
@@ -320,9 +307,7 @@ impl Workload for Jobs<'_> {
         batch: BatchId,
         at: SimTime,
     ) -> Result<(), RunError> {
-        if let Some(pair) = self.pairs.remove(&batch) {
-            self.pair_done(context, pair, at)?;
-        } else if let Some(place) = self.owner.remove(&batch) {
+        if let Some(place) = self.owner.remove(&batch) {
             self.part_done(place, at, context.now());
         } else {
             self.task_done(context, batch, at)?;
@@ -345,19 +330,6 @@ impl Workload for Jobs<'_> {
             self.plan_turns(context);
         }
         Ok(())
-    }
-
-    fn fault_began(
-        &mut self,
-        context: &mut Context<'_>,
-        fault: usize,
-        _: &[LinkId],
-    ) -> Result<(), RunError> {
-        self.stick(context, fault, true)
-    }
-
-    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
-        self.stick(context, fault, false)
     }
 
     fn is_done(&self) -> bool {

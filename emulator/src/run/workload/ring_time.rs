@@ -39,8 +39,6 @@ pub enum ReuseError {
         "task `{task}` starts on ring {ring} while another collective uses it; help: run without reuse"
     )]
     BusyRing { task: String, ring: u32 },
-    #[error("task `{task}` took {now} on an idle ring, but an identical task took {first}")]
-    Changed { task: String, first: Picoseconds, now: Picoseconds },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

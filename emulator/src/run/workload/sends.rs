@@ -124,7 +124,7 @@ impl Sends {
             let ways = ways.remove(&(from, to)).unwrap_or_else(whole);
             return start_bag(stage, divided(&flow, ways));
         };
-        let schedule = if kind == CollectiveKind::AllToAll {
+        let schedule = if kind.is_pairwise() {
             let mut schedule = AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule()?;
             if let Some(pairs) = self.pairs {
                 for sending in &mut schedule.sendings {

@@ -2,11 +2,10 @@
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
-    CubeTorus, ExchangeFibres, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape,
-    SwitchedDomain, Torus,
+    CubeTorus, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape, SwitchedDomain, Torus,
 };
 use lightloom_fabric::document::Check;
-use lightloom_units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_units::BitsPerSecond;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -44,8 +43,6 @@ pub enum OnFile {
     Ring(RowFile),
     /// Hosts in a line, without switches.
     Line(RowFile),
-    /// Hosts for a binary exchange, with several fibres of which only one is lit at a time.
-    Exchange(ExchangeFile),
     /// The leaves of a reconfigurable fat-tree with the planned circuits of one phase.
     DirectConnect(DirectConnectFile),
     /// An arbitrary graph.
@@ -155,18 +152,6 @@ pub struct RowFile {
     pub hosts: u32,
 }
 
-/// Hosts with several fibres of which only one is lit at a time.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ExchangeFile {
-    /// Steps of an exchange; there are 2^steps hosts.
-    #[schemars(range(min = 1, max = 14))]
-    pub steps: u32,
-    /// Dark time of a host when it switches fibres, in software and hardware. The published time of
-    /// the hardware is 60 to 80 µs; 1 ms for the software is an assumption.
-    pub switching: Text<Picoseconds>,
-}
-
 /// The circuits of a phase.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -220,9 +205,6 @@ pub(super) fn lower(
         }
         OnFile::Ring(raw) => Shape::Row(RingShape::Ring, raw.hosts, cable),
         OnFile::Line(raw) => Shape::Row(RingShape::Line, raw.hosts, cable),
-        OnFile::Exchange(raw) => {
-            Shape::Exchange(ExchangeFibres { steps: raw.steps, link: cable }, raw.switching.0)
-        }
         OnFile::DirectConnect(raw) => {
             Shape::Graph(direct_connect::lower(raw, links.delay.0, check, beside)?)
         }
@@ -312,7 +294,6 @@ fn hosts_of(raw: &OnFile) -> u64 {
         OnFile::TpuCubes(raw) => product(&raw.cubes) * 64,
         OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
         OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
-        OnFile::Exchange(raw) => 1 << raw.steps.min(63),
         // These files have their own limits.
         OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
         OnFile::Graph(raw) => raw.hosts.len() as u64,

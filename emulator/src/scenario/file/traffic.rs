@@ -83,9 +83,6 @@ pub enum PatternFile {
     AllGather,
     /// The middle host sends to all others down a binary tree in this many chunks.
     Broadcast(u32),
-    /// All-to-all by binary exchange with circuit changes between steps. Only on the network
-    /// `exchange`.
-    CircuitExchange,
     /// Flows from a table `start,src,dst,bytes[,priority]`, relative to this file.
     Flows(String),
     /// Flows with random starts.
@@ -327,7 +324,6 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 }
                 Pattern::Broadcast { pieces: *pieces }
             }
-            PatternFile::CircuitExchange => Pattern::CircuitExchange,
             PatternFile::Flows(table) => Pattern::Flows(self.table(table)?),
             PatternFile::Random(random) => self.random(random)?,
             PatternFile::Recorded(files) => self.recorded(files)?,
@@ -453,15 +449,6 @@ impl Lowering<'_, '_, '_, '_, '_> {
             {
                 let help = "use `on: {torus: …}` or `{tpu_cubes: …}` and leave `hosts` out";
                 self.refuse("/run", "this requires all hosts of a torus", help);
-            }
-            Pattern::CircuitExchange if self.substrate.exchange.is_none() || ranks < all => {
-                let help = "use `on: {exchange: …}` and leave `hosts` out";
-                self.refuse("/run", "this requires all hosts of an exchange", help);
-            }
-            Pattern::CircuitExchange => {}
-            _ if self.substrate.exchange.is_some() && !matches!(run, Pattern::Compute(_)) => {
-                let message = "an exchange supports only `circuit_exchange`, because its fibres are not lit all the time";
-                self.refuse("/run", message, "use a different network");
             }
             _ => {}
         }

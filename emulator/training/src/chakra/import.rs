@@ -196,9 +196,9 @@ fn agree(shared: &SharedNode, ends: &[NodeEnd], expected: &[u32]) -> Result<(), 
     if let Some(lacking) = expected.iter().copied().find(|rank| !has(rank)) {
         return Err(ChakraError::Lacking { exchange: shared.name(), with: rank, id, lacking });
     }
-    let is_all_to_all =
-        matches!(shared, SharedNode::Collective { operation: Operation::AllToAll, .. });
-    match ends.iter().find(|end| end.bytes != bytes && !is_all_to_all) {
+    let may_differ =
+        matches!(shared, SharedNode::Collective { operation, .. } if operation.is_pairwise());
+    match ends.iter().find(|end| end.bytes != bytes && !may_differ) {
         Some(NodeEnd { rank: other, id: other_id, bytes: others }) => Err(ChakraError::Sizes {
             exchange: shared.name(),
             rank,
@@ -217,7 +217,7 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     let sum: u64 = ends.iter().map(|end| end.bytes).sum();
     let input = sum / ends.len().max(1) as u64;
     let mut exchange = Exchange::new(operation, ranks, Size::Input(input));
-    if operation == Operation::AllToAll {
+    if operation.is_pairwise() {
         let share = |end: &NodeEnd| Some(Share { sent: end.bytes, received: input, parts: vec![] });
         exchange.pairs = pairs(&ends.iter().map(share).collect::<Vec<_>>());
     }

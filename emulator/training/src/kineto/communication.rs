@@ -116,7 +116,7 @@ impl Described<'_> {
             let ranks = groups.iter().find(|group| group.name == name)?.ranks.as_deref()?;
             serde_json::from_str(ranks).ok().filter(is_whole)
         };
-        let at_distance = || {
+        configured().or_else(|| {
             let [start, stride] = [arguments.rank_start, arguments.rank_stride]
                 .map(|number| number.and_then(|number| u32::try_from(number).ok()));
             let known: Vec<u32> = listed
@@ -134,8 +134,7 @@ impl Described<'_> {
             let size = size.filter(|size| *size <= MOST_RANKS)?;
             let last = start.checked_add(stride.checked_mul(size.checked_sub(1)?)?)?;
             Some((start..=last).step_by(stride as usize).collect())
-        };
-        configured().or_else(at_distance)
+        })
     }
 
     fn ends(&self, operation: Operation, arguments: &Arguments, group: &[u32]) -> Option<Vec<u32>> {

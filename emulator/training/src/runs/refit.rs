@@ -35,8 +35,7 @@ pub struct BeyondLimits {
 impl RefitFile {
     /// Fails if a constant is outside its limits.
     pub fn check(&self) -> Result<(), BeyondLimits> {
-        let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
-        for constant in fit::all().filter(given) {
+        for constant in fit::all().filter(|constant| self.refitted.contains_key(constant.name)) {
             let (name, value, [low, high]) =
                 (constant.name, self.refitted[constant.name], constant.limits());
             // A constant at a limit may exceed it by rounding.

@@ -116,8 +116,8 @@ const MEASURED: [&str; 4] = ["step_time_s", "tokens_s_per_accel", "tflops_per_ac
 
 pub(super) fn missing_columns(table: &str) -> Option<String> {
     let header = header(table.lines().find(|line| !line.trim().is_empty())?);
-    let is_missing = |column: &&str| header.iter().all(|name| name != column);
-    let missing: Vec<&str> = NEEDED.into_iter().filter(is_missing).collect();
+    let missing: Vec<&str> =
+        NEEDED.into_iter().filter(|column| header.iter().all(|name| name != column)).collect();
     let (missing, header) = (missing.join(", "), header.join(", "));
     let [needed, measured] = [NEEDED.join(", "), MEASURED[..2].join(" or ")];
     let why = format!(

@@ -154,10 +154,9 @@ impl Job<'_> {
             exchanges.iter_mut().for_each(|(both, _)| both.reverse());
         }
         let elsewhere = |at: usize| {
-            let of = |(both, shown): &([Exchange; 2], f64)| {
+            exchanges.as_ref().map(|(both, shown)| {
                 Stretch::compute("", 0.0).covered(both[at], *shown, Overlap::Beside)
-            };
-            exchanges.as_ref().map(of)
+            })
         };
         to.stretches.extend(elsewhere(0));
         let [first, second] = turns.map(|seconds| Stretch::compute("feed-forward", seconds));

@@ -284,8 +284,8 @@ impl<'a> Fleet<'a> {
 
     fn finish(&mut self) {
         let now = self.now;
-        let has_ended = |id: &u32| self.jobs[*id as usize].ends == now;
-        let ended: Vec<u32> = self.running.iter().copied().filter(has_ended).collect();
+        let ended: Vec<u32> =
+            self.running.iter().copied().filter(|id| self.jobs[*id as usize].ends == now).collect();
         for id in ended {
             self.running.remove(&id);
             let job = &mut self.jobs[id as usize];

@@ -265,14 +265,13 @@ fn over_draws(
 fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextDesign>) {
     let Some(first) = rows.first() else { return Default::default() };
     let below = |first: f64, next: f64| 1.0 - first / next;
-    let of = |row: &Row| {
+    let others = rows.iter().skip(winners(rows).len()).filter_map(|row| {
         Some(NextDesign {
             design: name(row),
             below: below(first.usd_per_pflop_year?, row.usd_per_pflop_year?),
             below_over_draws: over_draws(elsewhere, first, row, below)?,
         })
-    };
-    let others = rows.iter().skip(winners(rows).len()).filter_map(of);
+    });
     let (level, dearer): (Vec<_>, Vec<_>) =
         others.partition(|other| other.below_over_draws[0] < -SAME);
     (level, dearer.into_iter().next())

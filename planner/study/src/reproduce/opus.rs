@@ -209,7 +209,7 @@ fn critical_phases() -> Vec<TimedPhase> {
 
 /// Describes when rings for single phases pay: if they save more than the changes to them and back expose.
 fn thresholds(phases: &[TimedPhase]) -> String {
-    let of = |pair: &[TimedPhase]| {
+    phases.windows(2).filter_map(|pair| {
         let saved = 1e3 * (pair[0].on[0] - pair[0].on[1]);
         let (before, after) = (1e3 * pair[0].idle, 1e3 * pair[1].idle);
         let least = before.min(after) + saved;
@@ -220,8 +220,7 @@ fn thresholds(phases: &[TimedPhase]) -> String {
                 pair[0].name
             )
         })
-    };
-    phases.windows(2).filter_map(of).collect::<Vec<_>>().join("; ")
+    }).collect::<Vec<_>>().join("; ")
 }
 
 /// A published step, in seconds.

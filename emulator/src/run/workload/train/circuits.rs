@@ -150,13 +150,9 @@ impl<'a> Circuits<'a> {
         (kind, hosts): (Option<CollectiveKind>, &[VertexId]),
         phase: Option<usize>,
     ) -> Option<HostRoutes> {
-        let count = hosts.len();
-        let pairs: Vec<(usize, usize)> = match kind {
+        let pairs = match kind {
             None => vec![(0, 1)],
-            Some(CollectiveKind::AllToAll) => (0..count)
-                .flat_map(|from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
-                .collect(),
-            Some(_) => (0..count).map(|from| (from, (from + 1) % count)).collect(),
+            Some(kind) => kind.pairs(hosts.len()),
         };
         let way = |(from, to): (usize, usize)| {
             let ends = [hosts[from], hosts[to]];

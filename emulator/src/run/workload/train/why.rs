@@ -143,7 +143,7 @@ impl TrainingJob<'_> {
         let in_effect = |fault: usize| {
             let log = &context.faults[fault];
             let began = log.mattered.filter(|at| *at < to && log.over() > from)?;
-            (!context.events[fault].from_start).then_some((began, fault))
+            Some((began, fault))
         };
         let mut faults: Vec<_> = (0..context.faults.len()).filter_map(in_effect).collect();
         if faults.iter().any(|(_, fault)| self.hit_by.contains(fault)) {

@@ -29,12 +29,11 @@ pub(super) struct Launches<'e> {
 
 impl<'e> Launches<'e> {
     pub(super) fn of(operations: &[ProfiledOperation<'_>], events: &'e Events) -> Self {
-        let is_of_waits = |event: &&Event| {
+        let calls = events.kept.iter().filter(|event| {
             let name = events.name(event);
             event.category == Category::Runtime
                 && ["Event", "Synchronize"].iter().any(|part| name.contains(part))
-        };
-        let calls = events.kept.iter().filter(is_of_waits);
+        });
         let calls = calls.filter_map(|event| Some((event.correlation?, event))).collect();
         let at: Vec<f64> = operations.iter().map(ProfiledOperation::launched).collect();
         let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `lightloom reproduce mfu --runs` and `collectives`: recompute published measurements.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
-use lightloom_fabric::provenance::{Input, Inputs, Provenance};
+use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_training::collectives::{self, JudgedCollective};
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 use lightloom_training::runs::page::{ComparedRun, page};
 use serde::Serialize;
 
-use lightloom::files;
-use lightloom::kinds;
+use crate::cards::read_runs;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::{ResultFormat, csv_of};
 
@@ -57,15 +55,7 @@ struct PublishedCollectives {
 }
 
 fn texts(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<String>> {
-    tables.iter().enumerate().map(|(place, path)| read(path, place, inputs)).collect()
-}
-
-pub(crate) fn read(path: &Path, place: usize, inputs: &mut Inputs) -> anyhow::Result<String> {
-    let bytes = files::read_result(path)?;
-    let help = "`lightloom calibrate --help` lists its columns";
-    kinds::expect(path, &bytes, "a CSV of measured runs", help)?;
-    inputs.insert(format!("runs-{}", place + 1), Input::of(files::name(path), &bytes));
-    String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8 text", path.display()))
+    tables.iter().enumerate().map(|(place, path)| read_runs(path, place, inputs)).collect()
 }
 
 #[derive(Serialize)]
