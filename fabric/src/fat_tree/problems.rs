@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
-use super::{FatTreeSpec, OcsBank};
+use super::{FatTreeSpec, LeafPair, OcsBank, ReconfigurableFatTree, reach};
 
 /// A problem in a [`FatTreeSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,24 @@ const BANKS_MAX: usize = 64;
 
 /// Maximum number of switches, of GPUs per leaf and of ports per leaf.
 const COUNT_MAX: u32 = 4096;
+
+/// Limits the rate of a circuit in units of the greatest common divisor of all rates.
+const UNITS_MAX: u32 = 64;
+
+/// Returns the circuits that should carry traffic, but cannot.
+pub(super) fn unusable(fabric: &ReconfigurableFatTree) -> Vec<FatTreeProblem> {
+    let mut problems = Problems(Vec::new());
+    for (index, held) in fabric.spec().held.iter().enumerate() {
+        let is_usable = fabric.spec().usable.contains(held);
+        let pair = LeafPair { a: held.a, b: held.b };
+        let is_permitted = fabric.permits_within(fabric.reach_of(held.ocs), pair);
+        if is_usable && !(is_permitted && fabric.staying().any(|own| own == held)) {
+            let problem = "no traffic can use the circuit: its pair is forbidden, or its loss exceeds the budget";
+            problems.add(format!("held[{index}]"), problem, "remove `usable`, or allow the pair");
+        }
+    }
+    problems.0
+}
 
 pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {
     let mut problems = Problems(Vec::new());
@@ -114,8 +132,19 @@ impl Problems {
                 format!("use 1 to {BANKS_MAX} banks"),
             );
         }
+        let unit = reach::unit_of(spec);
         for (index, bank) in spec.banks.iter().enumerate() {
             self.check_bank(spec.leaves, index, bank);
+            let Some(rate) = bank.circuit_rate else { continue };
+            let field = format!("banks[{index}].circuit_rate");
+            if rate.0 == 0 {
+                self.add(field, "the rate is zero", "use a rate such as `400Gbps`");
+            } else if reach::units(rate, unit) > UNITS_MAX {
+                let problem = format!(
+                    "{rate} is more than {UNITS_MAX} times {unit}, which is the greatest common divisor of all circuit rates"
+                );
+                self.add(field, problem, "use rates that are small multiples of one rate");
+            }
         }
     }
 

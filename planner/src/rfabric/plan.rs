@@ -188,7 +188,7 @@ pub fn repaired(
         .zip(before)
         .map(|(evaluator, phase)| {
             let kept = realise::repaired(fabric, &phase.circuits);
-            let reached = evaluator.lambda(&realise::topology_of(fabric.leaves(), &kept));
+            let reached = evaluator.lambda(&realise::topology_of(fabric, &kept));
             concurrent::bound(fabric, evaluator, reached)
         })
         .collect();
@@ -208,7 +208,7 @@ pub fn repaired(
                     same.iter().map(|at| (&evaluators[*at], bounds[*at].lambda)).collect();
                 let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
                 let kept = realise::repaired(fabric, had);
-                let topology = realise::topology_of(fabric.leaves(), &kept);
+                let topology = realise::topology_of(fabric, &kept);
                 let is_good = |at: &usize| {
                     let rate = bounds[*at].rate(&evaluators[*at], &topology);
                     rate.lambda >= good * bounds[*at].lambda
@@ -238,7 +238,7 @@ fn best_of_one(
     circuits: &[Vec<CrossConnect>],
 ) -> Option<Picoseconds> {
     let seconds = |circuits: &Vec<CrossConnect>| -> f64 {
-        let topology = realise::topology_of(fabric.leaves(), circuits);
+        let topology = realise::topology_of(fabric, circuits);
         let phases = evaluators.iter().zip(bounds);
         phases.map(|(of, bound)| 1.0 / bound.rate(of, &topology).lambda).sum()
     };

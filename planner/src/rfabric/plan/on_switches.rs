@@ -42,7 +42,7 @@ impl Planner<'_> {
 
     pub(super) fn rates(&self, circuits: &[Vec<CrossConnect>]) -> Vec<RoutedRate> {
         let of_phase = |(at, circuits): (usize, &Vec<CrossConnect>)| {
-            let topology = topology_of(self.fabric.leaves(), circuits);
+            let topology = topology_of(self.fabric, circuits);
             let evaluator = Evaluator::new(self.fabric, &self.phases[at].demand);
             self.bounds[at].rate(&evaluator, &topology)
         };
@@ -176,7 +176,7 @@ impl Planner<'_> {
         let timing = self.fabric.spec().timing.total();
         let dark_time_ps = timing * stages.len() as u64;
         let removed: usize = stages.iter().map(|stage| stage.remove.len()).sum();
-        let without = 1.0 / live.lambda(&topology_of(self.fabric.leaves(), from));
+        let without = 1.0 / live.lambda(&topology_of(self.fabric, from));
         TransitionPlan {
             from: self.phases[before].name.clone(),
             to: self.phases[at].name.clone(),
