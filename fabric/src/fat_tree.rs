@@ -79,7 +79,8 @@ impl ReconfigurableFatTree {
     /// Returns whether a leaf may have an odd number of usable ports on a switch.
     #[must_use]
     pub fn has_odd_ports(&self) -> bool {
-        !self.dead.is_empty() || self.spec.banks.iter().any(|bank| bank.ports_per_leaf % 2 == 1)
+        let are_taken = !self.dead.is_empty() || !self.spec.held.is_empty();
+        are_taken || self.spec.banks.iter().any(|bank| bank.ports_per_leaf % 2 == 1)
     }
 
     /// Returns the number of ports of `ocs` that are wired to leaves, which are its first ports.
@@ -93,6 +94,19 @@ impl ReconfigurableFatTree {
     pub fn dead_ports(&self, ocs: OcsId) -> impl Iterator<Item = u32> + '_ {
         let port = move |port| OcsPortId { ocs, port };
         self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
+    }
+
+    /// Returns the number of ports of `leaf` on `ocs` that are unusable or held.
+    #[must_use]
+    pub fn taken_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
+        let held = self.spec.held.iter().filter(|held| held.ocs == ocs && self.holds(held, leaf));
+        self.dead_ports_of(ocs, leaf) + u32::try_from(held.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether `held` uses a port of `leaf` that has not failed.
+    fn holds(&self, held: &CrossConnect, leaf: LeafId) -> bool {
+        let works = |port| !self.dead.contains(&OcsPortId { ocs: held.ocs, port });
+        held.a == leaf && works(held.a_port) || held.b == leaf && works(held.b_port)
     }
 
     /// Returns the number of unusable ports that `leaf` has on `ocs`.
@@ -228,13 +242,8 @@ impl ReconfigurableFatTree {
             return 0;
         }
         let is_own = |ocs: OcsId| self.reaches() == 1 || self.reach_of(ocs) == reach;
-        let own = |held: &&CrossConnect| (held.a == leaf || held.b == leaf) && is_own(held.ocs);
-        // Count a port only once if it is both in use and failed.
-        let works = |held: &&CrossConnect| {
-            let port = if held.a == leaf { held.a_port } else { held.b_port };
-            !self.dead.contains(&OcsPortId { ocs: held.ocs, port })
-        };
-        let held = self.spec.held.iter().filter(own).filter(works).count();
+        let held = self.spec.held.iter();
+        let held = held.filter(|held| is_own(held.ocs) && self.holds(held, leaf)).count();
         let dead: u32 = match self.dead.is_empty() {
             true => 0,
             false => (0..self.switches())

@@ -315,8 +315,10 @@ impl Problems {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CrossConnect;
     use super::super::tests::problems;
     use super::*;
+    use lightloom_units::BitsPerSecond;
 
     #[test]
     fn banks_name_existing_leaves_and_wired_ports() {
@@ -331,6 +333,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("occupied[2]: ocs0/p3 is listed twice"), "{text}");
+    }
+
+    #[test]
+    fn rates_of_banks_are_small_multiples_and_usable_circuits_are_permitted() {
+        let text = problems(|spec| spec.banks[0].circuit_rate = Some(BitsPerSecond(0)));
+        assert!(text.starts_with("banks[0].circuit_rate: the rate is zero"), "{text}");
+        let text = problems(|spec| {
+            spec.banks.push(spec.banks[0].clone());
+            spec.banks[0].circuit_rate = Some(BitsPerSecond(400_000_000_001));
+        });
+        assert!(text.contains("banks[0].circuit_rate: 400"), "{text}");
+        let held = CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 2, a: LeafId(0), b: LeafId(1) };
+        let text = problems(|spec| {
+            (spec.held, spec.usable) = (vec![held], vec![held]);
+            spec.forbidden = vec![(LeafId(1), LeafId(0))];
+        });
+        assert!(text.starts_with("held[0]: no traffic can use the circuit"), "{text}");
     }
 
     #[test]

@@ -284,6 +284,16 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
             warn_of_slow(&format!("{FAT_TREE}/banks/{index}/circuit_rate"), rate.0, check);
         }
         let ports = bank.ports_per_switch;
+        let leaves = self::bank(bank).count_of(raw.leaves).max(1);
+        let most = ports / leaves;
+        if most > bank.ports_per_leaf {
+            let place = format!("{FAT_TREE}/banks/{index}/ports_per_leaf");
+            let left = ports - leaves * bank.ports_per_leaf;
+            let message = format!("{left} of the {ports} ports of each switch are not wired");
+            check.warning(super::codes::IMPLAUSIBLE, &place, message).help(format!(
+                "use `ports_per_leaf: {most}`, wire more leaves to the bank, or use smaller switches"
+            ));
+        }
         if ports > LARGEST_SWITCH {
             let place = format!("{FAT_TREE}/banks/{index}/ports_per_switch");
             let message =

@@ -220,16 +220,19 @@ impl LeafView {
                 |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
             (0..fabric.reaches()).filter(permits).map(|reach| 1 << reach).sum::<u64>()
         };
+        let open = peers.into_iter().map(|(peer, bits)| (bits, reaches(peer)));
+        let open: Vec<([f64; 2], u64)> = open.filter(|(_, reaches)| *reaches > 0).collect();
+        let ports = (0..fabric.reaches())
+            .map(|reach| fabric.ports_within(reach, id) * fabric.units_within(reach));
+        let mut ports: Vec<u32> = ports.collect();
+        let all = (1_u64 << (ports.len() - 1) << 1).wrapping_sub(1);
+        if open.iter().all(|(_, reaches)| *reaches == all) {
+            ports = vec![ports.iter().sum()];
+        }
         Self {
-            open: peers
-                .into_iter()
-                .map(|(peer, bits)| (bits, reaches(peer)))
-                .filter(|(_, reaches)| *reaches > 0)
-                .collect(),
+            open,
             total,
-            ports: (0..fabric.reaches())
-                .map(|reach| fabric.ports_within(reach, id) * fabric.units_within(reach))
-                .collect(),
+            ports,
             circuit_rate: evaluator.circuit_rate,
             electrical_rate: evaluator.electrical_rates[leaf],
         }

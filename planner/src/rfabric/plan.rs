@@ -72,9 +72,6 @@ pub enum PlanError {
          synchronised: {0}, or keep the step of only one job"
     )]
     NoneForAll(String),
-    #[error("phase `{phase}`: {} circuits fit on no switch because of other jobs' circuits; the first \
-             is between {} and {}; free a port or request circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
-    Unplaced { phase: String, unplaced: Vec<LeafPair> },
 }
 
 impl PlanError {

@@ -256,16 +256,9 @@ impl Sides {
             .map(|leaf| if wired(leaf) { ports.div_ceil(2) } else { 0 })
             .collect();
         let mut sides = Self { tails: half.clone(), heads: half };
-        for (&(tail, head), count) in
-            &oriented_circuits(fabric.leaves(), &fabric.spec().held, ocs).0
-        {
-            sides.tails[tail] -= count;
-            sides.heads[head] -= count;
-        }
         if fabric.has_odd_ports() {
             for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
-                let dead = fabric.dead_ports_of(ocs, LeafId::from_index(leaf));
-                let lost = dead + ports % 2;
+                let lost = fabric.taken_ports_of(ocs, LeafId::from_index(leaf)) + ports % 2;
                 if lost > 0 {
                     sides.lose(leaf, lost, &mut gets_tail);
                 }
@@ -274,12 +267,9 @@ impl Sides {
         sides
     }
 
-    fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
-        let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
-        let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // The more tails other jobs use at this leaf, the more heads are free, and vice versa.
-        let least = left.saturating_sub(self.heads[leaf]);
-        let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
+    fn lose(&mut self, leaf: usize, lost: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
+        let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(lost);
+        let tails = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Leaves<'a> {
     pub(super) count: usize,
     gpus: Vec<Option<End>>,
     cables: BTreeMap<LeafPair, Vec<Lane>>,
-    cable_bytes: f64,
+    lane_bytes: f64,
 }
 
 impl<'a> Leaves<'a> {
@@ -42,8 +42,9 @@ impl<'a> Leaves<'a> {
         let end = |rank: &Rank| Self::end(substrate, rings?.vertex(rank.gpu));
         let direct = rings.and_then(|rings| rings.fabric().dcn.direct());
         let rate = match (circuits, direct) {
+            (Some(circuits), _) => circuits.network().circuit_unit().bytes_per_second(),
             (None, Some(network)) => network.link_rate.bytes_per_second(),
-            _ => 0.0,
+            (None, None) => 0.0,
         };
         Self {
             circuits,
@@ -56,7 +57,7 @@ impl<'a> Leaves<'a> {
             },
             gpus: ranks.iter().map(end).collect(),
             cables: if direct.is_some() { cables(substrate) } else { BTreeMap::new() },
-            cable_bytes: rate,
+            lane_bytes: rate,
         }
     }
 
@@ -97,21 +98,15 @@ impl<'a> Leaves<'a> {
     }
 
     fn bytes_per_second(&self, (lane, ends): LanePort) -> f64 {
-        let core = ends[0].or(ends[1]).filter(|_| lane == Lane::Core).zip(self.circuits);
-        core.map_or_else(
-            || self.lane_bytes(lane),
-            |(leaf, circuits)| {
-                circuits.network().electrical_rate_of(LeafId::from_index(leaf)) / 8.0
-            },
-        )
-    }
-
-    fn lane_bytes(&self, lane: Lane) -> f64 {
-        match (lane, self.circuits) {
-            (Lane::Circuit(circuit), Some(circuits)) => {
-                circuits.network().circuit_rate_of(circuit.ocs).bytes_per_second()
+        let network = self.circuits.map(OpticalCircuits::network);
+        match (lane, network, ends[0].or(ends[1])) {
+            (Lane::Core, Some(network), Some(leaf)) => {
+                network.electrical_rate_of(LeafId::from_index(leaf)) / 8.0
             }
-            _ => self.cable_bytes,
+            (Lane::Circuit(circuit), Some(network), _) => {
+                network.circuit_rate_of(circuit.ocs).bytes_per_second()
+            }
+            _ => self.lane_bytes,
         }
     }
 
@@ -198,52 +193,47 @@ fn ports(&LaneHop { from, to, lane }: &LaneHop) -> Vec<LanePort> {
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
     topology: Topology,
-    lanes: BTreeMap<LeafPair, Vec<LitLane>>,
+    lanes: BTreeMap<LeafPair, Vec<Lane>>,
     has_core: bool,
     /// Whether only packet switches connect the leaves. They choose the paths themselves.
     are_switched: bool,
-}
-
-/// A lane with light, and its rate. The core is a single lane, so its rate divides nothing.
-#[derive(Clone, Copy, Debug)]
-struct LitLane {
-    lane: Lane,
-    bytes_per_second: f64,
+    lane_bytes: f64,
 }
 
 impl Lanes {
     pub(super) fn now(leaves: &Leaves<'_>, context: &Context<'_>) -> Self {
         let mut topology = Topology::dark(leaves.count);
-        let mut lanes = BTreeMap::<LeafPair, Vec<LitLane>>::new();
-        let lit = |lane| LitLane { lane, bytes_per_second: leaves.lane_bytes(lane) };
+        let mut lanes = BTreeMap::<LeafPair, Vec<Lane>>::new();
         let is_lit = |circuit: &&CrossConnect| {
             let links = leaves.circuits.map(|all| all.links(circuit));
             links.into_iter().flatten().all(|link| context.carries(link))
         };
         for circuit in context.circuits_up.iter().filter(is_lit) {
-            if let Some(all) = leaves.circuits {
-                topology.light(all.network(), circuit);
-            }
+            let Some(network) = leaves.circuits.map(OpticalCircuits::network) else { continue };
+            topology.light(network, circuit);
             let pair = LeafPair { a: circuit.a, b: circuit.b };
-            lanes.entry(pair).or_default().push(lit(Lane::Circuit(*circuit)));
+            // With a flow for each unit of the rate, interfaces that share by flow fill fast circuits as well.
+            let units = network.units_of(circuit.ocs) as usize;
+            lanes.entry(pair).or_default().extend(vec![Lane::Circuit(*circuit); units]);
         }
         let carries = |lane: &&Lane| match lane {
             Lane::Cable(link) => context.carries(*link) && context.carries(link.reverse()),
             Lane::Circuit(_) | Lane::Core => true,
         };
         for (pair, cables) in &leaves.cables {
-            lanes.insert(*pair, cables.iter().filter(carries).map(|lane| lit(*lane)).collect());
+            lanes.insert(*pair, cables.iter().filter(carries).copied().collect());
         }
         Self {
             topology,
             has_core: leaves.circuits.is_some_and(OpticalCircuits::has_core),
             are_switched: leaves.circuits.is_none(),
+            lane_bytes: leaves.lane_bytes,
             lanes,
         }
     }
 
-    fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[LitLane] {
-        const CORE: &[LitLane] = &[LitLane { lane: Lane::Core, bytes_per_second: 1.0 }];
+    fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[Lane] {
+        const CORE: &[Lane] = &[Lane::Core];
         if is_core {
             return if self.has_core { CORE } else { &[] };
         }
@@ -299,12 +289,13 @@ impl Lanes {
         let mut shares = LaneShares::new();
         for route in routes.iter().filter(is_own) {
             let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
-            let lanes: Vec<&[LitLane]> = hops.iter().map(|hop| self.between(*hop)).collect();
-            for Piece { share, lane_of } in pieces(&lanes) {
+            let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
+            let widths: Vec<usize> = lanes.iter().map(|lanes| lanes.len()).collect();
+            for Piece { share, lane_of } in pieces(&widths) {
                 let hop = |(at, of): (usize, &(usize, usize, bool))| LaneHop {
                     from: of.0,
                     to: of.1,
-                    lane: lanes[at][lane_of[at]].lane,
+                    lane: lanes[at][lane_of[at]],
                 };
                 let size = (left.own as f64 * route.weight * share) as u64;
                 shares.push((hops.iter().enumerate().map(hop).collect(), size));
@@ -318,11 +309,10 @@ impl Lanes {
         shares
     }
 
-    /// Splits bytes over lanes by their rates. Circuits get as many bytes as they can carry until the planned end.
+    /// Splits bytes over lanes. Circuits get as many bytes as they can carry until the planned end.
     fn shares(&self, left: Left, lambda: f64) -> LaneShares {
         let circuits = self.between((left.from, left.to, false));
-        let rate: f64 = circuits.iter().map(|lane| lane.bytes_per_second).sum();
-        let carried = rate / lambda;
+        let carried = circuits.len() as f64 * self.lane_bytes / lambda;
         let carried = u128::from((carried.ceil() as u64).min(left.of_leaves));
         let of_this = carried * u128::from(left.own) / u128::from(left.of_leaves.max(1));
         let over_circuits = match (circuits.is_empty(), self.has_core) {
@@ -331,13 +321,12 @@ impl Lanes {
             (false, false) => left.own,
             (false, true) => u64::try_from(of_this).unwrap_or(u64::MAX),
         };
-        let share = |lane: &LitLane| {
-            let size = u128::from(over_circuits) * lane.bytes_per_second as u128 / rate as u128;
-            (lane.lane, u64::try_from(size).unwrap_or(u64::MAX))
-        };
-        let mut shares: Vec<(Lane, u64)> = circuits.iter().map(share).collect();
-        let rounded = over_circuits - shares.iter().map(|(_, size)| size).sum::<u64>();
-        shares.iter_mut().take(rounded as usize).for_each(|(_, size)| *size += 1);
+        let count = circuits.len() as u64;
+        let mut shares: Vec<(Lane, u64)> = (0..count)
+            .map(|at| over_circuits / count + u64::from(at < over_circuits % count))
+            .zip(circuits)
+            .map(|(size, lane)| (*lane, size))
+            .collect();
         shares.push((Lane::Core, left.own - over_circuits));
         shares.retain(|(_, size)| *size > 0);
         let hop = |lane| LaneHop { from: left.from, to: left.to, lane };
@@ -351,29 +340,22 @@ struct Piece {
     lane_of: Vec<usize>,
 }
 
-/// Splits a route wherever a hop switches to its next lane. Each lane of a hop gets a share by its rate.
-fn pieces(hops: &[&[LitLane]]) -> Vec<Piece> {
-    let ends: Vec<Vec<f64>> = hops.iter().map(|lanes| ends_of_lanes(lanes)).collect();
-    let mut cuts: Vec<f64> = ends.iter().flatten().copied().collect();
+/// Splits a route wherever a hop switches to its next lane. `widths` is the number of lanes per hop.
+fn pieces(widths: &[usize]) -> Vec<Piece> {
+    let ends = |width: &usize| {
+        let width = *width;
+        (1..=width).map(move |lane| lane as f64 / width as f64)
+    };
+    let mut cuts: Vec<f64> = widths.iter().flat_map(ends).collect();
     cuts.sort_by(f64::total_cmp);
     cuts.dedup_by(|a, b| (*a - *b).abs() < ONE_CUT);
     let mut from = 0.0;
     let piece = |to: f64| {
         let middle = f64::midpoint(from, to);
-        let lane_of = ends.iter().map(|own| own.partition_point(|end| *end <= middle)).collect();
+        let lane_of = widths.iter().map(|width| (middle * *width as f64) as usize).collect();
         Piece { share: to - std::mem::replace(&mut from, to), lane_of }
     };
     cuts.into_iter().map(piece).collect()
-}
-
-fn ends_of_lanes(lanes: &[LitLane]) -> Vec<f64> {
-    let all: f64 = lanes.iter().map(|lane| lane.bytes_per_second).sum();
-    let mut end = 0.0;
-    let ends = lanes.iter().map(|lane| {
-        end += lane.bytes_per_second;
-        end / all
-    });
-    ends.collect()
 }
 
 /// Merges cuts that differ only by rounding.
@@ -384,25 +366,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_of_a_hop_carry_shares_by_their_rates() {
+    fn lanes_of_a_hop_carry_equal_shares() {
         for widths in [vec![1], vec![3], vec![3, 2], vec![2, 3, 4], vec![5, 1, 4]] {
-            for extra in [0.0, 1.0] {
-                let lane = |at: usize| LitLane {
-                    lane: Lane::Core,
-                    bytes_per_second: 1.0 + extra * (at % 2) as f64,
-                };
-                let hops: Vec<Vec<LitLane>> =
-                    widths.iter().map(|width| (0..*width).map(lane).collect()).collect();
-                let lanes: Vec<&[LitLane]> = hops.iter().map(Vec::as_slice).collect();
-                let pieces = pieces(&lanes);
-                for (hop, lanes) in hops.iter().enumerate() {
-                    let all: f64 = lanes.iter().map(|lane| lane.bytes_per_second).sum();
-                    for (at, lane) in lanes.iter().enumerate() {
-                        let own = pieces.iter().filter(|piece| piece.lane_of[hop] == at);
-                        let share: f64 = own.map(|piece| piece.share).sum();
-                        let expected = lane.bytes_per_second / all;
-                        assert!((share - expected).abs() < 1e-9, "{widths:?}: {pieces:?}");
-                    }
+            let pieces = pieces(&widths);
+            for (hop, width) in widths.iter().enumerate() {
+                for lane in 0..*width {
+                    let own = pieces.iter().filter(|piece| piece.lane_of[hop] == lane);
+                    let share: f64 = own.map(|piece| piece.share).sum();
+                    assert!((share * *width as f64 - 1.0).abs() < 1e-9, "{widths:?}: {pieces:?}");
                 }
             }
         }

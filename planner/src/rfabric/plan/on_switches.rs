@@ -124,11 +124,10 @@ impl Planner<'_> {
                     let before = by_phase.last().map_or(existing, Vec::as_slice);
                     let topology = &self.candidates[choice].topology;
                     let realisation = realise(self.fabric, topology, before);
-                    let is_whole = realisation.unplaced.is_empty();
-                    let circuits = self.sound(at, realisation)?;
-                    let circuits = match is_whole {
-                        true => circuits,
-                        false => self.patched(schedule, choice, circuits),
+                    // Odd or held ports can leave a circuit without a switch.
+                    let circuits = match realisation.unplaced.is_empty() {
+                        true => realisation.cross_connects,
+                        false => self.patched(schedule, choice, realisation.cross_connects),
                     };
                     with_idle_ports_left_alone(circuits, before)
                 }
@@ -153,14 +152,6 @@ impl Planner<'_> {
             .map(|evaluator| (evaluator, evaluator.upper_bound(self.fabric)))
             .collect();
         patch::patch(self.fabric, &live, circuits, super::NEAR_ENOUGH, super::EXCHANGES)
-    }
-
-    fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
-        let Realisation { cross_connects, unplaced, .. } = realisation;
-        if unplaced.is_empty() || self.fabric.has_odd_ports() {
-            return Ok(cross_connects);
-        }
-        Err(PlanError::Unplaced { phase: self.phases[at].name.clone(), unplaced })
     }
 
     fn transition(
