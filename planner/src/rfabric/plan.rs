@@ -5,7 +5,7 @@
 
 mod on_switches;
 
-use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 use lightloom_units::{Bytes, Picoseconds};
 

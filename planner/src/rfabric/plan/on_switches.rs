@@ -11,7 +11,7 @@ use super::super::evaluate::Evaluator;
 use super::super::one_hop;
 use super::super::patch;
 use super::super::phases::{Candidate, Phase, seconds_in_steps};
-use super::super::realise::{Realisation, realise, topology_of};
+use super::super::realise::{realise, topology_of};
 use super::super::switching::Schedule;
 use super::super::transition;
 use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
@@ -31,7 +31,7 @@ impl Planner<'_> {
         schedule: &Schedule,
         existing: &[CrossConnect],
     ) -> Result<CarriedStep, PlanError> {
-        let circuits = self.place(schedule, existing)?;
+        let circuits = self.place(schedule, existing);
         let rates = self.rates(&circuits);
         if let Some(stuck) = rates.iter().position(|rate| rate.lambda <= 0.0) {
             return Err(PlanError::unservable(self.fabric, &self.phases[stuck]));
@@ -110,14 +110,10 @@ impl Planner<'_> {
         }
     }
 
-    fn place(
-        &self,
-        schedule: &Schedule,
-        existing: &[CrossConnect],
-    ) -> Result<Vec<Vec<CrossConnect>>, PlanError> {
+    fn place(&self, schedule: &Schedule, existing: &[CrossConnect]) -> Vec<Vec<CrossConnect>> {
         let mut placed = BTreeMap::<usize, Vec<CrossConnect>>::new();
         let mut by_phase: Vec<Vec<CrossConnect>> = Vec::new();
-        for (at, &choice) in schedule.choice.iter().enumerate() {
+        for &choice in &schedule.choice {
             let circuits = match placed.get(&choice) {
                 Some(circuits) => circuits.clone(),
                 None => {
@@ -135,7 +131,7 @@ impl Planner<'_> {
             placed.insert(choice, circuits.clone());
             by_phase.push(circuits);
         }
-        Ok(by_phase)
+        by_phase
     }
 
     fn patched(
