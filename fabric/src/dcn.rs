@@ -47,7 +47,12 @@ impl Dcn {
                 network.leaves(),
                 network.optical_ports(),
                 network.switches(),
-                network.spec().circuit_rate,
+                network
+                    .circuit_rates()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" or "),
             ),
         }
     }

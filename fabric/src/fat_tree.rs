@@ -23,6 +23,7 @@ mod spec;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fault::FaultSet;
+use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 pub use problems::FatTreeProblem;
@@ -51,7 +52,9 @@ impl ReconfigurableFatTree {
         }
         let dark = reach::dark_ports(&spec);
         let dead = spec.occupied.iter().copied().chain(dark).collect();
-        Ok(Self { spec, reaches, dead, fewer_uplinks: BTreeMap::new() })
+        let fabric = Self { spec, reaches, dead, fewer_uplinks: BTreeMap::new() };
+        let unusable = problems::unusable(&fabric);
+        if unusable.is_empty() { Ok(fabric) } else { Err(unusable) }
     }
 
     /// Returns the fabric without its failed parts. A leaf may then have an odd number of ports on
@@ -76,7 +79,8 @@ impl ReconfigurableFatTree {
     /// Returns whether a leaf may have an odd number of usable ports on a switch.
     #[must_use]
     pub fn has_odd_ports(&self) -> bool {
-        !self.dead.is_empty() || self.spec.banks.iter().any(|bank| bank.ports_per_leaf % 2 == 1)
+        let are_taken = !self.dead.is_empty() || !self.spec.held.is_empty();
+        are_taken || self.spec.banks.iter().any(|bank| bank.ports_per_leaf % 2 == 1)
     }
 
     /// Returns the number of ports of `ocs` that are wired to leaves, which are its first ports.
@@ -90,6 +94,19 @@ impl ReconfigurableFatTree {
     pub fn dead_ports(&self, ocs: OcsId) -> impl Iterator<Item = u32> + '_ {
         let port = move |port| OcsPortId { ocs, port };
         self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
+    }
+
+    /// Returns the number of ports of `leaf` on `ocs` that are unusable or held.
+    #[must_use]
+    pub fn taken_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
+        let held = self.spec.held.iter().filter(|held| held.ocs == ocs && self.holds(held, leaf));
+        self.dead_ports_of(ocs, leaf) + u32::try_from(held.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns whether `held` uses a port of `leaf` that has not failed.
+    fn holds(&self, held: &CrossConnect, leaf: LeafId) -> bool {
+        let works = |port| !self.dead.contains(&OcsPortId { ocs: held.ocs, port });
+        held.a == leaf && works(held.a_port) || held.b == leaf && works(held.b_port)
     }
 
     /// Returns the number of unusable ports that `leaf` has on `ocs`.
@@ -142,7 +159,60 @@ impl ReconfigurableFatTree {
         (0..self.spec.leaves).map(|leaf| of(LeafId(leaf))).max().unwrap_or(0)
     }
 
-    /// Returns the number of different sets of leaf pairs that banks can connect.
+    /// Returns the largest rate of a leaf over all its optical ports, in bit/s.
+    #[must_use]
+    pub fn optical_rate(&self) -> f64 {
+        let most = (0..self.spec.leaves).map(|leaf| {
+            let own = self.spec.banks.iter().filter(|bank| bank.place_of(LeafId(leaf)).is_some());
+            own.map(|bank| {
+                let ports = f64::from(bank.switches * bank.ports_per_leaf);
+                ports * self.spec.circuit_rate_over(bank).0 as f64
+            })
+            .sum()
+        });
+        most.fold(0.0, f64::max)
+    }
+
+    /// Returns the rate of a circuit through `ocs` per direction. Panics on an unknown switch.
+    #[must_use]
+    pub fn circuit_rate_of(&self, ocs: OcsId) -> BitsPerSecond {
+        self.spec.circuit_rate_over(self.bank(ocs))
+    }
+
+    /// Returns the rates of circuits over any bank, in increasing order.
+    #[must_use]
+    pub fn circuit_rates(&self) -> BTreeSet<BitsPerSecond> {
+        self.spec.banks.iter().map(|bank| self.spec.circuit_rate_over(bank)).collect()
+    }
+
+    /// Returns the unit of circuit rates. The rate of each circuit is a whole number of units.
+    #[must_use]
+    pub fn circuit_unit(&self) -> BitsPerSecond {
+        self.reaches.unit
+    }
+
+    /// Returns the rate of a circuit of one reach, in [units](Self::circuit_unit).
+    #[must_use]
+    pub fn units_within(&self, reach: usize) -> u32 {
+        self.reaches.units(reach)
+    }
+
+    /// Returns the rate of a circuit through `ocs`, in [units](Self::circuit_unit).
+    #[must_use]
+    pub fn units_of(&self, ocs: OcsId) -> u32 {
+        reach::units(self.circuit_rate_of(ocs), self.reaches.unit)
+    }
+
+    /// Returns the circuits that stay in every phase and may carry traffic, without those on failed ports.
+    pub fn staying(&self) -> impl Iterator<Item = &CrossConnect> {
+        let works = |port, ocs| !self.dead.contains(&OcsPortId { ocs, port });
+        self.spec
+            .usable
+            .iter()
+            .filter(move |own| works(own.a_port, own.ocs) && works(own.b_port, own.ocs))
+    }
+
+    /// Returns the number of different sets of leaf pairs and rates that banks can connect.
     #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
@@ -172,13 +242,8 @@ impl ReconfigurableFatTree {
             return 0;
         }
         let is_own = |ocs: OcsId| self.reaches() == 1 || self.reach_of(ocs) == reach;
-        let own = |held: &&CrossConnect| (held.a == leaf || held.b == leaf) && is_own(held.ocs);
-        // Count a port only once if it is both in use and failed.
-        let works = |held: &&CrossConnect| {
-            let port = if held.a == leaf { held.a_port } else { held.b_port };
-            !self.dead.contains(&OcsPortId { ocs: held.ocs, port })
-        };
-        let held = self.spec.held.iter().filter(own).filter(works).count();
+        let held = self.spec.held.iter();
+        let held = held.filter(|held| is_own(held.ocs) && self.holds(held, leaf)).count();
         let dead: u32 = match self.dead.is_empty() {
             true => 0,
             false => (0..self.switches())
@@ -195,6 +260,22 @@ impl ReconfigurableFatTree {
             .map(|(_, bank)| bank.switches * bank.ports_per_leaf)
             .sum();
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
+    }
+
+    /// Returns the optical ports of `leaf` over which traffic can flow on switches of one reach: free ports, and those
+    /// of circuits that [stay](Self::staying).
+    #[must_use]
+    pub fn ports_within(&self, reach: usize, leaf: LeafId) -> u32 {
+        let staying = self.staying().filter(|own| own.a == leaf || own.b == leaf);
+        let staying = staying.filter(|own| self.reach_of(own.ocs) == reach).count();
+        self.free_ports_within(reach, leaf) + u32::try_from(staying).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the rate of `leaf` over its [ports](Self::ports_within) of all reaches, in bit/s.
+    #[must_use]
+    pub fn optical_rate_of(&self, leaf: LeafId) -> f64 {
+        let units = |reach| self.ports_within(reach, leaf) * self.units_within(reach);
+        f64::from((0..self.reaches()).map(units).sum::<u32>()) * self.circuit_unit().0 as f64
     }
 
     /// Returns the uplinks of `leaf` to the core, each at the rate of a GPU's network card.
@@ -348,6 +429,7 @@ mod tests {
                 ports_per_switch: 64,
                 ports_per_leaf: 2,
                 insertion_loss_db: 1.5,
+                circuit_rate: None,
                 leaves: None,
             }],
             timing: SwitchTiming {
@@ -358,6 +440,7 @@ mod tests {
             loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
             forbidden: vec![],
             held: vec![],
+            usable: vec![],
             occupied: vec![],
             failure_domains: 2,
         }

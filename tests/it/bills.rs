@@ -28,6 +28,7 @@ fn circuits(draws: &mut Stream) -> Value {
                 "switches": draws.random_range(1..=4),
                 "ports_per_switch": wired * ports + draws.random_range(0..5),
                 "ports_per_leaf": ports,
+                "circuit_rate": one_of(draws, &[None, Some("200Gbps"), Some("800Gbps")]),
                 "leaves": (index > 0).then(|| [format!("leaf0..leaf{last}")]),
             })
         })

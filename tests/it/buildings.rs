@@ -123,6 +123,7 @@ fn plan_counts_failed_drained_and_absent_nodes_apart() {
     };
     assert_eq!(counts("out-of-service"), [64, 8, 32, 8]);
     assert_eq!(counts("smaller-leaves"), [56, 0, 56, 0]);
+    assert_eq!(counts("two-node-sizes"), [48, 0, 48, 0]);
 }
 
 #[test]
@@ -140,6 +141,51 @@ fn causes_of_waste_add_up_and_name_the_drained_node() {
     let text = run(Path::new("."), &["plan", &file, "--why"]).stdout;
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("repair or return n6"), "{text}");
+}
+
+#[test]
+fn optics_of_a_bank_have_its_rate() {
+    let bill = json_of(Path::new("."), &["cost", &format!("{FOLDER}/bank-rates.yaml")]);
+    let parts = |bank: &str| -> Vec<String> {
+        let lines = bill["lines"].as_array().unwrap().iter();
+        let own = lines.filter(|line| line["place"] == format!("bank {bank}"));
+        own.map(|line| format!("{} {}", line["count"], line["part"].as_str().unwrap())).collect()
+    };
+    let older = ["32.0 switch-port-400g", "32.0 dcn-optical-400g", "32.0 ocs-port"];
+    let newer = ["32.0 switch-port-800g", "32.0 dcn-optical-800g", "32.0 ocs-port"];
+    assert_eq!(
+        (parts("older"), parts("newer")),
+        (older.map(Into::into).into(), newer.map(Into::into).into())
+    );
+}
+
+/// Exports keep the circuit of the tenant in addition to the plan, and the circuit that stays once.
+#[test]
+fn circuit_that_stays_is_in_every_phase_and_exported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("{FOLDER}/circuits-that-stay.yaml");
+    run(folder.path(), &["plan", &file, "-o", "plan.json"]);
+    let text = std::fs::read_to_string(folder.path().join("plan.json")).unwrap();
+    let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let held = |ocs: &str, a_port, b_port| serde_json::json!([ocs, a_port, b_port]);
+    for phase in plan["phases"].as_array().unwrap() {
+        let circuits = phase["circuits"].as_array().unwrap().iter();
+        let ports: Vec<serde_json::Value> =
+            circuits.map(|at| serde_json::json!([at["ocs"], at["a_port"], at["b_port"]])).collect();
+        assert!(ports.contains(&held("ocs0", 0, 2)), "{phase}");
+        assert!(!ports.contains(&held("ocs1", 4, 10)), "{phase}");
+    }
+    let phase = plan["phases"][0]["name"].as_str().unwrap();
+    let to = ["--to", "sonic-ocs", "--phase", phase, "-o", "out"];
+    run(folder.path(), &[&["export", "plan.json", "--fabric", &file], &to[..]].concat());
+    for (ocs, circuit) in [("ocs0", "1A-3B"), ("ocs1", "5A-11B")] {
+        let files = std::fs::read_dir(folder.path().join("out")).unwrap();
+        let own = files
+            .map(|file| file.unwrap().path())
+            .find(|path| path.file_name().unwrap().to_string_lossy().contains(ocs));
+        let text = std::fs::read_to_string(own.unwrap()).unwrap();
+        assert_eq!(text.matches(&format!("\"{circuit}\"")).count(), 1, "{text}");
+    }
 }
 
 #[test]

@@ -52,8 +52,9 @@ def count(fabric):
         other = {entry["leaf"]: entry["rate"] for entry in core.get("uplinks", [])}
         rates = [gbps(other.get(f"leaf{leaf}", core["rate_per_leaf"])) for leaf in range(dcn["leaves"])]
         link(rate, sum(divided(own, rate) for own in rates), 2)
-        circuit, first = gbps(dcn["circuit_rate"]), 0
+        first = 0
         for bank in dcn["banks"]:
+            circuit = gbps(bank.get("circuit_rate", dcn["circuit_rate"]))
             wired = leaf_set(bank.get("leaves"), dcn["leaves"])
             own = range(first, first + bank["switches"])
             first += bank["switches"]

@@ -111,7 +111,7 @@ fn other_fabric(plan: &Plan, installed: &Fabric) -> String {
         plan.metrics.gpus_total,
     );
     let hbd = &installed.hbd;
-    let ours = (hbd.nodes(), hbd.k(), u64::from(hbd.nodes()) * u64::from(hbd.gpus_per_node()));
+    let ours = (hbd.nodes(), hbd.k(), installed.gpus());
     let facts = |(nodes, bundles, gpus): (u32, u8, u64)| match bundles {
         0 => format!("{gpus} GPUs without transceivers"),
         _ => format!("{nodes} nodes, {bundles} bundles per node, {gpus} GPUs"),

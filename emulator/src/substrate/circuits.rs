@@ -92,9 +92,9 @@ impl OpticalCircuits {
         circuits: &[CrossConnect],
         builder: &mut NetworkBuilder,
     ) {
-        let rate = self.network.spec().circuit_rate.0 as f64;
-        let spec = cable(rate, FIBRE_DELAY, OPTICAL, switches);
         for circuit in circuits {
+            let rate = self.network.circuit_rate_of(circuit.ocs).0 as f64;
+            let spec = cable(rate, FIBRE_DELAY, OPTICAL, switches);
             let leaves = &self.leaves;
             let (a, b) = (leaves[circuit.a.index()], leaves[circuit.b.index()]);
             self.circuits.entry(*circuit).or_insert_with(|| builder.connect(a, b, spec));

@@ -278,9 +278,7 @@ impl Network {
         };
         let scale_out_rate = fabric.dcn.link_rate().bytes_per_second();
         let leaf_gpus = u64::from(fabric.dcn.nodes_per_tor()) * u64::from(gpus_per_node);
-        let circuits = fabric.dcn.circuits().map_or(0.0, |network| {
-            network.spec().circuit_rate.bytes_per_second() * f64::from(network.optical_ports())
-        });
+        let circuits = fabric.dcn.circuits().map_or(0.0, |network| network.optical_rate() / 8.0);
         let packets = fabric.dcn.packet_rate_of_leaf(gpus_per_node) / 8.0;
         Self {
             name: fabric.name.clone(),

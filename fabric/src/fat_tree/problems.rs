@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
-use super::{FatTreeSpec, OcsBank};
+use super::{FatTreeSpec, LeafPair, OcsBank, ReconfigurableFatTree, reach};
 
 /// A problem in a [`FatTreeSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,24 @@ const BANKS_MAX: usize = 64;
 
 /// Maximum number of switches, of GPUs per leaf and of ports per leaf.
 const COUNT_MAX: u32 = 4096;
+
+/// Limits the rate of a circuit in units of the greatest common divisor of all rates.
+const UNITS_MAX: u32 = 64;
+
+/// Returns the circuits that should carry traffic, but cannot.
+pub(super) fn unusable(fabric: &ReconfigurableFatTree) -> Vec<FatTreeProblem> {
+    let mut problems = Problems(Vec::new());
+    for (index, held) in fabric.spec().held.iter().enumerate() {
+        let is_usable = fabric.spec().usable.contains(held);
+        let pair = LeafPair { a: held.a, b: held.b };
+        let is_permitted = fabric.permits_within(fabric.reach_of(held.ocs), pair);
+        if is_usable && !(is_permitted && fabric.staying().any(|own| own == held)) {
+            let problem = "no traffic can use the circuit: its pair is forbidden, or its loss exceeds the budget";
+            problems.add(format!("held[{index}]"), problem, "remove `usable`, or allow the pair");
+        }
+    }
+    problems.0
+}
 
 pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {
     let mut problems = Problems(Vec::new());
@@ -114,8 +132,19 @@ impl Problems {
                 format!("use 1 to {BANKS_MAX} banks"),
             );
         }
+        let unit = reach::unit_of(spec);
         for (index, bank) in spec.banks.iter().enumerate() {
             self.check_bank(spec.leaves, index, bank);
+            let Some(rate) = bank.circuit_rate else { continue };
+            let field = format!("banks[{index}].circuit_rate");
+            if rate.0 == 0 {
+                self.add(field, "the rate is zero", "use a rate such as `400Gbps`");
+            } else if reach::units(rate, unit) > UNITS_MAX {
+                let problem = format!(
+                    "{rate} is more than {UNITS_MAX} times {unit}, which is the greatest common divisor of all circuit rates"
+                );
+                self.add(field, problem, "use rates that are small multiples of one rate");
+            }
         }
     }
 
@@ -286,8 +315,10 @@ impl Problems {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CrossConnect;
     use super::super::tests::problems;
     use super::*;
+    use lightloom_units::BitsPerSecond;
 
     #[test]
     fn banks_name_existing_leaves_and_wired_ports() {
@@ -302,6 +333,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("occupied[2]: ocs0/p3 is listed twice"), "{text}");
+    }
+
+    #[test]
+    fn rates_of_banks_are_small_multiples_and_usable_circuits_are_permitted() {
+        let text = problems(|spec| spec.banks[0].circuit_rate = Some(BitsPerSecond(0)));
+        assert!(text.starts_with("banks[0].circuit_rate: the rate is zero"), "{text}");
+        let text = problems(|spec| {
+            spec.banks.push(spec.banks[0].clone());
+            spec.banks[0].circuit_rate = Some(BitsPerSecond(400_000_000_001));
+        });
+        assert!(text.contains("banks[0].circuit_rate: 400"), "{text}");
+        let held = CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 2, a: LeafId(0), b: LeafId(1) };
+        let text = problems(|spec| {
+            (spec.held, spec.usable) = (vec![held], vec![held]);
+            spec.forbidden = vec![(LeafId(1), LeafId(0))];
+        });
+        assert!(text.starts_with("held[0]: no traffic can use the circuit"), "{text}");
     }
 
     #[test]

@@ -2,10 +2,14 @@
 //! Determines the leaf pairs that each bank may connect within the loss budget.
 //!
 //! A bank connects pairs of its own leaves. The loss of a path is the sum of the losses of its bank, its fibre and its
-//! two leaves. Banks for the same pairs have the same *reach*; reaches are sorted by decreasing number of pairs.
+//! two leaves. Banks with circuits of the same rate for the same pairs have the same *reach*. Reaches are sorted by
+//! decreasing number of pairs, and then by rate.
+//!
+//! Rates of circuits are whole numbers of a *unit*, their greatest common divisor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 use super::{FatTreeSpec, LeafPair};
@@ -16,10 +20,12 @@ pub(super) struct Reaches {
     extra_db: Vec<f64>,
     reaches: Vec<Reach>,
     of_bank: Vec<Option<usize>>,
+    pub(super) unit: BitsPerSecond,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Reach {
+    rate: BitsPerSecond,
     common_db: f64,
     budget_db: f64,
     leaves: Option<Vec<LeafId>>,
@@ -31,10 +37,12 @@ impl Reaches {
         let forbidden = spec.forbidden.iter().filter_map(|&(a, b)| LeafPair::new(a, b)).collect();
         let extra_db = extra_db_of_leaves(spec);
         let of_bank = vec![None; spec.banks.len()];
-        let mut reaches = Self { forbidden, extra_db, reaches: Vec::new(), of_bank };
+        let unit = unit_of(spec);
+        let mut reaches = Self { forbidden, extra_db, reaches: Vec::new(), of_bank, unit };
         let mut found: Vec<(Reach, Vec<usize>)> = Vec::new();
         for (bank, of) in spec.banks.iter().enumerate() {
             let reach = Reach {
+                rate: spec.circuit_rate_over(of),
                 common_db: of.insertion_loss_db + spec.loss.path_db,
                 budget_db: spec.loss.budget_db,
                 leaves: of.leaves.clone(),
@@ -58,17 +66,20 @@ impl Reaches {
         reaches
     }
 
-    /// Merges reaches with equal pairs of leaves, and sorts them by decreasing number of pairs.
+    /// Merges reaches with equal pairs of leaves and rates, and sorts them.
     fn distinct(&self, found: Vec<(Reach, Vec<usize>)>) -> Vec<(Reach, Vec<usize>)> {
         let mut distinct: Vec<(Vec<LeafPair>, Reach, Vec<usize>)> = Vec::new();
         for (reach, banks) in found {
             let pairs = self.pairs_of(&reach);
-            match distinct.iter_mut().find(|(known, ..)| *known == pairs) {
+            match distinct
+                .iter_mut()
+                .find(|(known, other, _)| *known == pairs && other.rate == reach.rate)
+            {
                 Some((.., known)) => known.extend(banks),
                 None => distinct.push((pairs, reach, banks)),
             }
         }
-        distinct.sort_by_key(|(pairs, ..)| std::cmp::Reverse(pairs.len()));
+        distinct.sort_by_key(|(pairs, reach, _)| (std::cmp::Reverse(pairs.len()), reach.rate));
         distinct.into_iter().map(|(_, reach, banks)| (reach, banks)).collect()
     }
 
@@ -124,9 +135,28 @@ impl Reaches {
         self.reaches.get(reach).is_some_and(|reach| self.admits(reach, pair))
     }
 
+    pub(super) fn units(&self, reach: usize) -> u32 {
+        self.reaches.get(reach).map_or(1, |reach| units(reach.rate, self.unit))
+    }
+
     pub(super) fn joins(&self, reach: usize, leaf: LeafId) -> bool {
         self.reaches.get(reach).is_some_and(|reach| reach.joins[leaf.index()])
     }
+}
+
+/// Returns the greatest common divisor of the rates of all banks.
+pub(super) fn unit_of(spec: &FatTreeSpec) -> BitsPerSecond {
+    let rates = spec.banks.iter().map(|bank| spec.circuit_rate_over(bank).0);
+    BitsPerSecond(rates.fold(0, |mut unit, mut rate| {
+        while rate > 0 {
+            (unit, rate) = (rate, unit % rate);
+        }
+        unit
+    }))
+}
+
+pub(super) fn units(rate: BitsPerSecond, unit: BitsPerSecond) -> u32 {
+    u32::try_from(rate.0 / unit.0.max(1)).unwrap_or(u32::MAX)
 }
 
 fn extra_db_of_leaves(spec: &FatTreeSpec) -> Vec<f64> {

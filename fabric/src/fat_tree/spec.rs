@@ -40,6 +40,8 @@ pub struct OcsBank {
     pub ports_per_leaf: u32,
     /// Insertion loss of one pass through a switch, in dB.
     pub insertion_loss_db: f64,
+    /// Rate of a circuit over the bank per direction. `None` for the fabric's usual rate.
+    pub circuit_rate: Option<BitsPerSecond>,
     /// Leaves that are wired to the bank, in increasing order, or `None` for all leaves.
     pub leaves: Option<Vec<LeafId>>,
 }
@@ -162,7 +164,7 @@ pub struct FatTreeSpec {
     pub gpus_per_leaf: u32,
     /// Rate of one GPU's network interface, which limits the traffic of a leaf.
     pub gpu_rate: BitsPerSecond,
-    /// Rate of one circuit per direction.
+    /// Rate of one circuit per direction, over banks without another rate.
     pub circuit_rate: BitsPerSecond,
     /// The always-on packet network.
     pub electrical: ElectricalCore,
@@ -174,8 +176,10 @@ pub struct FatTreeSpec {
     pub loss: LossBudget,
     /// Pairs of leaves that must not be connected by a circuit.
     pub forbidden: Vec<(LeafId, LeafId)>,
-    /// Circuits of other jobs. They stay up, and plans must not use their ports.
+    /// Circuits that stay up. Plans must not use their ports for other circuits.
     pub held: Vec<CrossConnect>,
+    /// Circuits of `held` that may carry traffic of the jobs. They are part of every phase.
+    pub usable: Vec<CrossConnect>,
     /// Ports that something else than a leaf occupies. Circuits cannot use them, but they have not failed.
     pub occupied: Vec<OcsPortId>,
     /// Number of power or control domains of the switches, in blocks of consecutive ids.
@@ -183,6 +187,17 @@ pub struct FatTreeSpec {
 }
 
 impl FatTreeSpec {
+    /// Returns the rate of a circuit over `bank`.
+    #[must_use]
+    pub fn circuit_rate_over(&self, bank: &OcsBank) -> BitsPerSecond {
+        bank.circuit_rate.unwrap_or(self.circuit_rate)
+    }
+
+    /// Returns the held circuits that carry no traffic of the jobs.
+    pub fn held_for_others(&self) -> impl Iterator<Item = &CrossConnect> {
+        self.held.iter().filter(|held| !self.usable.contains(held))
+    }
+
     pub(super) fn bank(&self, ocs: OcsId) -> Option<&OcsBank> {
         let mut first = 0;
         self.banks.iter().find(|bank| {

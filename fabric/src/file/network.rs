@@ -24,7 +24,7 @@ pub struct ReconfigurableFile {
     pub leaves: u32,
     /// GPUs under one leaf.
     pub gpus_per_leaf: u32,
-    /// Rate of one circuit per direction.
+    /// Rate of one circuit per direction, over banks without another rate.
     pub circuit_rate: Text<BitsPerSecond>,
     /// Rate of one GPU's network interface; defaults to the circuit rate.
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct ReconfigurableFile {
     /// Pairs of leaves that must not be connected by a circuit.
     #[serde(default)]
     pub forbidden: Vec<PairFile>,
-    /// Circuits of other jobs. They stay up, and plans do not use their ports.
+    /// Circuits that stay up, such as those of other jobs. Plans do not use their ports for other circuits.
     #[serde(default)]
     pub held: Vec<HeldFile>,
     /// Switch ports that something else than a leaf occupies, such as a tap or another network.
@@ -90,6 +90,9 @@ pub struct BankFile {
     /// Model of the switches, as in the price file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Rate of one circuit over the bank per direction; defaults to the fabric's circuit rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit_rate: Option<Text<BitsPerSecond>>,
     /// Leaves wired to the bank, such as `[leaf0..leaf7, leaf12]`; all leaves by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<Vec<LeafRange>>,
@@ -165,7 +168,7 @@ pub struct PairFile {
     pub b: LeafId,
 }
 
-/// A cross-connect that belongs to another job.
+/// A cross-connect that stays up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeldFile {
@@ -179,6 +182,9 @@ pub struct HeldFile {
     pub b: LeafId,
     /// Switch port wired to leaf `b`.
     pub b_port: u32,
+    /// Whether jobs may send traffic over the circuit. It is then part of every phase.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub usable: bool,
 }
 
 const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
@@ -211,6 +217,7 @@ pub(super) fn lower(
         },
         forbidden: raw.forbidden.iter().map(|pair| (pair.a, pair.b)).collect(),
         held: raw.held.iter().map(held).collect(),
+        usable: raw.held.iter().filter(|held| held.usable).map(held).collect(),
         occupied: raw.occupied.clone(),
         failure_domains: raw.failure_domains,
     };
@@ -273,7 +280,20 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
         warn_of_slow(&format!("{FAT_TREE}/gpu_rate"), rate.0, check);
     }
     for (index, bank) in raw.banks.iter().enumerate() {
+        if let Some(rate) = bank.circuit_rate {
+            warn_of_slow(&format!("{FAT_TREE}/banks/{index}/circuit_rate"), rate.0, check);
+        }
         let ports = bank.ports_per_switch;
+        let leaves = self::bank(bank).count_of(raw.leaves).max(1);
+        let most = ports / leaves;
+        if most > bank.ports_per_leaf {
+            let place = format!("{FAT_TREE}/banks/{index}/ports_per_leaf");
+            let left = ports - leaves * bank.ports_per_leaf;
+            let message = format!("{left} of the {ports} ports of each switch are not wired");
+            check.warning(super::codes::IMPLAUSIBLE, &place, message).help(format!(
+                "use `ports_per_leaf: {most}`, wire more leaves to the bank, or use smaller switches"
+            ));
+        }
         if ports > LARGEST_SWITCH {
             let place = format!("{FAT_TREE}/banks/{index}/ports_per_switch");
             let message =
@@ -341,6 +361,7 @@ fn bank(raw: &BankFile) -> OcsBank {
         ports_per_switch: raw.ports_per_switch,
         ports_per_leaf: raw.ports_per_leaf,
         insertion_loss_db: raw.insertion_loss_db,
+        circuit_rate: raw.circuit_rate.map(|rate| rate.0),
         leaves: raw.leaves.as_ref().map(|ranges| {
             let all = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
             let mut leaves: Vec<LeafId> = all.map(LeafId).collect();

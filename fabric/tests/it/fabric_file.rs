@@ -288,6 +288,8 @@ fn warns_about_unrealistic_rates_and_switch_sizes() {
     let all = render(&mistakes, Style::Plain);
     assert!(all.contains("1 Mb/s is slower"), "{all}");
     assert!(all.contains("no optical switch has 8192 ports"), "{all}");
+    assert!(all.contains("8184 of the 8192 ports of each switch are not wired"), "{all}");
+    assert!(all.contains("use `ports_per_leaf: 2048`"), "{all}");
 }
 
 const OPTICS: &str = "transceiver:\n  optics: {launch_dbm: 1, sensitivity_dbm: -5, switch_db: 2, connector_db: 0.5, hops: [{fibre_m: 2, \

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Stage, TransitionPlan};
 use lightloom_units::Picoseconds;
-use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::id::LeafId;
 
 const RATE_TOLERANCE: f64 = 1e-6;
 
@@ -38,7 +38,7 @@ pub(crate) fn check_step(
     }
     for (phase, demand) in phases.iter().zip(demands) {
         check_circuits(spec, phase, &mut findings);
-        check_dead_ports(network, phase, &mut findings);
+        check_ports(network, phase, &mut findings);
         if demand.flows.is_empty() {
             findings.extend(check_silent(phase, demand.interface_seconds));
             continue;
@@ -66,6 +66,29 @@ pub(crate) fn check_step(
     findings
 }
 
+/// Checks failed ports, and the circuits that stay: each is in every phase unless one of its ports has failed.
+fn check_ports(network: &ReconfigurableFatTree, phase: &PhasePlan, findings: &mut Vec<String>) {
+    let works = |ocs, port| !network.dead_ports(ocs).any(|dead| dead == port);
+    for circuit in &phase.circuits {
+        let ports = [circuit.a_port, circuit.b_port].into_iter();
+        for port in ports.filter(|port| !works(circuit.ocs, *port)) {
+            findings.push(format!(
+                "phase {}: {} port {port} is broken or occupied",
+                phase.name, circuit.ocs
+            ));
+        }
+    }
+    for own in &network.spec().usable {
+        let is_up = works(own.ocs, own.a_port) && works(own.ocs, own.b_port);
+        if is_up && !phase.circuits.contains(own) {
+            findings.push(format!(
+                "phase {}: the circuit on {} ports {} and {} has to stay, but is missing",
+                phase.name, own.ocs, own.a_port, own.b_port
+            ));
+        }
+    }
+}
+
 /// Without traffic between leaves, the interfaces determine the time of a phase.
 pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<String> {
     let stated = phase.duration_ps.as_secs_f64();
@@ -78,25 +101,9 @@ pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<
     })
 }
 
-fn check_dead_ports(
-    network: &ReconfigurableFatTree,
-    phase: &PhasePlan,
-    findings: &mut Vec<String>,
-) {
-    for circuit in &phase.circuits {
-        let is_dead = |port| network.dead_ports(OcsId(circuit.ocs.0)).any(|dead| dead == port);
-        for port in [circuit.a_port, circuit.b_port].into_iter().filter(|port| is_dead(*port)) {
-            findings.push(format!(
-                "phase {}: {} port {port} is broken or occupied",
-                phase.name, circuit.ocs
-            ));
-        }
-    }
-}
-
 fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<String>) {
     let mut owner = BTreeSet::new();
-    for held in &spec.held {
+    for held in spec.held.iter().filter(|held| !spec.usable.contains(held)) {
         owner.insert((held.ocs, held.a_port));
         owner.insert((held.ocs, held.b_port));
     }
@@ -168,7 +175,7 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
 pub(super) fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,
-    circuits: &BTreeMap<(u32, u32), u32>,
+    circuits: &BTreeMap<(u32, u32), f64>,
     lambda: f64,
 ) -> bool {
     if lambda * interface_seconds > 1.0 + 1e-9 {
@@ -178,8 +185,7 @@ pub(super) fn can_serve(
     let mut sent = vec![0.0; spec.leaves as usize];
     let mut received = vec![0.0; spec.leaves as usize];
     for (&(from, to), bytes) in demand {
-        let count = circuits.get(&(from.min(to), from.max(to))).copied().unwrap_or(0);
-        let carried = f64::from(count) * spec.circuit_rate.0 as f64;
+        let carried = circuits.get(&(from.min(to), from.max(to))).copied().unwrap_or(0.0);
         let over = lambda * bytes * 8.0 - carried;
         if over > 0.0 {
             sent[from as usize] += over;
@@ -203,12 +209,15 @@ pub(super) fn can_serve(
     sent.iter().enumerate().chain(received.iter().enumerate()).all(fits)
 }
 
-pub(super) fn counted(circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), u32> {
-    let mut counts = BTreeMap::new();
+/// Returns the rate of the circuits between each two leaves, in bit/s.
+pub(super) fn rates(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), f64> {
+    let mut rates = BTreeMap::new();
     for circuit in circuits {
-        *counts.entry((circuit.a.0, circuit.b.0)).or_insert(0) += 1;
+        let rate = bank_of(spec, circuit.ocs.0).and_then(|bank| bank.circuit_rate);
+        let rate = rate.unwrap_or(spec.circuit_rate).0 as f64;
+        *rates.entry((circuit.a.0, circuit.b.0)).or_insert(0.0) += rate;
     }
-    counts
+    rates
 }
 
 fn check_without(
@@ -217,7 +226,7 @@ fn check_without(
     (circuits, demand): (&[CrossConnect], &Asked),
     findings: &mut Vec<String>,
 ) {
-    let circuits = counted(circuits);
+    let circuits = rates(network.spec(), circuits);
     let serves = |seconds: f64| can_serve(network, demand, &circuits, 1.0 / seconds);
     let is_cut_off = |(from, to): &(u32, u32)| {
         let lacks_core = |leaf: u32| network.electrical_rate_of(LeafId(leaf)) <= 0.0;
@@ -248,7 +257,7 @@ fn check_rate(
     phase: &PhasePlan,
     findings: &mut Vec<String>,
 ) {
-    let (circuits, name) = (counted(&phase.circuits), &phase.name);
+    let (circuits, name) = (rates(network.spec(), &phase.circuits), &phase.name);
     if phase.routes.is_empty() {
         if !can_serve(network, demand, &circuits, phase.lambda * (1.0 - RATE_TOLERANCE)) {
             findings

@@ -11,7 +11,7 @@ use lightloom_fabric::plan::{ChangeStage, Group, PhasePlan, Plan};
 use lightloom_units::id::BundleId;
 
 use super::Violation;
-use super::circuits::{Asked, can_serve, counted, execute};
+use super::circuits::{Asked, can_serve, execute, rates};
 use super::links::{selected, working_far_end, works};
 use super::network::asked;
 
@@ -133,7 +133,9 @@ impl<'a> PhaseChange<'a> {
         let during = |at: usize, _, lit: &[CrossConnect]| {
             let ChangeStage { circuits_up, capacity, .. } = self.stages[at];
             let rate = capacity * self.phase.lambda * (1.0 - TOLERANCE);
-            if lit.len() != *circuits_up || !can_serve(network, asked, &counted(lit), rate) {
+            if lit.len() != *circuits_up
+                || !can_serve(network, asked, &rates(network.spec(), lit), rate)
+            {
                 let (up, share) = (lit.len(), 100.0 * capacity);
                 unserved.push(format!(
                     "{name}: in stage {at}, {up} circuits cannot serve {share:.0} %"

@@ -295,12 +295,9 @@ pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
             .collect(),
         Some(network) => {
             let network = network.without(faults);
-            let circuit = network.spec().circuit_rate.0 as f64;
             (0..network.leaves())
                 .map(LeafId::from_index)
-                .map(|leaf| {
-                    network.electrical_rate_of(leaf) + f64::from(network.free_ports(leaf)) * circuit
-                })
+                .map(|leaf| network.electrical_rate_of(leaf) + network.optical_rate_of(leaf))
                 .collect()
         }
     }

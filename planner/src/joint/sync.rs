@@ -121,8 +121,8 @@ fn times(
     let before =
         order.map(|order| &plan.phases[(order + plan.phases.len() - 1) % plan.phases.len()]);
     if let Some(before) = before {
-        let from = topology_of(network.leaves(), &before.circuits);
-        let to = topology_of(network.leaves(), &own.circuits);
+        let from = topology_of(&network, &before.circuits);
+        let to = topology_of(&network, &own.circuits);
         let at_once = Phase { slack: Picoseconds::ZERO, ..phase.clone() };
         let switching = switching(fabric);
         let from_share = |exposed: Picoseconds| {

@@ -180,7 +180,7 @@ fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) ->
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
     add_core(&mut network, evaluator, unit);
     let ports = |reach: usize, leaf: usize| {
-        f64::from(fabric.free_ports_within(reach, LeafId::from_index(leaf)))
+        f64::from(fabric.ports_within(reach, LeafId::from_index(leaf)) * fabric.units_within(reach))
     };
     for reach in 0..reaches {
         let thing = |leaf: usize| (2 + reach) * leaves + leaf;
@@ -213,8 +213,8 @@ fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     let ports = banks(fabric).flat_map(|(bank, reach)| {
         (0..leaves).filter_map(move |leaf| {
             let id = LeafId::from_index(leaf);
-            let price = prices[(2 + reach) * leaves + leaf]
-                / f64::from(fabric.free_ports_within(reach, id));
+            let price =
+                prices[(2 + reach) * leaves + leaf] / f64::from(fabric.ports_within(reach, id));
             price.is_finite().then_some(PortPrice { bank, leaf: id, price, sending: 0.5 })
         })
     });
@@ -253,10 +253,15 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     let sending = if is_sent { 1.0 } else { 0.0 };
     let rate = evaluator.electrical_rate_of(line / 2) / evaluator.circuit_rate();
     let (up, down) = if is_sent { (rate, 0.0) } else { (0.0, rate) };
-    let has_ports = |(_, reach): &(u32, usize)| fabric.free_ports_within(*reach, leaf) > 0;
+    let has_ports = |(_, reach): &(u32, usize)| fabric.ports_within(*reach, leaf) > 0;
     let ports = banks(fabric).filter(has_ports);
     Prices {
-        ports: ports.map(|(bank, _)| PortPrice { bank, leaf, price: 1.0, sending }).collect(),
+        ports: ports
+            .map(|(bank, reach)| {
+                let price = f64::from(fabric.units_within(reach));
+                PortPrice { bank, leaf, price, sending }
+            })
+            .collect(),
         core: vec![CorePrice { leaf, up, down }],
         shares: Vec::new(),
     }

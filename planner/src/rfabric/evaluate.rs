@@ -64,14 +64,14 @@ impl Evaluator {
         Self {
             leaves,
             lines,
-            circuit_rate: fabric.spec().circuit_rate.0 as f64,
+            circuit_rate: fabric.circuit_unit().0 as f64,
             electrical_rates: (0..leaves)
                 .map(|leaf| fabric.electrical_rate_of(LeafId::from_index(leaf)))
                 .collect(),
         }
     }
 
-    /// Returns the rate of a circuit in bit/s.
+    /// Returns the unit of circuit rates in bit/s.
     #[must_use]
     pub fn circuit_rate(&self) -> f64 {
         self.circuit_rate
@@ -106,9 +106,9 @@ impl Evaluator {
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
         let bits: f64 = traffic.iter().map(|(_, bits)| bits).sum();
-        let ports = f64::from(fabric.free_ports(LeafId::from_index(*leaf)));
+        let optical = fabric.optical_rate_of(LeafId::from_index(*leaf));
         match bits > 0.0 {
-            true => (ports * self.circuit_rate + self.electrical_rates[*leaf]) / bits,
+            true => (optical + self.electrical_rates[*leaf]) / bits,
             false => f64::MAX,
         }
     }
@@ -197,6 +197,8 @@ struct LeafView {
     /// For each peer, (bits sent, bits received) and the set of reaches that may connect it, a bit for each.
     open: Vec<([f64; 2], u64)>,
     total: [f64; 2],
+    /// Ports of each reach in units. A bound may connect the units of a port to different leaves, and the ends of a
+    /// circuit that stays to others.
     ports: Vec<u32>,
     circuit_rate: f64,
     electrical_rate: f64,
@@ -218,14 +220,19 @@ impl LeafView {
                 |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
             (0..fabric.reaches()).filter(permits).map(|reach| 1 << reach).sum::<u64>()
         };
+        let open = peers.into_iter().map(|(peer, bits)| (bits, reaches(peer)));
+        let open: Vec<([f64; 2], u64)> = open.filter(|(_, reaches)| *reaches > 0).collect();
+        let ports = (0..fabric.reaches())
+            .map(|reach| fabric.ports_within(reach, id) * fabric.units_within(reach));
+        let mut ports: Vec<u32> = ports.collect();
+        let all = (1_u64 << (ports.len() - 1) << 1).wrapping_sub(1);
+        if open.iter().all(|(_, reaches)| *reaches == all) {
+            ports = vec![ports.iter().sum()];
+        }
         Self {
-            open: peers
-                .into_iter()
-                .map(|(peer, bits)| (bits, reaches(peer)))
-                .filter(|(_, reaches)| *reaches > 0)
-                .collect(),
+            open,
             total,
-            ports: (0..fabric.reaches()).map(|reach| fabric.free_ports_within(reach, id)).collect(),
+            ports,
             circuit_rate: evaluator.circuit_rate,
             electrical_rate: evaluator.electrical_rates[leaf],
         }

@@ -115,7 +115,7 @@ fn plan_over(
     };
     let model = Model::new(fabric, demand, known, hops);
     let solved = model.solve(solver, limits)?;
-    let mut topology = Topology::dark(fabric.leaves());
+    let mut topology = Topology::bare(fabric);
     for (&(reach, (a, b)), count) in &solved.circuits {
         topology.add_within(reach, a, b, count.round() as u32);
     }
@@ -211,8 +211,21 @@ impl Model {
         }
     }
 
+    fn units(
+        &self,
+        fabric: &ReconfigurableFatTree,
+        bare: &Topology,
+        pair: (usize, usize),
+    ) -> Expression {
+        let own = (0..fabric.reaches()).filter_map(|reach| {
+            let circuits = self.circuits.get(&(reach, pair))?;
+            Some(f64::from(fabric.units_within(reach)) * *circuits)
+        });
+        own.sum::<Expression>() + f64::from(bare.between(pair.0, pair.1))
+    }
+
     fn add_traffic(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
-        let circuit_rate = fabric.spec().circuit_rate.0 as f64;
+        let (bare, circuit_rate) = (Topology::bare(fabric), fabric.circuit_unit().0 as f64);
         let core_of = |leaf| fabric.electrical_rate_of(leaf) / circuit_rate;
         let mut electrical = vec![Expression::default(); 2 * fabric.leaves()];
         for (from, to, bytes) in demand.flows() {
@@ -226,8 +239,7 @@ impl Model {
                 over_core += share;
             }
             let pair = (from.min(to).index(), from.max(to).index());
-            let own = (0..fabric.reaches()).filter_map(|reach| self.circuits.get(&(reach, pair)));
-            let circuits: Expression = own.sum();
+            let circuits = self.units(fabric, &bare, pair);
             self.constraints.push(constraint!(load * self.lambda <= circuits + over_core));
         }
         for (line, sum) in electrical.into_iter().enumerate() {
@@ -237,15 +249,14 @@ impl Model {
     }
 
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
-        let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
+        let (leaves, rate) = (fabric.leaves(), fabric.circuit_unit().0 as f64);
+        let bare = Topology::bare(fabric);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;
         let capacity = |a: usize, b: usize| -> Expression {
             if a.max(b) == leaves {
                 return Expression::from(core(a.min(b)));
             }
-            let own = (0..fabric.reaches())
-                .filter_map(|reach| self.circuits.get(&(reach, (a.min(b), a.max(b)))));
-            own.sum()
+            self.units(fabric, &bare, (a.min(b), a.max(b)))
         };
         let arcs: Vec<(usize, usize)> = (0..=leaves)
             .flat_map(|a| (0..=leaves).map(move |b| (a, b)))

@@ -50,7 +50,7 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
                 .transitions
                 .iter()
                 .find(|change| change.to == plan.phases[at].name && change.from == before.name);
-            let last = topology_of(fabric.leaves(), &plan.phases[at].circuits);
+            let last = topology_of(fabric, &plan.phases[at].circuits);
             let last = (&last, plan.phases[at].routes.as_slice());
             let interfaces = phases[at].demand.interface_seconds(fabric.spec().gpu_rate.0 as f64);
             let (least, demand) =
@@ -60,7 +60,7 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
             };
             let slack = phases[at].slack.as_secs_f64();
             let steps: Vec<(f64, Topology)> =
-                stage_topologies(fabric.leaves(), &before.circuits, &change.stages)
+                stage_topologies(fabric, &before.circuits, &change.stages)
                     .into_iter()
                     .enumerate()
                     .map(|(stage, topology)| {
@@ -155,7 +155,7 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
         reachable.add(from, to, bytes);
     }
     let lambda = Evaluator::new(fabric, &reachable).lambda(topology);
-    let circuit = fabric.spec().circuit_rate.0 as f64;
+    let circuit = fabric.circuit_unit().0 as f64;
     let mut flows = Vec::new();
     for (from, to, bytes) in demand.flows() {
         let (from, to, bits) = (from.index(), to.index(), bytes.0 as f64 * 8.0);
@@ -184,7 +184,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
             capacity[4 * leaf + link as usize] = fabric.host_rate();
         }
     }
-    let circuit = fabric.spec().circuit_rate.0 as f64;
+    let circuit = fabric.circuit_unit().0 as f64;
     let mut pairs: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let ways: Vec<Way> = flows
         .iter()

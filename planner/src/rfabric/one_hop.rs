@@ -79,7 +79,7 @@ fn bisect(
     upper_bound: f64,
     effort: Effort,
 ) -> (Topology, f64) {
-    let mut best = Topology::dark(fabric.leaves());
+    let mut best = Topology::bare(fabric);
     let mut best_lambda = evaluator.lambda(&best);
     let (mut low, mut high) = (best_lambda, upper_bound);
     let mut trial = upper_bound * (1.0 - 1e-9);

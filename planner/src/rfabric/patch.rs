@@ -57,7 +57,7 @@ impl<'a> Patch<'a> {
         live: &'a [(&'a Evaluator, f64)],
         circuits: Vec<CrossConnect>,
     ) -> Self {
-        let topology = topology_of(fabric.leaves(), &circuits);
+        let topology = topology_of(fabric, &circuits);
         let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
             .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
             .collect();
@@ -138,7 +138,8 @@ impl<'a> Patch<'a> {
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
         let of = |leaf: LeafId| -> Vec<usize> {
             let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);
-            (0..self.circuits.len()).filter(ends_at).collect()
+            let stays = |at: &usize| self.fabric.spec().usable.contains(&self.circuits[*at]);
+            (0..self.circuits.len()).filter(ends_at).filter(|at| !stays(at)).collect()
         };
         let (of_a, of_b) = (of(a), of(b));
         let mut steps = Vec::new();
@@ -182,18 +183,17 @@ impl<'a> Patch<'a> {
 
     fn rejoin(&mut self, old: &[CrossConnect], new: &[CrossConnect], touched: &BTreeSet<usize>) {
         for circuit in old {
-            self.topology.remove(0, circuit.a.index(), circuit.b.index());
+            self.topology.darken(self.fabric, circuit);
         }
         for circuit in new {
-            self.topology.add(circuit.a.index(), circuit.b.index());
+            self.topology.light(self.fabric, circuit);
         }
         self.judge(touched);
     }
 
     fn add(&mut self, circuit: CrossConnect) {
-        let (a, b) = (circuit.a.index(), circuit.b.index());
-        self.topology.add(a, b);
-        self.judge(&[a, b].into());
+        self.topology.light(self.fabric, &circuit);
+        self.judge(&[circuit.a.index(), circuit.b.index()].into());
         self.circuits.push(circuit);
     }
 

@@ -5,7 +5,7 @@
 
 mod on_switches;
 
-use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -72,9 +72,6 @@ pub enum PlanError {
          synchronised: {0}, or keep the step of only one job"
     )]
     NoneForAll(String),
-    #[error("phase `{phase}`: {} circuits fit on no switch because of other jobs' circuits; the first \
-             is between {} and {}; free a port or request circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
-    Unplaced { phase: String, unplaced: Vec<LeafPair> },
 }
 
 impl PlanError {
@@ -188,7 +185,7 @@ pub fn repaired(
         .zip(before)
         .map(|(evaluator, phase)| {
             let kept = realise::repaired(fabric, &phase.circuits);
-            let reached = evaluator.lambda(&realise::topology_of(fabric.leaves(), &kept));
+            let reached = evaluator.lambda(&realise::topology_of(fabric, &kept));
             concurrent::bound(fabric, evaluator, reached)
         })
         .collect();
@@ -208,7 +205,7 @@ pub fn repaired(
                     same.iter().map(|at| (&evaluators[*at], bounds[*at].lambda)).collect();
                 let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
                 let kept = realise::repaired(fabric, had);
-                let topology = realise::topology_of(fabric.leaves(), &kept);
+                let topology = realise::topology_of(fabric, &kept);
                 let is_good = |at: &usize| {
                     let rate = bounds[*at].rate(&evaluators[*at], &topology);
                     rate.lambda >= good * bounds[*at].lambda
@@ -238,7 +235,7 @@ fn best_of_one(
     circuits: &[Vec<CrossConnect>],
 ) -> Option<Picoseconds> {
     let seconds = |circuits: &Vec<CrossConnect>| -> f64 {
-        let topology = realise::topology_of(fabric.leaves(), circuits);
+        let topology = realise::topology_of(fabric, circuits);
         let phases = evaluators.iter().zip(bounds);
         phases.map(|(of, bound)| 1.0 / bound.rate(of, &topology).lambda).sum()
     };

@@ -35,9 +35,9 @@ use super::topology::Topology;
 /// A topology placed on switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Realisation {
-    /// Our cross-connects, sorted by switch and port.
+    /// Our cross-connects and those that stay, sorted by switch and port.
     pub cross_connects: Vec<CrossConnect>,
-    /// Number of cross-connects kept on the same ports.
+    /// Number of cross-connects kept on the same ports, without those that stay.
     pub kept: usize,
     /// Upper bound on the existing circuits that any placement could keep.
     pub kept_upper_bound: usize,
@@ -55,8 +55,18 @@ pub fn realise(
     topology: &Topology,
     existing: &[CrossConnect],
 ) -> Realisation {
+    let staying: Vec<CrossConnect> = fabric.staying().copied().collect();
+    let movable: Vec<CrossConnect>;
+    let existing = match staying.is_empty() {
+        true => existing,
+        false => {
+            let moves = existing.iter().filter(|circuit| !staying.contains(circuit));
+            movable = moves.copied().collect();
+            &movable
+        }
+    };
     let layers: Vec<Cow<'_, Topology>> = match fabric.reaches() {
-        1 => vec![Cow::Borrowed(topology)],
+        1 if staying.is_empty() => vec![Cow::Borrowed(topology)],
         reaches => (0..reaches).map(|reach| Cow::Owned(topology.within(reach))).collect(),
     };
     for (reach, layer) in layers.iter().enumerate() {
@@ -79,7 +89,9 @@ pub fn realise(
     let mut realisation = tried
         .reduce(|best, other| if fits(&other) > fits(&best) { other } else { best })
         .expect("two orders were tried");
-    realisation.kept_upper_bound = keepable(topology, existing);
+    realisation.kept_upper_bound = keepable(fabric, &layers, existing);
+    realisation.cross_connects.extend(staying);
+    realisation.cross_connects.sort_unstable();
     realisation
 }
 
@@ -182,16 +194,27 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
 
 /// Returns the circuits formed by the cross-connects.
 #[must_use]
-pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
-    let mut topology = Topology::dark(leaves);
+pub fn topology_of(fabric: &ReconfigurableFatTree, cross_connects: &[CrossConnect]) -> Topology {
+    let mut topology = Topology::dark(fabric.leaves());
     for circuit in cross_connects {
-        topology.add(circuit.a.index(), circuit.b.index());
+        topology.light(fabric, circuit);
     }
     topology
 }
 
-fn keepable(topology: &Topology, existing: &[CrossConnect]) -> usize {
-    topology_of(topology.leaves(), existing).common(topology).count() as usize
+fn keepable(
+    fabric: &ReconfigurableFatTree,
+    layers: &[Cow<'_, Topology>],
+    existing: &[CrossConnect],
+) -> usize {
+    let mut present = vec![Topology::dark(fabric.leaves()); layers.len()];
+    for circuit in existing {
+        if let Some(own) = present.get_mut(fabric.reach_of(circuit.ocs)) {
+            own.add(circuit.a.index(), circuit.b.index());
+        }
+    }
+    let common = layers.iter().zip(present).map(|(layer, present)| present.common(layer).count());
+    common.sum::<u64>() as usize
 }
 
 #[derive(Clone, Debug, Default)]
@@ -233,16 +256,9 @@ impl Sides {
             .map(|leaf| if wired(leaf) { ports.div_ceil(2) } else { 0 })
             .collect();
         let mut sides = Self { tails: half.clone(), heads: half };
-        for (&(tail, head), count) in
-            &oriented_circuits(fabric.leaves(), &fabric.spec().held, ocs).0
-        {
-            sides.tails[tail] -= count;
-            sides.heads[head] -= count;
-        }
         if fabric.has_odd_ports() {
             for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
-                let dead = fabric.dead_ports_of(ocs, LeafId::from_index(leaf));
-                let lost = dead + ports % 2;
+                let lost = fabric.taken_ports_of(ocs, LeafId::from_index(leaf)) + ports % 2;
                 if lost > 0 {
                     sides.lose(leaf, lost, &mut gets_tail);
                 }
@@ -251,12 +267,9 @@ impl Sides {
         sides
     }
 
-    fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
-        let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
-        let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // The more tails other jobs use at this leaf, the more heads are free, and vice versa.
-        let least = left.saturating_sub(self.heads[leaf]);
-        let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
+    fn lose(&mut self, leaf: usize, lost: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
+        let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(lost);
+        let tails = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);
     }
 }

@@ -22,7 +22,7 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let pod_of = pods(demand);
     let leaves = fabric.leaves();
-    let mut topology = Topology::dark(leaves);
+    let mut topology = Topology::bare(fabric);
     let mut ports = Ports::new(fabric, &topology);
     let mut placed = true;
     while placed {
@@ -63,7 +63,7 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
         })
         .map(|(_, a, b)| (a, b))
         .collect();
-    let mut topology = Topology::dark(fabric.leaves());
+    let mut topology = Topology::bare(fabric);
     let mut ports = Ports::new(fabric, &topology);
     let mut placed = true;
     while placed {

@@ -4,30 +4,64 @@
 //! Banks may differ in loss, so one bank may connect pairs that another cannot. Each circuit
 //! then has a *reach*, which determines the pairs that it can connect and the ports that it uses.
 
-use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 
-/// The number of circuits between each pair of leaves.
+/// The circuits between each pair of leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Topology {
     leaves: usize,
-    /// The matrix is symmetric, so each row lists the circuits of one leaf.
+    /// Circuits in units of [`circuit_unit`](ReconfigurableFatTree::circuit_unit). The matrix is symmetric, so each row
+    /// lists the circuits of one leaf.
     circuits: Vec<u32>,
     narrower: Vec<Vec<u32>>,
+    /// Units of a circuit of each reach. Empty if each circuit is one unit.
+    units: Vec<u32>,
+    /// Units of circuits that stay in every phase. Empty without such circuits.
+    staying: Vec<u32>,
 }
 
 impl Topology {
-    /// Creates a topology without circuits.
+    /// Creates a topology without circuits. Each circuit is one unit.
     #[must_use]
     pub fn dark(leaves: usize) -> Self {
-        Self { leaves, circuits: vec![0; leaves * leaves], narrower: Vec::new() }
+        let circuits = vec![0; leaves * leaves];
+        Self { leaves, circuits, narrower: vec![], units: vec![], staying: vec![] }
+    }
+
+    /// Creates a topology with only the circuits that stay in every phase.
+    #[must_use]
+    pub fn bare(fabric: &ReconfigurableFatTree) -> Self {
+        let mut topology = Self::dark(fabric.leaves());
+        fabric.staying().for_each(|circuit| topology.light(fabric, circuit));
+        if fabric.staying().next().is_some() {
+            topology.staying.clone_from(&topology.circuits);
+        }
+        let units: Vec<u32> = (0..fabric.reaches()).map(|of| fabric.units_within(of)).collect();
+        if units.iter().any(|units| *units > 1) {
+            topology.units = units;
+        }
+        topology
+    }
+
+    /// Adds the units of a circuit, whatever its reach.
+    pub fn light(&mut self, fabric: &ReconfigurableFatTree, circuit: &CrossConnect) {
+        self.add_many(circuit.a.index(), circuit.b.index(), fabric.units_of(circuit.ocs));
+    }
+
+    /// Removes the units of a circuit that was [lit](Self::light).
+    pub fn darken(&mut self, fabric: &ReconfigurableFatTree, circuit: &CrossConnect) {
+        let (a, b) = (circuit.a.index(), circuit.b.index());
+        for at in [a * self.leaves + b, b * self.leaves + a] {
+            self.circuits[at] -= fabric.units_of(circuit.ocs);
+        }
     }
 
     /// Assigns ports to ring distances 1, 2, 3, … until they are used up.
     #[must_use]
     pub fn uniform_mesh(fabric: &ReconfigurableFatTree) -> Self {
         let leaves = fabric.leaves();
-        let mut mesh = Self::dark(leaves);
+        let mut mesh = Self::bare(fabric);
         let mut ports = Ports::new(fabric, &mesh);
         let mut placed = true;
         while placed {
@@ -51,47 +85,53 @@ impl Topology {
         self.leaves
     }
 
-    /// Returns the number of circuits between two leaves.
+    /// Returns the circuits between two leaves, in units.
     #[must_use]
     pub fn between(&self, first: usize, second: usize) -> u32 {
         self.circuits[first * self.leaves + second]
     }
 
-    /// Returns the numbers of circuits from one leaf to all leaves.
+    /// Returns the circuits from one leaf to all leaves, in units.
     #[must_use]
     pub fn row(&self, leaf: usize) -> &[u32] {
         &self.circuits[leaf * self.leaves..(leaf + 1) * self.leaves]
     }
 
-    /// Returns the number of used ports at one leaf.
+    /// Returns the circuits of one leaf, in units.
     #[must_use]
     pub fn degree(&self, leaf: usize) -> u32 {
         self.row(leaf).iter().sum()
     }
 
-    /// Returns the total number of circuits.
+    /// Returns all circuits, in units.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.circuits.iter().map(|count| u64::from(*count)).sum::<u64>() / 2
     }
 
-    /// Returns the number of circuits of one reach between two leaves.
+    fn units_of(&self, reach: usize) -> u32 {
+        self.units.get(reach).copied().unwrap_or(1)
+    }
+
+    /// Returns the number of circuits of one reach between two leaves, without those that stay.
     #[must_use]
     pub fn between_within(&self, reach: usize, first: usize, second: usize) -> u32 {
         let at = first * self.leaves + second;
-        match reach {
-            0 => self.circuits[at] - self.narrower.iter().map(|own| own[at]).sum::<u32>(),
-            _ => self.narrower.get(reach - 1).map_or(0, |own| own[at]),
+        if reach > 0 {
+            return self.narrower.get(reach - 1).map_or(0, |own| own[at]);
         }
+        let narrower = self.narrower.iter().zip(1..).map(|(own, of)| own[at] * self.units_of(of));
+        let other = narrower.sum::<u32>() + self.staying.get(at).copied().unwrap_or(0);
+        (self.circuits[at] - other) / self.units_of(0)
     }
 
-    /// Returns the number of used ports of one reach at one leaf.
+    /// Returns the number of ports of one reach at one leaf that are used by circuits that do not stay.
     #[must_use]
     pub fn degree_within(&self, reach: usize, leaf: usize) -> u32 {
         (0..self.leaves).map(|peer| self.between_within(reach, leaf, peer)).sum()
     }
 
-    /// Returns a topology with only the circuits of one reach.
+    /// Returns the number of circuits of one reach, without those that stay.
     #[must_use]
     pub fn within(&self, reach: usize) -> Self {
         let mut own = Self::dark(self.leaves);
@@ -116,8 +156,9 @@ impl Topology {
     /// Adds `count` circuits of one reach.
     pub fn add_within(&mut self, reach: usize, first: usize, second: usize, count: u32) {
         assert_ne!(first, second, "a circuit connects two leaves");
+        let units = count * self.units_of(reach);
         for at in [first * self.leaves + second, second * self.leaves + first] {
-            self.circuits[at] += count;
+            self.circuits[at] += units;
             if reach > 0 && count > 0 {
                 let none = vec![0; self.circuits.len()];
                 self.narrower.resize(self.narrower.len().max(reach), none);
@@ -135,15 +176,16 @@ impl Topology {
             self.between_within(reach, first, second) > 0,
             "only existing circuits are removed"
         );
+        let units = self.units_of(reach);
         for at in [first * self.leaves + second, second * self.leaves + first] {
-            self.circuits[at] -= 1;
+            self.circuits[at] -= units;
             if reach > 0 {
                 self.narrower[reach - 1][at] -= 1;
             }
         }
     }
 
-    /// Iterates over pairs with circuits (smaller leaf first) and their numbers, in order.
+    /// Iterates over pairs with circuits (smaller leaf first) and their units, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (LeafPair, u32)> + '_ {
         (0..self.leaves).flat_map(move |a| {
             self.row(a).iter().enumerate().skip(a + 1).filter(|(_, count)| **count > 0).map(
@@ -154,12 +196,12 @@ impl Topology {
         })
     }
 
-    /// Returns the circuits present in both topologies, whatever their reach.
+    /// Returns the units of circuits present in both topologies, whatever their reach.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let circuits =
             self.circuits.iter().zip(&other.circuits).map(|(mine, theirs)| *mine.min(theirs));
-        Self { leaves: self.leaves, circuits: circuits.collect(), narrower: Vec::new() }
+        Self { circuits: circuits.collect(), ..Self::dark(self.leaves) }
     }
 }
 
@@ -205,7 +247,8 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Returns the permitted reaches, shortest first, so that longer-reach ports remain for other pairs.
+    /// Returns the permitted reaches, shortest first, so that longer-reach ports remain for other pairs, and faster
+    /// circuits before slower ones.
     pub(crate) fn permitted(
         &self,
         first: usize,
@@ -222,6 +265,11 @@ impl<'a> Ports<'a> {
     #[must_use]
     pub fn allow(&self, first: usize, second: usize) -> bool {
         self.reach_for(first, second).is_some()
+    }
+
+    /// Returns the units of the circuit that [`join`](Self::join) would add.
+    pub(crate) fn units_for(&self, first: usize, second: usize) -> Option<u32> {
+        self.reach_for(first, second).map(|reach| self.fabric.units_within(reach))
     }
 
     fn reach_for(&self, first: usize, second: usize) -> Option<usize> {

@@ -120,7 +120,11 @@ pub fn stage_lambdas(
 
 /// Returns the circuits that carry traffic in each stage, while the affected circuits are dark.
 #[must_use]
-pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]) -> Vec<Topology> {
+pub fn stage_topologies(
+    fabric: &ReconfigurableFatTree,
+    before: &[CrossConnect],
+    stages: &[Stage],
+) -> Vec<Topology> {
     let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
     stages
         .iter()
@@ -130,7 +134,7 @@ pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]
             }
             let lit: Vec<CrossConnect> = now.iter().copied().collect();
             now.extend(&stage.add);
-            topology_of(leaves, &lit)
+            topology_of(fabric, &lit)
         })
         .collect()
 }
@@ -184,7 +188,7 @@ fn slices(change: &Stage) -> Vec<Stage> {
 }
 
 fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &Evaluator) -> f64 {
-    live.lambda(&topology_of(fabric.leaves(), circuits))
+    live.lambda(&topology_of(fabric, circuits))
 }
 
 struct Progress<'a> {
@@ -200,7 +204,7 @@ impl<'a> Progress<'a> {
         before: &[CrossConnect],
         live: &'a Evaluator,
     ) -> Self {
-        let circuits = topology_of(fabric.leaves(), before);
+        let circuits = topology_of(fabric, before);
         let lambdas = (0..live.lines()).map(|line| live.line_lambda(line, &circuits)).collect();
         Self { fabric, live, circuits, lambdas }
     }
@@ -211,14 +215,14 @@ impl<'a> Progress<'a> {
 
     fn darken(&mut self, circuits: &[CrossConnect]) {
         for circuit in circuits {
-            self.circuits.remove(0, circuit.a.index(), circuit.b.index());
+            self.circuits.darken(self.fabric, circuit);
         }
         self.judge(circuits);
     }
 
     fn light(&mut self, circuits: &[CrossConnect]) {
         for circuit in circuits {
-            self.circuits.add(circuit.a.index(), circuit.b.index());
+            self.circuits.light(self.fabric, circuit);
         }
         self.judge(circuits);
     }

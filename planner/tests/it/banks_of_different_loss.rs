@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several banks with different losses, leaves and ports: each bank connects only the pairs that it permits.
 
-use crate::flow_judge::{Hops, best, drawn, drawn_building};
+use crate::flow_judge::{Hops, best, drawn, drawn_building, drawn_mixture};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::one_hop::{self, Effort};
@@ -38,6 +38,40 @@ fn plans_and_bounds_are_valid_for_banks_of_some_leaves_with_odd_and_occupied_por
     let count = if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { 500 } else { 60 };
     let (planned, worst) = judged(count, drawn_building);
     assert!(planned * 3 > count && worst > 0.6, "{planned} {worst}");
+}
+
+/// Two phases with the demands of two draws, planned from the circuits of a plan for the second demand only.
+#[test]
+fn plans_and_bounds_are_valid_for_banks_of_different_rates_and_circuits_that_stay() {
+    let count = if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { 500 } else { 12 };
+    let (planned, worst) = judged(count, drawn_mixture);
+    assert!(planned * 3 > count && worst > 0.6, "{planned} {worst}");
+    let phase = |name: &str, demand: &Demand| Phase {
+        name: name.into(),
+        job: None,
+        demand: demand.clone(),
+        slack: Picoseconds::from_millis(100),
+    };
+    let (mut changed, mut stayed) = (0, 0);
+    for seed in 0..count {
+        let (network, first) = drawn_mixture(seed);
+        let second = drawn_mixture(seed + count).1;
+        if first.leaves() != second.leaves() {
+            continue;
+        }
+        let second = phase("second", &second);
+        let Ok(one) = plan(&network, std::slice::from_ref(&second), &[], Options::default()) else {
+            continue;
+        };
+        let phases = [phase("first", &first), second];
+        let existing = &one.phases[0].circuits;
+        let Ok(two) = plan(&network, &phases, existing, Options::default()) else { continue };
+        let demands: Vec<Demand> = phases.iter().map(|phase| phase.demand.clone()).collect();
+        assert_eq!(check(&network, &demands, &two), Vec::<String>::new(), "seed {seed}");
+        changed += usize::from(!two.transitions.is_empty());
+        stayed += network.staying().count();
+    }
+    assert!(changed > 0 && stayed > 0, "{changed} {stayed}");
 }
 
 /// Plans `count` networks, and compares each plan and its bound with the optimum. Returns the number of networks that

@@ -64,9 +64,8 @@ impl<'a> FatTreePlan<'a> {
     }
 
     /// Circuits of other jobs, which all phases share and which must not be switched.
-    #[must_use]
-    pub fn held(&self) -> &'a [CrossConnect] {
-        &self.network.spec().held
+    pub fn held(&self) -> impl Iterator<Item = &'a CrossConnect> {
+        self.network.spec().held_for_others()
     }
 
     pub(super) fn lost_beside_one_phase(&self) -> Vec<String> {

@@ -369,10 +369,21 @@ impl<'a> Facts<'a> {
     #[must_use]
     pub fn broken(&self) -> BTreeMap<String, Broken> {
         let mut broken = self.reported_or_found();
-        for part in self.plan.iter().flat_map(|plan| &plan.faults) {
+        for part in self.plan.iter().flat_map(|plan| self.faults_of(plan)) {
             broken.entry(part.to_string()).or_default();
         }
         broken
+    }
+
+    /// Returns the parts that `plan` avoids and that are installed.
+    fn faults_of<'b>(&self, plan: &'b Plan) -> impl Iterator<Item = &'b Part> + use<'a, 'b> {
+        let facts = *self;
+        plan.faults.iter().filter(move |part| !facts.is_absent(**part))
+    }
+
+    fn is_absent(&self, part: Part) -> bool {
+        let absent = self.installed().map(|fabric| &fabric.absent);
+        matches!((part, absent), (Part::Node(node), Some(absent)) if absent.contains(&node))
     }
 
     pub fn broken_with(
@@ -382,7 +393,7 @@ impl<'a> Facts<'a> {
         news: impl Fn(&Part) -> Broken,
     ) -> BTreeMap<String, Broken> {
         let (known, wall_ms) = (self.broken(), now.wall_ms);
-        let broken = plan.faults.iter().map(|part| {
+        let broken = self.faults_of(plan).map(|part| {
             let name = part.to_string();
             let broken = known.get(&name).cloned();
             (name, broken.unwrap_or_else(|| Broken { wall_ms, ..news(part) }))
@@ -394,6 +405,10 @@ impl<'a> Facts<'a> {
         let known = self.broken();
         let mut reasons = Vec::new();
         for (part, _) in broken {
+            if self.is_absent(*part) {
+                reasons.push(format!("{part} is not installed"));
+                continue;
+            }
             let Broken { why, .. } =
                 known.get(&part.to_string()).filter(|_| self.goes_around(*part))?;
             let sep = if why.is_empty() { "" } else { ": " };
@@ -407,6 +422,7 @@ impl<'a> Facts<'a> {
                 Some(whole) => {
                     format!("{part} is not a known fault, but is part of {whole}, which is: repair {whole}")
                 }
+                None if self.is_absent(*part) => format!("{part} is not installed"),
                 None => format!("{part} is not a known fault"),
             });
         }

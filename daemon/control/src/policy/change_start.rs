@@ -30,7 +30,8 @@ impl ChangeStart {
     ) -> Result<Wanted, Vec<String>> {
         let Setup { installed, modules, switches, .. } = &*self.setup;
         if let Some(fabric) = installed {
-            let held = fabric.dcn.circuits().map_or(0, |network| network.spec().held.len());
+            let held =
+                fabric.dcn.circuits().map_or(0, |network| network.spec().held_for_others().count());
             circuits::keeps_held(&fabric.name, held, mode)?;
         }
         let mut wanted = desired::wanted(plan, phase, modules, switches, &self.owned)?;

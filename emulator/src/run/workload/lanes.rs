@@ -42,7 +42,7 @@ impl<'a> Leaves<'a> {
         let end = |rank: &Rank| Self::end(substrate, rings?.vertex(rank.gpu));
         let direct = rings.and_then(|rings| rings.fabric().dcn.direct());
         let rate = match (circuits, direct) {
-            (Some(circuits), _) => circuits.network().spec().circuit_rate.bytes_per_second(),
+            (Some(circuits), _) => circuits.network().circuit_unit().bytes_per_second(),
             (None, Some(network)) => network.link_rate.bytes_per_second(),
             (None, None) => 0.0,
         };
@@ -98,10 +98,16 @@ impl<'a> Leaves<'a> {
     }
 
     fn bytes_per_second(&self, (lane, ends): LanePort) -> f64 {
-        let core = ends[0].or(ends[1]).filter(|_| lane == Lane::Core).zip(self.circuits);
-        core.map_or(self.lane_bytes, |(leaf, circuits)| {
-            circuits.network().electrical_rate_of(LeafId::from_index(leaf)) / 8.0
-        })
+        let network = self.circuits.map(OpticalCircuits::network);
+        match (lane, network, ends[0].or(ends[1])) {
+            (Lane::Core, Some(network), Some(leaf)) => {
+                network.electrical_rate_of(LeafId::from_index(leaf)) / 8.0
+            }
+            (Lane::Circuit(circuit), Some(network), _) => {
+                network.circuit_rate_of(circuit.ocs).bytes_per_second()
+            }
+            _ => self.lane_bytes,
+        }
     }
 
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
@@ -203,9 +209,12 @@ impl Lanes {
             links.into_iter().flatten().all(|link| context.carries(link))
         };
         for circuit in context.circuits_up.iter().filter(is_lit) {
-            topology.add(circuit.a.index(), circuit.b.index());
+            let Some(network) = leaves.circuits.map(OpticalCircuits::network) else { continue };
+            topology.light(network, circuit);
             let pair = LeafPair { a: circuit.a, b: circuit.b };
-            lanes.entry(pair).or_default().push(Lane::Circuit(*circuit));
+            // With a flow for each unit of the rate, interfaces that share by flow fill fast circuits as well.
+            let units = network.units_of(circuit.ocs) as usize;
+            lanes.entry(pair).or_default().extend(vec![Lane::Circuit(*circuit); units]);
         }
         let carries = |lane: &&Lane| match lane {
             Lane::Cable(link) => context.carries(*link) && context.carries(link.reverse()),

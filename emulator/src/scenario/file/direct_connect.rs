@@ -64,10 +64,10 @@ fn graph(
         let above = cable(network.electrical_rate());
         cables.extend((0..leaves).map(|index| (leaf(index), 2 * leaves, above)));
     }
-    let lit = cable(network.spec().circuit_rate.0 as f64);
     let mut circuits = vec![Vec::new(); network.switches()];
     for circuit in planned {
         circuits[circuit.ocs.index()].push(cables.len());
+        let lit = cable(network.circuit_rate_of(circuit.ocs).0 as f64);
         cables.push((leaf(circuit.a.index()), leaf(circuit.b.index()), lit));
     }
     let hosts = (0..leaves).map(|host| format!("h{host}")).collect();

@@ -74,7 +74,8 @@ impl<'a> Optics<'a> {
                 taken.extend(network.dead_ports(ocs).map(|port| (ocs, port)));
             }
             let last = first + bank.switches;
-            for held in spec.held.iter().filter(|held| (first..last).contains(&held.ocs.0)) {
+            let held = spec.held.iter().filter(|held| !spec.usable.contains(held));
+            for held in held.filter(|held| (first..last).contains(&held.ocs.0)) {
                 taken.extend([(held.ocs, held.a_port), (held.ocs, held.b_port)]);
             }
             let all: Vec<LeafId> = (0..spec.leaves).map(LeafId).collect();
@@ -90,6 +91,10 @@ impl<'a> Optics<'a> {
             first = last;
         }
         Self { spec, free, extra_db }
+    }
+
+    fn rate(&self, bank: usize) -> f64 {
+        self.spec.banks[bank].circuit_rate.unwrap_or(self.spec.circuit_rate).0 as f64
     }
 
     fn join(&self, bank: usize, a: usize, b: usize) -> bool {
@@ -154,7 +159,7 @@ fn by_all_paths(
         (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);
         for (to, cheapest) in cost[from].iter_mut().enumerate().take(leaves) {
             for bank in (0..optics.spec.banks.len()).filter(|bank| optics.join(*bank, from, to)) {
-                let bit = over(bank, from, to) / optics.spec.circuit_rate.0 as f64;
+                let bit = over(bank, from, to) / optics.rate(bank);
                 *cheapest = cheapest.min(bit);
             }
         }
@@ -172,13 +177,12 @@ fn by_all_paths(
 
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
-    let rate = optics.spec.circuit_rate.0 as f64;
     let end = |leaf: u32, direction: usize| -> f64 {
         let own = optics.banks_of(leaf as usize).map(|bank| {
             let number = u32::try_from(bank).unwrap_or(u32::MAX);
             let (price, sending) =
                 ports.get(&(number, LeafId(leaf))).copied().unwrap_or((0.0, 0.5));
-            price * [sending, 1.0 - sending][direction] / rate
+            price * [sending, 1.0 - sending][direction] / optics.rate(bank)
         });
         own.fold(uplinks[leaf as usize][direction], f64::min)
     };

@@ -34,7 +34,7 @@ fn passed(route: &RoutePlan) -> Vec<Passed> {
 pub(super) fn seconds(
     network: &ReconfigurableFatTree,
     asked: &Asked,
-    circuits: &BTreeMap<(u32, u32), u32>,
+    circuits: &BTreeMap<(u32, u32), f64>,
     phase: &PhasePlan,
 ) -> Result<f64, String> {
     let name = &phase.name;
@@ -65,10 +65,7 @@ pub(super) fn seconds(
         }
     }
     let rate = |passed: &Passed| match *passed {
-        Passed::Circuits(a, b) => {
-            let count = circuits.get(&(a.min(b), a.max(b))).copied().unwrap_or(0);
-            f64::from(count) * network.spec().circuit_rate.0 as f64
-        }
+        Passed::Circuits(a, b) => circuits.get(&(a.min(b), a.max(b))).copied().unwrap_or(0.0),
         Passed::Up(leaf) | Passed::Down(leaf) => network.electrical_rate_of(LeafId(leaf)),
     };
     let longest = loads.iter().map(|(passed, bits)| bits / rate(passed)).fold(0.0, f64::max);

@@ -69,13 +69,13 @@ fn rounded(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<Topo
     let settled = settle(network, flows_of(evaluator, unit), TOLERANCE, f64::INFINITY)?;
     let arcs = settled.loads();
     let circuits = unit / (settled.seconds * evaluator.circuit_rate());
-    let mut topology = Topology::dark(leaves);
+    let mut topology = Topology::bare(fabric);
     let mut ports = Ports::new(fabric, &topology);
     let mut rest = Vec::new();
     for (at, arc) in settled.proof.arcs.iter().enumerate() {
         let Some(back) = arc.back.filter(|back| at < *back) else { continue };
         let (a, b, reach) = (arc.from, arc.to, arc.uses[0].0 / leaves - 2);
-        let wanted = arcs[at].max(arcs[back]) * circuits;
+        let wanted = arcs[at].max(arcs[back]) * circuits / f64::from(fabric.units_within(reach));
         for _ in 0..wanted as u32 {
             ports.join_within(reach, &mut topology, a, b);
         }

@@ -46,7 +46,7 @@ struct Cover<'a> {
 impl<'a> Cover<'a> {
     fn new(fabric: &'a ReconfigurableFatTree, evaluator: &Evaluator, lambda: f64) -> Self {
         let leaves = fabric.leaves();
-        let topology = Topology::dark(leaves);
+        let topology = Topology::bare(fabric);
         let ports = Ports::new(fabric, &topology);
         let mut excess: Vec<f64> =
             (0..2 * leaves).map(|line| -evaluator.electrical_rate_of(line / 2)).collect();
@@ -57,7 +57,7 @@ impl<'a> Cover<'a> {
         let mut pairs_of = vec![Vec::new(); leaves];
         for first in 0..leaves {
             for (second, rest) in traffic_above(evaluator, first, lambda) {
-                if ports.allow(first, second) {
+                if ports.allow(first, second) || topology.between(first, second) > 0 {
                     pairs_of[first].push(pairs.len());
                     pairs_of[second].push(pairs.len());
                     pairs.push(Pair { ends: [first, second], rest });
@@ -66,7 +66,12 @@ impl<'a> Cover<'a> {
         }
         let circuit_rate = evaluator.circuit_rate();
         let tolerance = circuit_rate * 1e-9;
-        Self { ports, topology, pairs, pairs_of, excess, circuit_rate, tolerance }
+        let mut cover = Self { ports, topology, pairs, pairs_of, excess, circuit_rate, tolerance };
+        for at in 0..cover.pairs.len() {
+            let [a, b] = cover.pairs[at].ends;
+            cover.relieve(at, cover.topology.between(a, b));
+        }
+        cover
     }
 
     fn urgency(&self, line: usize) -> f64 {
@@ -75,22 +80,27 @@ impl<'a> Cover<'a> {
 
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
-        if !self.ports.allow(a, b) {
-            return 0.0;
-        }
-        let there = pair.rest[0].min(self.circuit_rate);
-        let back = pair.rest[1].min(self.circuit_rate);
+        let Some(units) = self.ports.units_for(a, b) else { return 0.0 };
+        let circuit = self.circuit_rate * f64::from(units);
+        let there = pair.rest[0].min(circuit);
+        let back = pair.rest[1].min(circuit);
         there * (self.urgency(2 * a) + self.urgency(2 * b + 1))
             + back * (self.urgency(2 * b) + self.urgency(2 * a + 1))
     }
 
     fn place(&mut self, winner: usize) {
-        let pair = &mut self.pairs[winner];
+        let [a, b] = self.pairs[winner].ends;
+        let units = self.ports.units_for(a, b).expect("only pairs with free ports have a score");
+        self.ports.join(&mut self.topology, a, b);
+        self.relieve(winner, units);
+    }
+
+    fn relieve(&mut self, at: usize, units: u32) {
+        let pair = &mut self.pairs[at];
         let [a, b] = pair.ends;
-        let joined = self.ports.join(&mut self.topology, a, b);
-        assert!(joined, "only pairs with free ports have a score");
+        let circuits = self.circuit_rate * f64::from(units);
         for (direction, (from, to)) in [(a, b), (b, a)].into_iter().enumerate() {
-            let relief = pair.rest[direction].min(self.circuit_rate);
+            let relief = pair.rest[direction].min(circuits);
             pair.rest[direction] -= relief;
             self.excess[2 * from] -= relief;
             self.excess[2 * to + 1] -= relief;

@@ -11,7 +11,7 @@ use super::super::evaluate::Evaluator;
 use super::super::one_hop;
 use super::super::patch;
 use super::super::phases::{Candidate, Phase, seconds_in_steps};
-use super::super::realise::{Realisation, realise, topology_of};
+use super::super::realise::{realise, topology_of};
 use super::super::switching::Schedule;
 use super::super::transition;
 use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
@@ -31,7 +31,7 @@ impl Planner<'_> {
         schedule: &Schedule,
         existing: &[CrossConnect],
     ) -> Result<CarriedStep, PlanError> {
-        let circuits = self.place(schedule, existing)?;
+        let circuits = self.place(schedule, existing);
         let rates = self.rates(&circuits);
         if let Some(stuck) = rates.iter().position(|rate| rate.lambda <= 0.0) {
             return Err(PlanError::unservable(self.fabric, &self.phases[stuck]));
@@ -42,7 +42,7 @@ impl Planner<'_> {
 
     pub(super) fn rates(&self, circuits: &[Vec<CrossConnect>]) -> Vec<RoutedRate> {
         let of_phase = |(at, circuits): (usize, &Vec<CrossConnect>)| {
-            let topology = topology_of(self.fabric.leaves(), circuits);
+            let topology = topology_of(self.fabric, circuits);
             let evaluator = Evaluator::new(self.fabric, &self.phases[at].demand);
             self.bounds[at].rate(&evaluator, &topology)
         };
@@ -110,25 +110,20 @@ impl Planner<'_> {
         }
     }
 
-    fn place(
-        &self,
-        schedule: &Schedule,
-        existing: &[CrossConnect],
-    ) -> Result<Vec<Vec<CrossConnect>>, PlanError> {
+    fn place(&self, schedule: &Schedule, existing: &[CrossConnect]) -> Vec<Vec<CrossConnect>> {
         let mut placed = BTreeMap::<usize, Vec<CrossConnect>>::new();
         let mut by_phase: Vec<Vec<CrossConnect>> = Vec::new();
-        for (at, &choice) in schedule.choice.iter().enumerate() {
+        for &choice in &schedule.choice {
             let circuits = match placed.get(&choice) {
                 Some(circuits) => circuits.clone(),
                 None => {
                     let before = by_phase.last().map_or(existing, Vec::as_slice);
                     let topology = &self.candidates[choice].topology;
                     let realisation = realise(self.fabric, topology, before);
-                    let is_whole = realisation.unplaced.is_empty();
-                    let circuits = self.sound(at, realisation)?;
-                    let circuits = match is_whole {
-                        true => circuits,
-                        false => self.patched(schedule, choice, circuits),
+                    // Odd or held ports can leave a circuit without a switch.
+                    let circuits = match realisation.unplaced.is_empty() {
+                        true => realisation.cross_connects,
+                        false => self.patched(schedule, choice, realisation.cross_connects),
                     };
                     with_idle_ports_left_alone(circuits, before)
                 }
@@ -136,7 +131,7 @@ impl Planner<'_> {
             placed.insert(choice, circuits.clone());
             by_phase.push(circuits);
         }
-        Ok(by_phase)
+        by_phase
     }
 
     fn patched(
@@ -155,14 +150,6 @@ impl Planner<'_> {
         patch::patch(self.fabric, &live, circuits, super::NEAR_ENOUGH, super::EXCHANGES)
     }
 
-    fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
-        let Realisation { cross_connects, unplaced, .. } = realisation;
-        if unplaced.is_empty() || self.fabric.has_odd_ports() {
-            return Ok(cross_connects);
-        }
-        Err(PlanError::Unplaced { phase: self.phases[at].name.clone(), unplaced })
-    }
-
     fn transition(
         &self,
         before: usize,
@@ -176,7 +163,7 @@ impl Planner<'_> {
         let timing = self.fabric.spec().timing.total();
         let dark_time_ps = timing * stages.len() as u64;
         let removed: usize = stages.iter().map(|stage| stage.remove.len()).sum();
-        let without = 1.0 / live.lambda(&topology_of(self.fabric.leaves(), from));
+        let without = 1.0 / live.lambda(&topology_of(self.fabric, from));
         TransitionPlan {
             from: self.phases[before].name.clone(),
             to: self.phases[at].name.clone(),

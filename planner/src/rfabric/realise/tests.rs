@@ -48,7 +48,7 @@ proptest! {
         let topology = random_topology(&fabric, seed);
         let realisation = realise(&fabric, &topology, &[]);
         prop_assert!(realisation.unplaced.is_empty());
-        prop_assert_eq!(&topology_of(fabric.leaves(), &realisation.cross_connects), &topology);
+        prop_assert_eq!(&topology_of(&fabric, &realisation.cross_connects), &topology);
         check_ports(&fabric, &realisation);
         let again = realise(&fabric, &topology, &realisation.cross_connects);
         prop_assert_eq!(&again.cross_connects, &realisation.cross_connects);

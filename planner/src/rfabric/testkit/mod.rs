@@ -68,6 +68,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
             ports_per_switch: 2 * leaves,
             ports_per_leaf: 2,
             insertion_loss_db: 1.0,
+            circuit_rate: None,
             leaves: None,
         }],
         timing: SwitchTiming {
@@ -78,6 +79,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
         loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
         forbidden: vec![],
         held: vec![],
+        usable: vec![],
         occupied: vec![],
         failure_domains: 4.min(ports / 2),
     }

@@ -161,7 +161,6 @@ fn circuits(network: &ReconfigurableFatTree, prices: &PriceList, counted: &mut C
     let leaves = || (0..spec.leaves).map(LeafId);
     let uplinks: u32 = leaves().map(|leaf| network.uplinks_of(leaf)).sum();
     counted.add_links("leaf to core", gbps, f64::from(uplinks), 2.0, "uplinks of all leaves");
-    let circuit_gbps = spec.circuit_rate.0 / 1_000_000_000;
     let mut first = 0;
     for bank in &spec.banks {
         let own = first..first + bank.switches;
@@ -170,6 +169,7 @@ fn circuits(network: &ReconfigurableFatTree, prices: &PriceList, counted: &mut C
         let occupied = spec.occupied.iter().filter(|port| own.contains(&port.ocs.0)).count();
         let ends = f64::from(wired) - occupied as f64;
         let place = format!("bank {}", bank.name);
+        let circuit_gbps = spec.circuit_rate_over(bank).0 / 1_000_000_000;
         let formula = "switches × leaves × ports of a leaf, without occupied ports";
         counted.add(&place, &format!("switch-port-{circuit_gbps}g"), ends, formula);
         counted.add(&place, &format!("dcn-optical-{circuit_gbps}g"), ends, formula);

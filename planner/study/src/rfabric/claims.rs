@@ -171,6 +171,7 @@ fn mixnet_region() -> ReconfigurableFatTree {
             ports_per_switch: 16,
             ports_per_leaf: 2,
             insertion_loss_db: 1.0,
+            circuit_rate: None,
             leaves: None,
         }],
         timing: SwitchTiming {
@@ -181,6 +182,7 @@ fn mixnet_region() -> ReconfigurableFatTree {
         loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
         forbidden: vec![],
         held: vec![],
+        usable: vec![],
         occupied: vec![],
         failure_domains: 1,
     };
@@ -279,6 +281,7 @@ pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     spec.electrical.oversubscription = 1.0;
     spec.failure_domains = 1;
     spec.held.clear();
+    spec.usable.clear();
     spec.forbidden.clear();
     spec.loss.extra_db.clear();
     let phases: Vec<Phase> = (1..8)

@@ -3,7 +3,7 @@
 //! circuits per bank and flows by source. Shares only network and demand with the planner.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
-use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::testkit;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
@@ -52,8 +52,9 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
                         variables.add(variable().integer().min(0.0).max(f64::from(ports)));
                     used[a] += circuits;
                     used[b] += circuits;
-                    capacity[a][b] += circuits;
-                    capacity[b][a] += circuits;
+                    let own = bank.circuit_rate.unwrap_or(spec.circuit_rate).0 as f64 / rate;
+                    capacity[a][b] += own * circuits;
+                    capacity[b][a] += own * circuits;
                 }
             }
         }
@@ -65,7 +66,14 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
             let is_own =
                 |port: &OcsPortId| port.ocs == ocs && place == Some((port.port / ports) as usize);
             let taken = spec.occupied.iter().filter(|port| is_own(port)).count();
-            constraints.push(constraint!(used <= f64::from(ports) - taken as f64));
+            let ends = spec.held.iter().filter(|held| held.ocs == ocs);
+            let held = ends.filter(|held| held.a == leaf || held.b == leaf).count();
+            constraints.push(constraint!(used <= f64::from(ports) - (taken + held) as f64));
+        }
+        for own in spec.usable.iter().filter(|own| own.ocs == ocs) {
+            let units = bank.circuit_rate.unwrap_or(spec.circuit_rate).0 as f64 / rate;
+            capacity[own.a.index()][own.b.index()] += units;
+            capacity[own.b.index()][own.a.index()] += units;
         }
     }
     let core = |leaf: usize| {
@@ -146,6 +154,29 @@ pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
         }
         spec.failure_domains = 1;
         let demand = drawn_demand(leaves, &mut stream);
+        if let Ok(network) = ReconfigurableFatTree::new(spec) {
+            return (network, demand);
+        }
+    }
+}
+
+/// Draws a building with banks of different rates, of which a circuit may stay in every phase.
+pub(crate) fn drawn_mixture(seed: u64) -> (ReconfigurableFatTree, Demand) {
+    let mut stream = Seed(seed).stream("test.mixture", 0);
+    loop {
+        let (network, demand) = drawn_building(stream.random_range(0..1_000_000));
+        let mut spec = network.spec().clone();
+        for bank in &mut spec.banks {
+            let rates = [None, Some(BitsPerSecond::from_gbps(800))];
+            bank.circuit_rate = rates[stream.random_range(0..2)];
+        }
+        let last = network.switches() - 1;
+        let possible: Vec<CrossConnect> =
+            network.possible_circuits().filter(|circuit| circuit.ocs.index() == last).collect();
+        if let Some(one) = possible.get(stream.random_range(0..=possible.len())) {
+            spec.held.push(*one);
+            spec.usable.extend((stream.random_range(0..3) > 0).then_some(*one));
+        }
         if let Ok(network) = ReconfigurableFatTree::new(spec) {
             return (network, demand);
         }
