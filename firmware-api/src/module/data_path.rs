@@ -45,7 +45,7 @@ impl PowerAndLanes {
             until: None,
             active: default_config(profile, lane),
             config: ConfigStatus::Undefined,
-            init_pending: false,
+            init_pending: true,
         });
         Self { state: ModuleState::LowPower, until: None, lanes, configuring: None }
     }

@@ -116,6 +116,7 @@ impl<D: EmulatedDevice + FaultyLight + 'static> Link for Emulated<D> {
             device: Rc::clone(&self.device),
             now: Rc::clone(&self.now),
             lines: Rc::clone(&self.lines),
+            line: Line(u32::MAX),
             inbox: Vec::new(),
             is_open: false,
             ..*self
