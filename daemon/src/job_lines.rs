@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   COMM;G,n,r         join group G of n members ──▶ CHECKIN_ACK;G,d   d: 0 network, 1 one host, -1 refused
-//!   CONFIG_REQ;G,b,c   all members asked? ──▶ POST /v1/phase ──▶ lit? ──▶ CONFIG_ACK;G
-//!                            └────── no ─────────────────────────┴──▶ CONFIG_NACK;G,b,c,CODE, CONFIG_ACK;G
+//!   CONFIG_REQ;G,b,c   all members and groups asked? ──▶ POST /v1/phase ──▶ lit? ──▶ CONFIG_ACK;G
+//!                            └────── no ────────────────────────────────────┴──▶ CONFIG_NACK;G,b,c,CODE, CONFIG_ACK;G
 //! ```
 //!
 //! Requests are sent to the router of the API, so its rate limit, leases, journal and audit log
@@ -12,6 +12,7 @@
 //! request. Each request therefore has exactly one `CONFIG_ACK`, before the shim gives up. The shim
 //! skips `CONFIG_NACK`.
 
+mod agreements;
 mod groups;
 #[cfg(test)]
 mod tests;
@@ -19,9 +20,10 @@ mod tests;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::slice::from_ref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
@@ -36,6 +38,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::{JobLinesFile, Role, micros};
 use crate::serve::Client;
+use agreements::{Agreements, JobPhase};
 use groups::{Gathered, GroupOperation, JobProcess, ProcessGroups};
 
 const CONNECTIONS_MAX: usize = 4_096;
@@ -52,6 +55,7 @@ struct JobServer {
     router: TowerToHyperService<Router>,
     answers: IntCounterVec,
     groups: Mutex<ProcessGroups>,
+    agreements: Mutex<Agreements>,
     /// Whether each job may have a lease. A lock is held during a request of the job.
     leases: Vec<tokio::sync::Mutex<bool>>,
 }
@@ -66,8 +70,9 @@ pub async fn listen(
     let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at}"))?;
     let at = listener.local_addr()?;
     let leases = file.jobs.iter().map(|_| tokio::sync::Mutex::default()).collect();
-    let (router, groups) = (TowerToHyperService::new(router), Mutex::default());
-    let edge = Arc::new(JobServer { file, router, answers, groups, leases });
+    let router = TowerToHyperService::new(router);
+    let (groups, agreements) = (Mutex::default(), Mutex::default());
+    let edge = Arc::new(JobServer { file, router, answers, groups, agreements, leases });
     tokio::spawn(async move {
         for number in 0.. {
             match listener.accept().await {
@@ -82,6 +87,10 @@ pub async fn listen(
 impl JobServer {
     fn groups(&self) -> MutexGuard<'_, ProcessGroups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn agreements(&self) -> MutexGuard<'_, Agreements> {
+        self.agreements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admit(self: &Arc<Self>, number: u64, stream: TcpStream, peer: SocketAddr) {
@@ -169,10 +178,7 @@ impl JobServer {
         let phase = phases.iter().position(|phase| phase.backend == operation.backend);
         let (members, code) = match (timeout(MEMBERS_WITHIN, gathered).await, phase) {
             (Ok(Ok(members)), Some(phase)) => {
-                // The request continues after the answer, and the next one of the job waits for it.
-                let request = tokio::spawn(Arc::clone(&self).request(job, phase, until));
-                let answer = timeout_at(until, request).await;
-                (members, answer.map_or("too-slow".into(), Result::unwrap_or_default))
+                (members, self.agree(JobPhase { job, phase }, &group, until).await)
             }
             (Ok(Ok(members)), None) => (members, "no-such-backend".into()),
             (Ok(Err(_)), _) => (self.groups().fail(&group, operation), "member-gone".into()),
@@ -182,8 +188,25 @@ impl JobServer {
         self.release_if_ended(job).await;
     }
 
+    /// Waits for the other groups of the phase, and for the request that the last one makes.
+    async fn agree(self: &Arc<Self>, of: JobPhase, group: &str, until: Instant) -> String {
+        let needed = self.file.jobs[of.job].phases[of.phase].groups.map_or(1, NonZeroUsize::get);
+        let (mut code, complete) = self.agreements().ask(of, group, needed);
+        if let Some(complete) = complete {
+            // The request continues after the answer, and the next one of the job waits for it.
+            let edge = Arc::clone(self);
+            tokio::spawn(async move { complete.send_replace(edge.request(of, until).await) });
+        }
+        let waited = timeout_at(until, code.wait_for(|code| !code.is_empty())).await;
+        match waited {
+            Ok(code) => code.map_or("refused".into(), |code| code.clone()),
+            Err(_) if self.agreements().withdraw(of, group) => "groups-missing".into(),
+            Err(_) => "too-slow".into(),
+        }
+    }
+
     /// Requests a phase, waits for its end and returns its state or the code of the refusal.
-    async fn request(self: Arc<Self>, job: usize, phase: usize, until: Instant) -> String {
+    async fn request(&self, JobPhase { job, phase }: JobPhase, until: Instant) -> String {
         let mut lease = self.leases[job].lock().await;
         if Instant::now() >= until {
             return "too-slow".to_owned();
@@ -257,8 +280,9 @@ impl JobServer {
     }
 }
 
-/// A restarted daemon remembers the ids of earlier requests, so a count would not be unique.
+/// A restarted daemon remembers the ids of earlier requests, so a count would not be unique. Neither
+/// would group, backend and count, because a shim counts both directions between two stages alike.
 fn request_id() -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("job-lines-{}", since.as_nanos())
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    format!("job-lines-{}", id.trim())
 }

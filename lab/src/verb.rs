@@ -45,6 +45,10 @@ pub(crate) struct Arguments {
     /// Number of circuits to create when measuring set-up times.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = lightloom::number::whole::<u32>(1..=10_000))]
     rounds: u32,
+    /// SCPI and TL1: shell command that restarts the device and returns once it has stopped; its last
+    /// argument is `warm` (only the control software) or `cold`.
+    #[arg(long, value_name = "COMMAND", requires = "may_move")]
+    restart: Option<String>,
     /// gNMI: CA certificate (PEM) that signs the device's certificate.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -104,6 +108,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         let why = "--may-move takes one group of a transceiver, from 0 to 7";
         return Err(WrongUsage(why.into()).into());
     }
+    if arguments.restart.is_some() && !matches!(protocol, Protocol::Scpi | Protocol::Tl1) {
+        return Err(WrongUsage("--restart applies only to scpi:// and tl1://".into()).into());
+    }
     let tls = Tls {
         ca: arguments.ca.clone(),
         name: arguments.name.clone(),
@@ -135,6 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         seed: arguments.seed,
         rounds: arguments.rounds,
         login,
+        restart: arguments.restart.clone(),
         started: UNIX_EPOCH.elapsed().unwrap_or_default().as_secs(),
     };
     let interrupted = watch_for_interrupts()?;

@@ -49,7 +49,7 @@ JOIN_WITHIN = 1.0
 #: While the daemon is away, ranks retry at every such change of phase. Ranks that counted time would not retry together.
 RETRY_EVERY = 16
 #: Answers after which ranks are out of step, so that each further request would time out.
-OUT_OF_STEP = ("late", "member-gone", "members-missing", "not-joined", "too-slow")
+OUT_OF_STEP = ("groups-missing", "late", "member-gone", "members-missing", "not-joined", "too-slow")
 
 
 class Announcer:

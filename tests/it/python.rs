@@ -17,3 +17,10 @@ fn python_module_and_notebooks_run() {
         assert!(said.contains("passed") && !said.contains("skipped"), "{said}");
     }
 }
+
+#[test]
+fn health_events_reach_the_platform_connector_of_nvsentinel() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let tests = ["python3", "python/tests/test_nvsentinel.py"];
+    consumer("python3", &["python3", "--version"], &tests, &root);
+}

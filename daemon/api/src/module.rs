@@ -55,6 +55,9 @@ pub struct ModuleView {
     pub generation: u32,
     /// Number of restarts since manufacture, modulo 65,536.
     pub boots: u16,
+    /// Lanes, from 1, whose applied configuration has not been initialised yet (CMIS page 11h, byte 235).
+    /// `None` if the module's CMIS revision does not define it.
+    pub init_pending_lanes: Option<Vec<u8>>,
     /// Its switch groups.
     pub groups: Vec<GroupView>,
     /// Register contents in hex, by half, page and first offset.

@@ -6,7 +6,7 @@
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
-use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0};
+use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0, page11};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{
     Host, Received, Sequence, acknowledge, encode_in_epoch, encode_request,
@@ -339,6 +339,12 @@ impl OcsTrx {
                 if bytes.len() == usize::from(*length) =>
             {
                 self.registers.push((*address, bytes.to_vec()));
+                Progress::Answered
+            }
+            // A module without data paths may lack page 11h.
+            (Reply::Refused(RequestRefusal::NoSuchRegister), Some((address, _)))
+                if *address == page11::INIT_PENDING.at =>
+            {
                 Progress::Answered
             }
             _ => Progress::Ended(Outcome::Failed("registers that were not requested".into())),

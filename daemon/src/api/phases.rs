@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, Path, Query, State};
 use lightloom_daemon_api::phase::{PhaseBody, PhaseStatus, Phases, ReleaseBody};
+use tokio::time::{Instant, timeout_at};
 
 use super::WAIT_MAX;
 use super::body::Wait;
@@ -39,24 +40,20 @@ pub(super) async fn phase_status(
     Query(wait): Query<Wait>,
 ) -> Reply<PhaseStatus> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
-    let until = tokio::time::Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
+    let until = Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
     loop {
-        let request = request.clone();
+        let (request, is_over) = (request.clone(), Instant::now() >= until);
+        // Every device that answers during the change wakes this loop, so the status is built once.
         let find = move |runtime: &Runtime| {
-            let is_final =
-                |booking: &lightloom_control::policy::phases::Booking| booking.standing.is_final();
-            let booked = runtime.control.phases().of_request(&request).is_some_and(is_final);
-            (view::phases::of_request(runtime, &request), booked)
+            let booking = runtime.control.phases().of_request(&request)?;
+            let is_shown = is_over || booking.standing.is_final();
+            Some(is_shown.then(|| view::phases::status(runtime, booking)))
         };
         shared.changes.mark_unchanged();
         match shared.look_stored(find).await? {
-            (Some(status), true) => return Ok(Json(status)),
-            (Some(status), false) => {
-                if tokio::time::timeout_at(until, shared.changes.changed()).await.is_err() {
-                    return Ok(Json(status));
-                }
-            }
-            (None, _) => {
+            Some(Some(status)) => return Ok(Json(status)),
+            Some(None) => drop(timeout_at(until, shared.changes.changed()).await),
+            None => {
                 let reason = "no phase has been requested with this id since the daemon started";
                 return Err(Problem::NotFound(reason.into()));
             }

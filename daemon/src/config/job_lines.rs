@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 
 use lightloom_fabric::document::Check;
 use lightloom_units::{Picoseconds, Text};
@@ -46,6 +47,10 @@ pub struct JobPhaseFile {
     /// Minimum time that the job needs the circuits, and duration of its lease; 1 ms to one day.
     #[serde(rename = "for")]
     pub least: Text<Picoseconds>,
+    /// Number of process groups that reach the phase together, such as one for each pipeline stage.
+    /// The circuits change when all of them have asked. They must not share processes
+    /// [default: 1].
+    pub groups: Option<NonZeroUsize>,
 }
 
 impl JobLinesFile {

@@ -74,7 +74,8 @@ impl Rig {
         let file = "{listen: '127.0.0.1:0', jobs: [
            {name: train, hosts: [127.0.0.1, 127.0.0.2], phases: [
              {backend: 2, phase: lit, for: 2s}, {backend: 3, phase: moving, for: 2s},
-             {backend: 4, phase: missed, for: 2s}, {backend: 11, phase: lit, for: 1s}]},
+             {backend: 4, phase: missed, for: 2s}, {backend: 5, phase: lit, for: 2s, groups: 2},
+             {backend: 11, phase: lit, for: 1s}]},
            {name: infer, hosts: [127.0.0.3], phases: [{backend: 2, phase: refused, for: 1s}]}]}";
         let file: JobLinesFile = serde_saphyr::from_str(file).unwrap();
         let received = Received::default();
@@ -241,6 +242,75 @@ async fn missing_member_delays_the_others_no_longer_than_configured() {
         member.ask(&a, 2, 3).await;
     }
     assert_eq!(third.answer(&a, 2, 3).await, "lit");
+}
+
+#[tokio::test]
+async fn groups_that_need_a_phase_together_change_circuits_once() {
+    let rig = Rig::start().await;
+    let (a, b) = (group('A'), group('B'));
+    let [mut first, mut second] = rig.members(&a).await;
+    let [mut third, mut fourth] = rig.members(&b).await;
+    for count in 0..3 {
+        first.ask(&a, 5, count).await;
+        second.ask(&a, 5, count).await;
+        third.ask(&b, 5, 7 * count).await;
+        first.is_silent().await;
+        assert_eq!(rig.received("phase").len(), count as usize, "group B uses its circuits");
+        fourth.ask(&b, 5, 7 * count).await;
+        for member in [&mut first, &mut second] {
+            assert_eq!(member.answer(&a, 5, count).await, "lit");
+        }
+        for member in [&mut third, &mut fourth] {
+            assert_eq!(member.answer(&b, 5, 7 * count).await, "lit");
+        }
+        assert_eq!(rig.received("phase").len(), count as usize + 1);
+    }
+
+    // A group that stays away delays the other no longer than a rank may.
+    let began = Instant::now();
+    first.ask(&a, 5, 3).await;
+    second.ask(&a, 5, 3).await;
+    assert_eq!(first.answer(&a, 5, 3).await, "groups-missing");
+    assert_eq!(second.answer(&a, 5, 3).await, "groups-missing");
+    assert!(began.elapsed() < ANSWER_WITHIN + SOON, "{:?}", began.elapsed());
+    third.ask(&b, 5, 21).await;
+    fourth.ask(&b, 5, 21).await;
+    third.is_silent().await;
+    assert_eq!(rig.received("phase").len(), 3, "group A waits no longer");
+    first.ask(&a, 5, 4).await;
+    second.ask(&a, 5, 4).await;
+    for (member, group, count) in
+        [(&mut first, &a, 4), (&mut second, &a, 4), (&mut third, &b, 21), (&mut fourth, &b, 21)]
+    {
+        assert_eq!(member.answer(group, 5, count).await, "lit");
+    }
+
+    // Groups that ask for different phases are served in turn, and none waits for the other.
+    let began = Instant::now();
+    first.ask(&a, 2, 5).await;
+    third.ask(&b, 4, 22).await;
+    second.ask(&a, 2, 5).await;
+    fourth.ask(&b, 4, 22).await;
+    assert_eq!(first.answer(&a, 2, 5).await, "lit");
+    assert_eq!(third.answer(&b, 4, 22).await, "missed");
+    assert!(began.elapsed() < SOON);
+}
+
+#[tokio::test]
+async fn request_ids_are_unique_across_restarts() {
+    let mut ids = BTreeSet::new();
+    for _ in 0..2 {
+        let rig = Rig::start().await;
+        let a = group('A');
+        let [mut only] = rig.members(&a).await;
+        for _ in 0..2 {
+            // A shim counts both directions between two stages from the same number.
+            only.ask(&a, 11, 1_000_000).await;
+            assert_eq!(only.answer(&a, 11, 1_000_000).await, "lit");
+        }
+        ids.extend(rig.received("phase").iter().map(|body| body["request_id"].to_string()));
+    }
+    assert_eq!(ids.len(), 4, "{ids:?}");
 }
 
 #[tokio::test]

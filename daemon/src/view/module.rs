@@ -30,6 +30,9 @@ pub fn module(device: &DeviceName, module: &Module) -> ModuleView {
         supply_v: module.supply_v,
         generation: module.generation,
         boots: module.boots,
+        init_pending_lanes: module
+            .init_pending
+            .map(|lanes| (1..=8).filter(|lane| lanes >> (lane - 1) & 1 == 1).collect()),
         groups: groups
             .map(|(lit, at)| GroupView { lit: device.place(*lit), at_power_on: device.place(*at) })
             .collect(),

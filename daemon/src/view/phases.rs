@@ -44,11 +44,7 @@ pub fn phases(runtime: &Runtime) -> Phases {
 }
 
 #[must_use]
-pub fn of_request(runtime: &Runtime, request: &str) -> Option<PhaseStatus> {
-    runtime.control.phases().of_request(request).map(|booking| status(runtime, booking))
-}
-
-fn status(runtime: &Runtime, booking: &Booking) -> PhaseStatus {
+pub fn status(runtime: &Runtime, booking: &Booking) -> PhaseStatus {
     let (control, now) = (&runtime.control, runtime.clock.now());
     let (state, txn, reason, fix) = standing(booking);
     let next = control.plan().and_then(|plan| {

@@ -44,5 +44,6 @@ pub const fn active(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
     BitField::byte(at(206 + lane))
 }
-/// Lanes with a pending initialisation.
+/// Data path conditions: lanes whose applied configuration has not been initialised yet. See
+/// [`super::rules::init_pending`].
 pub const INIT_PENDING: LaneFlags = LaneFlags::new(at(235));

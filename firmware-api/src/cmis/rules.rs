@@ -76,3 +76,10 @@ pub const CUSTOM_PAGE_BANK: u8 = 0;
 pub const fn page_change_bound(field: u8, revision: Revision) -> Micros {
     if revision.0 < 0x53 { Micros(10_000) } else { Micros(10_000 >> (field & 0x0f)) }
 }
+
+/// Returns the lanes of 11h:235 whose applied configuration has not been initialised yet. `None` for
+/// revisions whose register maps are not known to have this byte, where it is reserved.
+#[must_use]
+pub const fn init_pending(byte: u8, revision: Revision) -> Option<u8> {
+    if matches!(revision.0, 0x53..=0x5f) { Some(byte) } else { None }
+}

@@ -20,6 +20,8 @@ pub(crate) struct DataPathLane {
     until: Option<Micros>,
     pub(crate) active: LaneConfig,
     pub(crate) config: ConfigStatus,
+    /// Whether the active configuration has not been initialised since it was applied.
+    pub(crate) init_pending: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +45,7 @@ impl PowerAndLanes {
             until: None,
             active: default_config(profile, lane),
             config: ConfigStatus::Undefined,
+            init_pending: true,
         });
         Self { state: ModuleState::LowPower, until: None, lanes, configuring: None }
     }
@@ -128,6 +131,7 @@ impl PowerAndLanes {
             let Some((state, takes_us)) = next_state(lane.state, runs, lit, timing) else {
                 continue;
             };
+            lane.init_pending &= state != DataPathState::Initialized;
             lane.state = state;
             lane.until = takes_us.map(|takes| now + Micros(u64::from(takes)));
             let reached = if takes_us.is_none() { 1 << index } else { 0 };
@@ -166,6 +170,7 @@ impl PowerAndLanes {
         for (lane, (verdict, config)) in self.lanes.iter_mut().zip(verdicts.iter().zip(staged)) {
             if lane.config == ConfigStatus::InProgress && *verdict == ConfigStatus::Success {
                 lane.active = config;
+                lane.init_pending = true;
             }
             lane.config = *verdict;
         }

@@ -153,9 +153,7 @@ impl<H: Hardware> Module<H> {
             page11::DATA_PATH_STATE.set(memory, index, lane.state);
             page11::CONFIG_STATUS.set(memory, index, lane.config);
             page11::active(index as u8).set(memory, lane.active);
-            if lane.state == crate::cmis::state::DataPathState::Init {
-                pending |= 1 << index;
-            }
+            pending |= u8::from(lane.init_pending) << index;
         }
         page11::INIT_PENDING.set(memory, pending);
     }

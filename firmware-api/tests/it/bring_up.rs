@@ -183,10 +183,13 @@ fn application_changes_in_the_order_hosts_use() {
     assert_eq!(status(&mut module, before(now), 7), ConfigStatus::InProgress);
     assert_eq!(status(&mut module, now, 7), ConfigStatus::Success);
     assert_eq!(page11::active(5).get(&module).unwrap().code(), staged[5]);
+    let pending = page11::INIT_PENDING;
+    assert_eq!(read_byte(&mut module, now, pending.at), 0xff, "applied, but not initialised");
     assert_eq!(read_byte(&mut module, now, RegisterAddress::page(0x10, 143)), 0, "self-clearing");
     write(&mut module, now, RegisterAddress::page(0x10, 128), 0x00);
     now = now + at(&[T.data_path_init_us, T.tx_turn_on_us]);
     assert_eq!(lane_state(&mut module, now, 4), DataPathState::Activated);
+    assert_eq!(read_byte(&mut module, now, pending.at), 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cases, verdicts and the runner, which all suites share.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::link::ExchangeError;
@@ -45,6 +46,8 @@ pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
 pub struct SuiteResults {
     pub cases: Vec<(Case, CaseVerdict)>,
     pub set_ups: Vec<Duration>,
+    /// Behaviour of the device where its protocol leaves a choice.
+    pub observations: BTreeMap<&'static str, String>,
     /// Rules that a client cannot test, with the reasons.
     pub untestable: Vec<(&'static str, &'static str)>,
     pub is_interrupted: bool,
@@ -57,6 +60,7 @@ impl SuiteResults {
         Self {
             cases: Vec::new(),
             set_ups: Vec::new(),
+            observations: BTreeMap::new(),
             untestable: Vec::new(),
             is_interrupted: false,
             state: seed,

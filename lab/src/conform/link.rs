@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -50,6 +51,22 @@ pub trait Link {
 
     /// Ignores later interruptions, so that the suite can undo its changes.
     fn shield(&mut self);
+
+    fn pause(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Returns another connection to the device, which is not open yet. `None` for a serial line.
+    fn another(&self) -> Option<Box<dyn Link>> {
+        None
+    }
+
+    /// Restarts the device with a command of the operator.
+    fn restart(&mut self, command: &str) -> Result<(), ExchangeError> {
+        let status = Command::new("sh").args(["-c", command]).status();
+        let is_done = status.is_ok_and(|status| status.success());
+        is_done.then_some(()).ok_or_else(|| ExchangeError::Broken(format!("`{command}` failed")))
+    }
 }
 
 /// Receives until `take` finds a message in the bytes. `None` if none arrives in time.
@@ -272,5 +289,11 @@ impl Link for RealDevice {
 
     fn shield(&mut self) {
         self.is_shielded = true;
+    }
+
+    fn another(&self) -> Option<Box<dyn Link>> {
+        let (address, interrupted) = (self.address.clone(), Arc::clone(&self.interrupted));
+        let is_line = matches!(address, LinkAddress::Serial(..));
+        (!is_line).then(|| Box::new(Self::new(address, interrupted)) as _)
     }
 }

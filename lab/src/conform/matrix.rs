@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cases of switches with numbered ports, which several protocols share.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::REST_WITHIN;
 use super::case::{
     CaseResult, CaseVerdict, FreePorts, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, found,
     free_ports, holds, misbehaves, run_all,
 };
-use super::link::ExchangeError;
+use super::link::{ExchangeError, Link};
 use super::target::Options;
 
 /// Highest power that a dark port may report.
 pub(super) const DARK_DBM: f64 = -40.0;
+const SESSIONS_MAX: usize = 32;
+const RESTART_WITHIN: Duration = Duration::from_secs(300);
+const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// The ports of a switch. Outputs are numbered after inputs.
 #[derive(Default)]
@@ -21,12 +26,23 @@ pub(super) struct MatrixPorts {
     pub(super) free: FreePorts<u32>,
     pub(super) has_made: bool,
     pub(super) set_ups: Vec<Duration>,
+    observations: BTreeMap<&'static str, String>,
     rounds: u32,
+    restart: Option<String>,
 }
 
 impl MatrixPorts {
     pub(super) fn new(plan: &Options) -> Self {
-        Self { rounds: plan.rounds, ..Self::default() }
+        Self { rounds: plan.rounds, restart: plan.restart.clone(), ..Self::default() }
+    }
+
+    pub(super) fn report(self, results: &mut SuiteResults) {
+        (results.set_ups, results.observations) = (self.set_ups, self.observations);
+    }
+
+    fn observe(&mut self, subject: &'static str, found: impl Into<String>) -> CaseResult {
+        self.observations.insert(subject, found.into());
+        Ok(CaseVerdict::Passed)
     }
 
     pub(super) fn pair(&self, index: usize) -> (u32, u32) {
@@ -43,30 +59,31 @@ impl MatrixPorts {
 pub(super) struct ChangeReply {
     pub(super) is_done: bool,
     pub(super) text: String,
-    pub(super) error: String,
 }
 
 pub(super) trait MatrixSuite: SuiteSession {
-    const CIRCUIT: &'static str;
     const CIRCUITS: &'static str;
     /// The command that lists the circuits.
     const LIST: &'static str;
 
     fn ports(&mut self) -> &mut MatrixPorts;
 
-    fn now(&self) -> Duration;
+    fn link(&mut self) -> &mut dyn Link;
+
+    /// Logs in over another connection. `None` if the device has only this one.
+    fn another(&self) -> Option<Result<Self, ExchangeError>>
+    where
+        Self: Sized;
 
     /// Ignores later interruptions, and receives a pending reply.
     fn shield(&mut self);
 
     fn circuits(&mut self) -> Result<Pairs, ExchangeError>;
 
-    fn connect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError>;
+    /// Connects all pairs with one command.
+    fn connect(&mut self, pairs: &[(u32, u32)]) -> Result<ChangeReply, ExchangeError>;
 
     fn disconnect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError>;
-
-    /// Returns the ports that the command for a disconnection names.
-    fn disconnected(pair: (u32, u32)) -> String;
 }
 
 /// Runs the cases that create circuits. `before` are the circuits, or why they are not known.
@@ -135,7 +152,7 @@ pub(super) fn clear(session: &mut impl MatrixSuite) -> Result<(), ExchangeError>
     for pair in circuits.filter(|pair| inputs.contains(&pair.0) && outputs.contains(&pair.1)) {
         let reply = session.disconnect(pair)?;
         if !reply.is_done {
-            let why = format!("{pair:?} was not disconnected: {}", reply.error);
+            let why = format!("{pair:?} was not disconnected: {}", reply.text);
             return Err(ExchangeError::Nonsense(why));
         }
     }
@@ -149,7 +166,7 @@ pub(super) fn connected(
     index: usize,
 ) -> Result<(u32, u32), ExchangeError> {
     let pair = session.ports().pair(index);
-    match session.connect(pair)? {
+    match session.connect(&[pair])? {
         ChangeReply { is_done: true, .. } => Ok(pair),
         reply => Err(misbehaves(format!("{} after connecting {pair:?}", reply.text))),
     }
@@ -172,7 +189,7 @@ pub(super) fn keeps_others<S: MatrixSuite>(session: &mut S) -> CaseResult {
     connected(session, 1)?;
     let after = session.circuits()?;
     let lost = before.iter().find(|pair| !after.contains(pair));
-    holds(lost.is_none(), || format!("{} {lost:?} is gone", S::CIRCUIT))
+    holds(lost.is_none(), || format!("{} no longer lists {lost:?}", S::LIST))
 }
 
 pub(super) fn disconnects<S: MatrixSuite>(session: &mut S) -> CaseResult {
@@ -191,18 +208,139 @@ pub(super) fn set_up_times<S: MatrixSuite>(session: &mut S) -> CaseResult {
     for round in 0..session.ports().rounds {
         let free = &session.ports().free;
         let pair = (free.0[round as usize % 2], free.1[round as usize / 2 % 2]);
-        let began = session.now();
-        let reply = session.connect(pair)?;
-        let took = session.now().saturating_sub(began);
+        let began = session.link().now();
+        let reply = session.connect(&[pair])?;
+        let took = session.link().now().saturating_sub(began);
         if !reply.is_done || !session.circuits()?.contains(&pair) {
             return found(format!("round {round}: {} after connecting {pair:?}", reply.text));
         }
         session.ports().set_ups.push(took);
         let reply = session.disconnect(pair)?;
         if !reply.is_done {
-            let (text, ports) = (reply.text, S::disconnected(pair));
-            return found(format!("round {round}: {text} after disconnecting {ports}"));
+            return found(format!("round {round}: {} after disconnecting {pair:?}", reply.text));
         }
     }
     Ok(CaseVerdict::Passed)
+}
+
+fn circuits(session: &mut impl MatrixSuite) -> Result<Pairs, ExchangeError> {
+    let mut circuits = session.circuits()?;
+    circuits.sort_unstable();
+    Ok(circuits)
+}
+
+/// Returns the inputs and the outputs of pairs, for a command.
+pub(super) fn ports(pairs: &[(u32, u32)]) -> [Vec<String>; 2] {
+    [
+        pairs.iter().map(|pair| pair.0.to_string()).collect(),
+        pairs.iter().map(|pair| pair.1.to_string()).collect(),
+    ]
+}
+
+fn with(circuits: &Pairs, more: &[(u32, u32)]) -> Pairs {
+    let mut all = [circuits, more].concat();
+    all.sort_unstable();
+    all
+}
+
+pub(super) fn list_in_part<S: MatrixSuite>(session: &mut S) -> CaseResult {
+    let pairs = [session.ports().pair(0), session.ports().pair(1)];
+    let before = circuits(session)?;
+    let reply = session.connect(&pairs)?;
+    let after = circuits(session)?;
+    if !reply.is_done || after != with(&before, &pairs) {
+        return found(format!("{} for {pairs:?}, and {} lists {after:?}", reply.text, S::LIST));
+    }
+    for pair in pairs {
+        session.disconnect(pair)?;
+    }
+    let beyond = session.ports().beyond();
+    let reply = session.connect(&[pairs[0], (pairs[1].0, beyond)])?;
+    if reply.is_done {
+        return found(format!("{} for a list with the missing port {beyond}", reply.text));
+    }
+    let after = circuits(session)?;
+    let how = match after {
+        _ if after == before => "refused as a whole",
+        _ if after == with(&before, &pairs[..1]) => "executed up to the error",
+        _ => return found(format!("the {} changed from {before:?} to {after:?}", S::CIRCUITS)),
+    };
+    session.ports().observe("a list with a missing port", how)
+}
+
+pub(super) fn sessions<S: MatrixSuite>(session: &mut S) -> CaseResult {
+    let expected = session.circuits()?;
+    let (mut others, mut is_refused) = (Vec::new(), false);
+    while !is_refused && others.len() + 1 < SESSIONS_MAX {
+        let Some(other) = session.another() else {
+            return Ok(CaseVerdict::NotTested("a serial line has one session".into()));
+        };
+        match other.and_then(|mut other| Ok((other.circuits()?, other))) {
+            Ok((seen, other)) if seen == expected => others.push(other),
+            Ok((seen, _)) => return found(format!("two sessions list {expected:?} and {seen:?}")),
+            Err(ExchangeError::Silent(why)) => {
+                return found(format!("another session is neither served nor refused: {why}"));
+            }
+            Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
+            Err(_) => is_refused = true,
+        }
+    }
+    let served = others.len() + 1;
+    let first = session.circuits();
+    drop(others);
+    first.map_err(|why| {
+        ExchangeError::Lost(format!("the first session ended when others were opened: {why}"))
+    })?;
+    let until = session.link().now() + REST_WITHIN;
+    while is_refused && served > 1 && session.another().is_some_and(|again| again.is_err()) {
+        if session.link().now() >= until {
+            return found(format!("none of {served} sessions can be opened again after its end"));
+        }
+        session.link().pause(RETRY_AFTER);
+    }
+    let more = if is_refused { "more are refused" } else { "more were not tried" };
+    session.ports().observe("sessions at the same time", format!("{served}; {more}"))
+}
+
+pub(super) fn warm_restart<S: MatrixSuite>(session: &mut S) -> CaseResult {
+    restart(session, "warm", "circuits after a warm restart")
+}
+
+pub(super) fn cold_restart<S: MatrixSuite>(session: &mut S) -> CaseResult {
+    restart(session, "cold", "circuits after a cold restart")
+}
+
+fn restart<S: MatrixSuite>(session: &mut S, kind: &str, subject: &'static str) -> CaseResult {
+    let Some(command) = session.ports().restart.clone() else {
+        return Ok(CaseVerdict::NotTested("to permit it, use --restart with a command".into()));
+    };
+    connected(session, 0)?;
+    let before = circuits(session)?;
+    session.link().restart(&format!("{command} {kind}"))?;
+    let until = session.link().now() + RESTART_WITHIN;
+    while let Err(why) = session.reconnect() {
+        if session.link().now() >= until {
+            return Err(ExchangeError::Lost(format!("not back {RESTART_WITHIN:?} later: {why}")));
+        }
+        session.link().pause(RETRY_AFTER);
+    }
+    let first = circuits(session)?;
+    let (mut after, until) = (first.clone(), session.link().now() + REST_WITHIN);
+    while after != before && session.link().now() < until {
+        session.link().pause(RETRY_AFTER);
+        after = circuits(session)?;
+    }
+    let missing: Pairs = before.iter().filter(|pair| !after.contains(pair)).copied().collect();
+    for &pair in &missing {
+        if !session.connect(&[pair])?.is_done {
+            return found(format!("{pair:?} was lost and cannot be connected again"));
+        }
+    }
+    let how = match after {
+        _ if first == before => "restored",
+        _ if after == before => "replayed",
+        _ if after.is_empty() => "lost",
+        _ => return found(format!("the {} changed from {before:?} to {after:?}", S::CIRCUITS)),
+    };
+    session.ports().observe(subject, how)
 }

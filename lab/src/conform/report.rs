@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct SuiteReport {
     pub cases: Vec<Line>,
     /// `None` if no circuit was created.
     pub set_up: Option<SetUps>,
+    pub observations: BTreeMap<&'static str, String>,
     pub untestable: Vec<Untestable>,
 }
 
@@ -93,6 +95,7 @@ impl SuiteReport {
             interrupted: results.is_interrupted,
             cases: cases.collect(),
             set_up,
+            observations: results.observations,
             untestable: untestable.collect(),
         }
     }
@@ -117,10 +120,17 @@ impl SuiteReport {
         )
     }
 
-    fn times(&self) -> Option<String> {
-        let SetUps { count, median_seconds, p99_seconds } = self.set_up?;
-        let (median, p99) = (median_seconds * 1e3, p99_seconds * 1e3);
-        Some(format!("set-up of {count} circuits: median {median:.1} ms, p99 {p99:.1} ms"))
+    /// Returns the measured times and the observed choices of the device.
+    fn remarks(&self) -> Vec<String> {
+        let times = self.set_up.map(|SetUps { count, median_seconds, p99_seconds }| {
+            let (median, p99) = (median_seconds * 1e3, p99_seconds * 1e3);
+            format!("set-up of {count} circuits: median {median:.1} ms, p99 {p99:.1} ms")
+        });
+        let observed = self.observations.iter();
+        times
+            .into_iter()
+            .chain(observed.map(|(subject, found)| format!("{subject}: {found}")))
+            .collect()
     }
 
     #[must_use]
@@ -146,8 +156,8 @@ impl SuiteReport {
             text.push_str("; interrupted: the moved circuits were restored");
         }
         text.push('\n');
-        if let Some(times) = self.times() {
-            let _ = writeln!(text, "{times}");
+        for remark in self.remarks() {
+            let _ = writeln!(text, "{remark}");
         }
         for one in &self.untestable {
             let _ = writeln!(text, "not tested: {}: {}", one.promise, one.why);

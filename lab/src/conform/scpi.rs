@@ -44,20 +44,14 @@ pub fn run(
     plan: &Options,
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
-    let mut session = ScpiSuite {
-        link,
-        received: Vec::new(),
-        sent: Vec::new(),
-        is_waiting: false,
-        ports: MatrixPorts::new(plan),
-    };
+    let mut session = ScpiSuite::new(link, MatrixPorts::new(plan));
     let identity = session.hello()?;
     results.untestable.extend(UNTESTABLE);
     let before = session.circuits();
     run_all(&mut session, cases::STILL, results);
     let before = before.map_err(|_| "the connections could not be read");
     run_moving(&mut session, cases::MOVING, before, plan, results);
-    results.set_ups = session.ports.set_ups;
+    session.ports.report(results);
     Ok(identity)
 }
 
@@ -74,6 +68,10 @@ fn error(text: &str) -> Option<i32> {
 }
 
 impl ScpiSuite {
+    const fn new(link: Box<dyn Link>, ports: MatrixPorts) -> Self {
+        Self { link, received: Vec::new(), sent: Vec::new(), is_waiting: false, ports }
+    }
+
     /// Returns the identity after any greeting. It has four fields (IEEE 488.2).
     fn hello(&mut self) -> Result<String, ExchangeError> {
         self.send("*CLS")?;
@@ -171,13 +169,11 @@ impl SuiteSession for ScpiSuite {
 
 impl From<i32> for ChangeReply {
     fn from(error: i32) -> Self {
-        let text = format!("error {error}");
-        Self { is_done: error == 0, error: text.clone(), text }
+        Self { is_done: error == 0, text: format!("error {error}") }
     }
 }
 
 impl MatrixSuite for ScpiSuite {
-    const CIRCUIT: &'static str = "connection";
     const CIRCUITS: &'static str = "circuits";
     const LIST: &'static str = "STAT?";
 
@@ -185,8 +181,13 @@ impl MatrixSuite for ScpiSuite {
         &mut self.ports
     }
 
-    fn now(&self) -> Duration {
-        self.link.now()
+    fn link(&mut self) -> &mut dyn Link {
+        &mut *self.link
+    }
+
+    fn another(&self) -> Option<Result<Self, ExchangeError>> {
+        let mut other = Self::new(self.link.another()?, MatrixPorts::default());
+        Some(other.reconnect().map(|()| other))
     }
 
     fn shield(&mut self) {
@@ -207,16 +208,13 @@ impl MatrixSuite for ScpiSuite {
         pairs.ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
     }
 
-    fn connect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
+    fn connect(&mut self, pairs: &[(u32, u32)]) -> Result<ChangeReply, ExchangeError> {
         self.ports.has_made = true;
-        self.change(&format!(":oxc:swit:conn:add (@{}),(@{})", pair.0, pair.1)).map(Into::into)
+        let [inputs, outputs] = matrix::ports(pairs).map(|ports| ports.join(","));
+        self.change(&format!(":oxc:swit:conn:add (@{inputs}),(@{outputs})")).map(Into::into)
     }
 
     fn disconnect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
         self.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1)).map(Into::into)
-    }
-
-    fn disconnected(pair: (u32, u32)) -> String {
-        format!("{pair:?}")
     }
 }

@@ -92,6 +92,8 @@ pub struct Options {
     pub seed: u64,
     pub rounds: u32,
     pub login: Option<(String, String)>,
+    /// Shell command that restarts the device, followed by `warm` or `cold`.
+    pub restart: Option<String>,
     /// Start time in Unix seconds, so that later runs use larger election ids.
     pub started: u64,
 }

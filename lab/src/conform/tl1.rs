@@ -4,7 +4,6 @@
 mod cases;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use lightloom_daemon::protocol::tl1::check_parameter;
 use lightloom_drivers::tl1::{second_line, take_block};
@@ -84,15 +83,7 @@ pub fn run(
     for (what, text) in [("user", &login.0), ("password", &login.1)] {
         check_parameter(what, text).map_err(ExchangeError::Lost)?;
     }
-    let mut session = Tl1Suite {
-        link,
-        received: Vec::new(),
-        next_tag: 100,
-        unanswered: BTreeSet::new(),
-        login,
-        is_let_in: false,
-        ports: MatrixPorts::new(plan),
-    };
+    let mut session = Tl1Suite::new(link, login, MatrixPorts::new(plan));
     results.untestable.extend(UNTESTABLE);
     let (log_in, rest) = cases::STILL.split_at(cases::LOG_IN);
     run_all(&mut session, log_in, results);
@@ -113,7 +104,7 @@ pub fn run(
         .and_then(|reply| reply.items().next().map(str::to_owned));
     let before = session.circuits().map_err(|_| "the patches could not be read");
     run_moving(&mut session, cases::MOVING, before, plan, results);
-    results.set_ups = session.ports.set_ups;
+    session.ports.report(results);
     Ok(identity.unwrap_or_else(|| "unknown identity".into()))
 }
 
@@ -123,6 +114,18 @@ fn pair(text: &str) -> Option<(u32, u32)> {
 }
 
 impl Tl1Suite {
+    const fn new(link: Box<dyn Link>, login: (String, String), ports: MatrixPorts) -> Self {
+        Self {
+            link,
+            received: Vec::new(),
+            next_tag: 100,
+            unanswered: BTreeSet::new(),
+            login,
+            is_let_in: false,
+            ports,
+        }
+    }
+
     /// Skips replies to earlier commands; a separate case checks the tag.
     fn raw(&mut self, command: &str) -> Result<Reply, ExchangeError> {
         let own = command.split(':').nth(3).unwrap_or("").to_owned();
@@ -178,7 +181,10 @@ impl SuiteSession for Tl1Suite {
     fn reconnect(&mut self) -> Result<(), ExchangeError> {
         self.link.open()?;
         self.received.clear();
-        self.activate().map(drop)
+        match self.activate()? {
+            reply if reply.completed() => Ok(()),
+            reply => Err(ExchangeError::Nonsense(format!("ACT-USER returned {}", reply.word))),
+        }
     }
 
     fn clear(&mut self) -> Result<(), ExchangeError> {
@@ -189,12 +195,11 @@ impl SuiteSession for Tl1Suite {
 impl From<Reply> for ChangeReply {
     fn from(reply: Reply) -> Self {
         let text = format!("{} {}", reply.word, reply.code());
-        Self { is_done: reply.completed(), text, error: reply.code().to_owned() }
+        Self { is_done: reply.completed(), text }
     }
 }
 
 impl MatrixSuite for Tl1Suite {
-    const CIRCUIT: &'static str = "patch";
     const CIRCUITS: &'static str = "patches";
     const LIST: &'static str = "RTRV-PATCH";
 
@@ -202,8 +207,14 @@ impl MatrixSuite for Tl1Suite {
         &mut self.ports
     }
 
-    fn now(&self) -> Duration {
-        self.link.now()
+    fn link(&mut self) -> &mut dyn Link {
+        &mut *self.link
+    }
+
+    fn another(&self) -> Option<Result<Self, ExchangeError>> {
+        let (link, login) = (self.link.another()?, self.login.clone());
+        let mut other = Self::new(link, login, MatrixPorts::default());
+        Some(other.reconnect().map(|()| other))
     }
 
     fn shield(&mut self) {
@@ -224,15 +235,12 @@ impl MatrixSuite for Tl1Suite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("RTRV-PATCH returned {:?}", reply.body)))
     }
 
-    fn connect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
-        self.enter(&pair.0.to_string(), &pair.1.to_string()).map(Into::into)
+    fn connect(&mut self, pairs: &[(u32, u32)]) -> Result<ChangeReply, ExchangeError> {
+        let [inputs, outputs] = matrix::ports(pairs).map(|ports| ports.join("&"));
+        self.enter(&inputs, &outputs).map(Into::into)
     }
 
     fn disconnect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError> {
         self.ask("DLT-PATCH", &pair.0.to_string(), "").map(Into::into)
-    }
-
-    fn disconnected(pair: (u32, u32)) -> String {
-        pair.0.to_string()
     }
 }

@@ -65,23 +65,18 @@ pub(super) struct SlurmArguments {
     scontrol: PathBuf,
 }
 
-trait Scheduler {
-    fn observe(&mut self) -> anyhow::Result<Observed>;
-    fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()>;
-}
-
 const UNCHANGED: &str = "slurmctld loaded a different topology: is --topology the file that it reads, and does \
     slurm.conf have `TopologyPlugin=topology/tree`?";
 
 /// Returns the reason if a difference remains.
 fn agree(
-    slurm: &mut impl Scheduler,
     desired: &Desired,
-    mut done: impl FnMut(&SchedulerCommand) -> anyhow::Result<()>,
+    mut observe: impl FnMut() -> anyhow::Result<Observed>,
+    mut change: impl FnMut(&SchedulerCommand) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<String>> {
     let mut is_loaded = false;
     for _ in 0..ROUNDS_MAX {
-        let SchedulerChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
+        let SchedulerChanges { commands, blocked } = agree::changes(desired, &observe()?);
         if commands.is_empty() {
             return Ok(blocked);
         }
@@ -90,8 +85,7 @@ fn agree(
                 ensure!(!is_loaded, UNCHANGED);
                 is_loaded = true;
             }
-            slurm.change(command, desired)?;
-            done(command)?;
+            change(command)?;
         }
     }
     Ok(Some("another program keeps changing Slurm".to_owned()))
@@ -107,16 +101,14 @@ impl Scontrol<'_> {
         ensure!(output.status.success(), "`{}` failed: {}", shown(), said.trim());
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
-}
 
-impl Scheduler for Scontrol<'_> {
-    fn observe(&mut self) -> anyhow::Result<Observed> {
+    fn observe(&self) -> anyhow::Result<Observed> {
         let nodes = self.run(&["--all", "--oneliner", "show", "node"])?;
         let rings = read::rings(&self.run(&["show", "topology"])?);
         Ok(Observed { nodes: read::nodes(&nodes).collect(), rings })
     }
 
-    fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
+    fn change(&self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         let update = |nodes: &[String], what: &[&str]| {
             let nodes = format!("nodename={}", nodes.join(","));
             let arguments = [&["update", &nodes][..], what].concat();
@@ -165,12 +157,12 @@ impl CtlSession {
                 VerbOutcome::Bad
             }));
         }
-        self.follow(&mut Scontrol(arguments), &fabric, &names)
+        self.follow(&Scontrol(arguments), &fabric, &names)
     }
 
     fn follow(
         &self,
-        slurm: &mut Scontrol<'_>,
+        slurm: &Scontrol<'_>,
         fabric: &Fabric,
         names: &ExportNames,
     ) -> anyhow::Result<VerbOutcome> {
@@ -210,7 +202,7 @@ impl CtlSession {
             };
             let is_news = last.as_ref() != Some(&desired);
             if is_news || Instant::now() >= look_at {
-                let ended = agree(slurm, &desired, |command| self.did(command, &desired));
+                let ended = self.pass(slurm, &desired);
                 let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
                 retry =
                     if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
@@ -229,14 +221,25 @@ impl CtlSession {
         self.present(path)?.granted()
     }
 
-    fn once(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
-        let left = agree(slurm, desired, |command| self.did(command, desired))?;
+    fn pass(&self, slurm: &Scontrol<'_>, desired: &Desired) -> anyhow::Result<Option<String>> {
+        agree(
+            desired,
+            || slurm.observe(),
+            |command| {
+                slurm.change(command, desired)?;
+                self.did(command, desired)
+            },
+        )
+    }
+
+    fn once(&self, slurm: &Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+        let left = self.pass(slurm, desired)?;
         let is_good = left.is_none();
         output::note(&left.unwrap_or_else(|| agreed(desired)));
         Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
     }
 
-    fn preview(&self, slurm: &mut Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
+    fn preview(&self, slurm: &Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
         let SchedulerChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
         commands.iter().try_for_each(|command| self.did(command, desired))?;
         let shown =

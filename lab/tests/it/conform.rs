@@ -2,7 +2,7 @@
 //! Runs the conformance suite in virtual time against correct devices, and against devices that
 //! each violate one rule. The list of violations was written before the cases.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,10 +20,12 @@ use lightloom_testkit::terminal::Terminal;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-struct Emulated<D> {
+struct Emulated<D: EmulatedDevice + FaultyLight> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
-    now: SimTime,
+    /// Shared by all connections to the device.
+    now: Rc<Cell<SimTime>>,
+    lines: Rc<Cell<u32>>,
     line: Line,
     inbox: Vec<u8>,
     terminal: Terminal,
@@ -46,13 +48,20 @@ impl<D: EmulatedDevice + FaultyLight> Emulated<D> {
     }
 }
 
-impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
+impl<D: EmulatedDevice + FaultyLight> Drop for Emulated<D> {
+    fn drop(&mut self) {
+        self.device.borrow_mut().close(self.now.get(), self.line);
+    }
+}
+
+impl<D: EmulatedDevice + FaultyLight + 'static> Link for Emulated<D> {
     fn open(&mut self) -> Result<(), ExchangeError> {
         let mut out = Vec::new();
-        self.device.borrow_mut().close(self.now, self.line);
-        self.line = Line(self.line.0 + 1);
+        self.device.borrow_mut().close(self.now.get(), self.line);
+        self.lines.set(self.lines.get() + 1);
+        self.line = Line(self.lines.get());
         (self.is_open, self.inbox) = (true, self.terminal.greeting.into());
-        self.device.borrow_mut().open(self.now, self.line, self.port, &mut out);
+        self.device.borrow_mut().open(self.now.get(), self.line, self.port, &mut out);
         self.take(out);
         if self.is_open { Ok(()) } else { Err(ExchangeError::Lost("refused".into())) }
     }
@@ -60,13 +69,13 @@ impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
     fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         let mut out = Vec::new();
         self.inbox.extend(self.terminal.before(bytes));
-        self.device.borrow_mut().on_bytes(self.now, self.line, bytes, &mut out);
+        self.device.borrow_mut().on_bytes(self.now.get(), self.line, bytes, &mut out);
         self.take(out);
         Ok(())
     }
 
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
-        let deadline = self.now + Picoseconds::from_nanos(within.as_nanos() as u64);
+        let deadline = self.now.get() + Picoseconds::from_nanos(within.as_nanos() as u64);
         loop {
             if !self.is_shielded && self.interrupt_at.is_some_and(|at| self.now() >= at) {
                 return Err(ExchangeError::Interrupted);
@@ -78,23 +87,48 @@ impl<D: EmulatedDevice + FaultyLight> Link for Emulated<D> {
             if !self.is_open {
                 return Err(ExchangeError::Lost("the device closed the connection".into()));
             }
-            if self.now >= deadline {
+            if self.now.get() >= deadline {
                 return Ok(Vec::new());
             }
-            let next = self.device.borrow().next_wakeup().filter(|at| *at > self.now);
-            self.now = next.map_or(deadline, |at| at.min(deadline));
+            let next = self.device.borrow().next_wakeup().filter(|at| *at > self.now.get());
+            self.now.set(next.map_or(deadline, |at| at.min(deadline)));
             let mut out = Vec::new();
-            self.device.borrow_mut().on_time(self.now, &mut out);
+            self.device.borrow_mut().on_time(self.now.get(), &mut out);
             self.take(out);
         }
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.now.0 / 1_000)
+        Duration::from_nanos(self.now.get().0 / 1_000)
     }
 
     fn shield(&mut self) {
         self.is_shielded = true;
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.now.set(self.now.get() + Picoseconds::from_nanos(time.as_nanos() as u64));
+        self.device.borrow_mut().on_time(self.now.get(), &mut Vec::new());
+    }
+
+    fn another(&self) -> Option<Box<dyn Link>> {
+        Some(Box::new(Self {
+            device: Rc::clone(&self.device),
+            now: Rc::clone(&self.now),
+            lines: Rc::clone(&self.lines),
+            line: Line(u32::MAX),
+            inbox: Vec::new(),
+            is_open: false,
+            ..*self
+        }))
+    }
+
+    fn restart(&mut self, command: &str) -> Result<(), ExchangeError> {
+        assert!(["power warm", "power cold"].contains(&command), "{command}");
+        let mut out = Vec::new();
+        self.device.borrow_mut().apply(self.now.get(), DeviceFault::Reboot, &mut out);
+        self.take(out);
+        Ok(())
     }
 }
 
@@ -105,6 +139,7 @@ fn options(may_move: &[&str]) -> Options {
         seed: 7,
         rounds: 4,
         login: Some(("root".into(), "root".into())),
+        restart: Some("power".into()),
         ..Options::default()
     }
 }
@@ -135,12 +170,17 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     (report, device)
 }
 
-fn emulated<D>(device: Faulty<D>, port: Port, interrupt_at: Option<Duration>) -> Emulated<D> {
+fn emulated<D: EmulatedDevice + FaultyLight>(
+    device: Faulty<D>,
+    port: Port,
+    interrupt_at: Option<Duration>,
+) -> Emulated<D> {
     Emulated {
         device: Rc::new(RefCell::new(device)),
         port,
         // The light of the operator's circuits has settled by then.
-        now: SimTime::START + Picoseconds::from_millis(1_000),
+        now: Rc::new(Cell::new(SimTime::START + Picoseconds::from_millis(1_000))),
+        lines: Rc::default(),
         line: Line(0),
         inbox: Vec::new(),
         terminal: Terminal::default(),
@@ -248,6 +288,155 @@ fn failed_hello_reports_the_bytes_that_arrived() {
     let link = Box::new(Greeter { greeting: b"login: ", now: Duration::ZERO });
     let error = conform::run(Protocol::Scpi, link, &options(NUMBERS)).unwrap_err();
     assert_eq!(error.to_string(), "no answer to `*IDN?`; it sent `login: `");
+}
+
+fn observed(report: &SuiteReport, subject: &str) -> String {
+    report.observations.get(subject).cloned().unwrap_or_default()
+}
+
+#[test]
+fn reports_lists_sessions_and_restarts_of_a_switch() {
+    for (family, sessions) in
+        [(Family::Scpi, "1; more are refused"), (Family::Tl1, "8; more are refused")]
+    {
+        let report = run(family, &[]);
+        assert_eq!(observed(&report, "sessions at the same time"), sessions, "{}", report.text());
+        assert_ne!(observed(&report, "a list with a missing port"), "", "{}", report.text());
+        for restart in ["warm", "cold"] {
+            let line = format!("circuits after a {restart} restart: restored\n");
+            assert!(report.text().contains(&line), "{}", report.text());
+        }
+    }
+}
+
+/// A switch whose restart executes commands first, and connects pairs some time later.
+struct Restarting {
+    link: Emulated<OpticalSwitch>,
+    replayed: Vec<(u16, u16)>,
+    replayed_at: Option<Duration>,
+}
+
+impl Link for Restarting {
+    fn open(&mut self) -> Result<(), ExchangeError> {
+        self.link.open()
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
+        self.link.send(bytes)
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
+        self.link.receive(within)
+    }
+
+    fn now(&self) -> Duration {
+        self.link.now()
+    }
+
+    fn shield(&mut self) {
+        self.link.shield();
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.link.pause(time);
+        if self.replayed_at.take_if(|at| self.link.now() > *at).is_some() {
+            let now = self.link.now.get();
+            for (input, output) in self.replayed.drain(..) {
+                self.link.device.borrow_mut().device_mut().connect_by_hand(now, input, output);
+            }
+        }
+    }
+
+    fn restart(&mut self, command: &str) -> Result<(), ExchangeError> {
+        if let Some(command) = command.strip_suffix(" cold") {
+            self.send(format!("{command}\n").as_bytes())?;
+            self.receive(Duration::from_millis(200))?;
+            self.replayed_at = Some(self.now() + Duration::from_secs(4));
+        }
+        self.link.restart("power cold")
+    }
+}
+
+#[test]
+fn circuits_after_a_restart_are_restored_replayed_lost_or_wrong() {
+    // The suite's own circuit connects one of 2 and 3 with one of 10 and 12.
+    let all = ":oxc:swit:conn:sub (@1,5),(@9,13)";
+    let both = [(1, 9), (5, 13)];
+    for (command, replayed, expected) in [
+        ("*CLS", &[][..], "restored"),
+        (all, &both, "replayed"),
+        (all, &[], "changed from"),
+        (":oxc:swit:disc:all", &[], "lost"),
+        (all, &[(7, 15)], "changed from"),
+    ] {
+        let device = Faulty::new(switch(), Seed(3), 0);
+        let link = emulated(device, Port::Scpi, None);
+        let (device, replayed) = (Rc::clone(&link.device), replayed.to_vec());
+        let link = Restarting { link, replayed, replayed_at: None };
+        let options = Options { restart: Some(command.into()), ..options(NUMBERS) };
+        let report = conform::run(Protocol::Scpi, Box::new(link), &options).expect("it answers");
+        let case = report.cases.iter().find(|line| line.id == "scpi/cold-restart").unwrap();
+        let found = [observed(&report, "circuits after a cold restart"), case.detail.clone()];
+        assert!(found.iter().any(|text| text.contains(expected)), "{command}: {}", report.text());
+        assert_eq!(case.verdict == "passed", !expected.contains("changed"), "{}", report.text());
+        let pairs = device.borrow().device().true_pairs();
+        assert!(both.iter().all(|pair| pairs.contains(pair)), "{command}: {pairs:?}");
+    }
+}
+
+/// A device that neither serves nor refuses a second session, or ends the first one.
+struct Crowded {
+    link: Emulated<OpticalSwitch>,
+    ends_first: bool,
+}
+
+impl Link for Crowded {
+    fn open(&mut self) -> Result<(), ExchangeError> {
+        self.link.open()
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
+        self.link.send(bytes)
+    }
+
+    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
+        self.link.receive(within)
+    }
+
+    fn now(&self) -> Duration {
+        self.link.now()
+    }
+
+    fn shield(&mut self) {
+        self.link.shield();
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.link.pause(time);
+    }
+
+    fn another(&self) -> Option<Box<dyn Link>> {
+        match self.ends_first {
+            true => {
+                self.link.device.borrow_mut().close(self.link.now.get(), self.link.line);
+                self.link.another()
+            }
+            false => Some(Box::new(Greeter { greeting: b"", now: Duration::ZERO })),
+        }
+    }
+}
+
+#[test]
+fn second_session_that_is_mute_or_ends_the_first_is_a_finding() {
+    for (ends_first, expected) in
+        [(false, "neither served nor refused"), (true, "the first session ended")]
+    {
+        let link = emulated(Faulty::new(switch(), Seed(3), 0), Port::Scpi, None);
+        let link = Box::new(Crowded { link, ends_first });
+        let report = conform::run(Protocol::Scpi, link, &options(NUMBERS)).expect("it answers");
+        let case = report.cases.iter().find(|line| line.id == "scpi/sessions").unwrap();
+        assert!(case.detail.contains(expected), "{}", report.text());
+    }
 }
 
 #[test]

@@ -104,54 +104,59 @@ pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
 pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     let halves = wave.iter().map(|(device, step)| {
         let switched = step.add.iter().filter(|m| !m.from.is_dark()).count();
-        (step.remove.len() + switched) * halves(domains, device)
+        (step.remove.len() + switched) * halves(domains.duplex(device))
     });
     halves.sum::<usize>().div_ceil(2)
 }
 
-fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
-    if domains.duplex(device).is_some() { 1 } else { 2 }
+fn halves(duplex: Option<u32>) -> usize {
+    if duplex.is_some() { 1 } else { 2 }
 }
 
-fn keyed(changes: &Moves) -> BTreeMap<Key, Move> {
+fn keyed(changes: &Moves) -> BTreeMap<(DeviceName, Slot), Move> {
     let keyed = changes
         .iter()
         .flat_map(|(device, moves)| moves.iter().map(move |&m| ((device.clone(), m.slot), m)));
     keyed.collect()
 }
 
-type Key = (DeviceName, Slot);
+/// The place of a device in [`WavePlanner::devices`], because comparisons of names would take most of
+/// the time, and a slot.
+type Key = (usize, Slot);
 
 struct WavePlanner<'a, D> {
     domains: &'a D,
+    devices: Vec<(&'a DeviceName, Option<u32>)>,
     pending: BTreeMap<Key, Move>,
-    holder: BTreeMap<(DeviceName, Position), Slot>,
+    holder: BTreeMap<(usize, Position), Slot>,
     parked: BTreeSet<Key>,
 }
 
 impl<'a, D: Domains> WavePlanner<'a, D> {
-    fn new(changes: &Moves, domains: &'a D) -> Self {
-        let pending = keyed(changes);
-        let held = pending.iter().filter(|((device, _), m)| {
-            !m.from.is_dark() && domains.sharing(device) == Sharing::Exclusive
+    fn new(changes: &'a Moves, domains: &'a D) -> Self {
+        let devices: Vec<_> = changes.keys().map(|name| (name, domains.duplex(name))).collect();
+        let moves = changes.values().enumerate();
+        let pending: BTreeMap<Key, Move> =
+            moves.flat_map(|(at, moves)| moves.iter().map(move |&m| ((at, m.slot), m))).collect();
+        let held = pending.iter().filter(|((at, _), m)| {
+            !m.from.is_dark() && domains.sharing(devices[*at].0) == Sharing::Exclusive
         });
-        let holder = held.map(|((device, slot), m)| ((device.clone(), m.from), *slot)).collect();
-        Self { domains, pending, holder, parked: BTreeSet::new() }
+        let holder = held.map(|(&(at, slot), m)| ((at, m.from), slot)).collect();
+        Self { domains, devices, pending, holder, parked: BTreeSet::new() }
     }
 
     fn next_wave(&mut self) -> Wave {
         let mut dark = BTreeMap::<String, usize>::new();
-        for (device, slot) in &self.parked {
-            *dark.entry(self.domains.domain(device, *slot)).or_default() +=
-                halves(self.domains, device);
+        for &(at, slot) in &self.parked {
+            let (device, duplex) = self.devices[at];
+            *dark.entry(self.domains.domain(device, slot)).or_default() += halves(duplex);
         }
         let mut chosen: BTreeSet<Key> = BTreeSet::new();
-        let keys: Vec<Key> = self.pending.keys().cloned().collect();
-        for key in keys {
+        for &key in self.pending.keys() {
             if chosen.contains(&key) {
                 continue;
             }
-            let closure = self.closure(&key, &chosen);
+            let closure = self.closure(key, &chosen);
             if self.darken(&closure, &mut dark) {
                 chosen.extend(closure);
             }
@@ -165,43 +170,37 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         at_once(&moves, self.domains)
     }
 
-    fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
+    fn closure(&self, key: Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut closure = BTreeSet::new();
-        let mut next = vec![key.clone()];
+        let mut next = vec![key];
         while let Some(key) = next.pop() {
-            if !chosen.contains(&key) && !closure.contains(&key) {
-                next.extend(self.tied(&key));
-                closure.insert(key);
+            if !chosen.contains(&key) && closure.insert(key) {
+                next.extend(self.tied(key));
             }
         }
         closure
     }
 
-    fn tied(&self, key: &Key) -> Vec<Key> {
-        let m = self.pending[key];
-        let in_the_way = self.in_the_way(key);
-        let twins = [m.from, m.to].map(|position| self.other_direction(&key.0, position));
+    fn tied(&self, key: Key) -> impl Iterator<Item = Key> {
+        let m = self.pending[&key];
+        let holder = self.holder.get(&(key.0, m.to)).filter(|_| !m.to.is_dark());
+        let in_the_way = holder.map(|slot| (key.0, *slot));
+        let twins = [m.from, m.to].map(|position| self.other_direction(key.0, position));
         let tied = in_the_way.into_iter().chain(twins.into_iter().flatten());
-        tied.filter(|tied| self.pending.contains_key(tied)).collect()
+        tied.filter(|tied| self.pending.contains_key(tied))
     }
 
-    fn in_the_way(&self, (device, slot): &Key) -> Option<Key> {
-        let to = self.pending[&(device.clone(), *slot)].to;
-        let holder = self.holder.get(&(device.clone(), to)).filter(|_| !to.is_dark())?;
-        Some((device.clone(), *holder))
-    }
-
-    fn other_direction(&self, device: &DeviceName, position: Position) -> Option<Key> {
-        let offset = self.domains.duplex(device).filter(|_| !position.is_dark())?;
-        Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
+    fn other_direction(&self, at: usize, position: Position) -> Option<Key> {
+        let offset = self.devices[at].1.filter(|_| !position.is_dark())?;
+        Some((at, Slot(position.0.checked_sub(offset)?)))
     }
 
     fn darken(&self, keys: &BTreeSet<Key>, dark: &mut BTreeMap<String, usize>) -> bool {
         let mut more = BTreeMap::<String, usize>::new();
-        for (device, slot) in keys {
-            if !self.pending[&(device.clone(), *slot)].from.is_dark() {
-                *more.entry(self.domains.domain(device, *slot)).or_default() +=
-                    halves(self.domains, device);
+        for key in keys {
+            if !self.pending[key].from.is_dark() {
+                let (device, duplex) = self.devices[key.0];
+                *more.entry(self.domains.domain(device, key.1)).or_default() += halves(duplex);
             }
         }
         let bound = 2 * self.domains.dark_links_max().max(1);
@@ -217,57 +216,56 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
     fn take(&mut self, chosen: &BTreeSet<Key>, moves: &mut Moves) {
         for key in chosen {
             let Some(m) = self.pending.remove(key) else { continue };
-            self.let_go(key, m.from);
+            self.let_go(*key, m.from);
             self.parked.remove(key);
-            moves.entry(key.0.clone()).or_default().push(m);
+            moves.entry(self.devices[key.0].0.clone()).or_default().push(m);
         }
     }
 
-    fn let_go(&mut self, (device, slot): &Key, position: Position) {
-        let position = (device.clone(), position);
-        if self.holder.get(&position) == Some(slot) {
-            self.holder.remove(&position);
+    fn let_go(&mut self, (at, slot): Key, position: Position) {
+        if self.holder.get(&(at, position)) == Some(&slot) {
+            self.holder.remove(&(at, position));
         }
     }
 
     fn open(&mut self, moves: &mut Moves) {
         // Finish the open circuit first, so that only one circuit's slots are parked at a time.
-        let begun = self.parked.iter().find(|key| self.domains.duplex(&key.0).is_some());
+        let begun = self.parked.iter().find(|key| self.devices[key.0].1.is_some());
         let mut lit = self.pending.iter().filter(|(_, m)| !m.from.is_dark()).map(|(key, _)| key);
-        let next = begun.or_else(|| lit.next()).cloned();
+        let next = begun.or_else(|| lit.next()).copied();
         let key = next.expect("some pending move has a lit position if no move fits in the wave");
-        match self.domains.duplex(&key.0) {
-            Some(_) => self.open_circuit(&key, moves),
-            None => self.park(&key, moves),
+        match self.devices[key.0].1 {
+            Some(_) => self.open_circuit(key, moves),
+            None => self.park(key, moves),
         }
     }
 
-    fn open_circuit(&mut self, key: &Key, moves: &mut Moves) {
+    fn open_circuit(&mut self, key: Key, moves: &mut Moves) {
         let tied = self.closure(key, &BTreeSet::new());
-        let mut ends = [key].into_iter().chain(&tied);
-        let first = ends.find(|key| !self.pending[*key].to.is_dark()).cloned();
+        let mut ends = [key].into_iter().chain(tied.iter().copied());
+        let first = ends.find(|key| !self.pending[key].to.is_dark());
         let Some(first) = first else { return self.take(&tied, moves) };
-        let back = self.other_direction(&first.0, self.pending[&first].to);
+        let back = self.other_direction(first.0, self.pending[&first].to);
         let directions = [Some(first), back].into_iter().flatten();
         let made: BTreeSet<Key> = directions.filter(|key| tied.contains(key)).collect();
-        let peers: BTreeSet<Key> = made.iter().flat_map(|key| self.tied(key)).collect();
+        let peers: BTreeSet<Key> = made.iter().flat_map(|key| self.tied(*key)).collect();
         for peer in peers.difference(&made) {
-            self.park(peer, moves);
+            self.park(*peer, moves);
         }
         self.take(&made, moves);
     }
 
-    fn park(&mut self, key: &Key, moves: &mut Moves) {
-        let Some(m) = self.pending.get_mut(key).filter(|m| !m.from.is_dark()) else { return };
+    fn park(&mut self, key: Key, moves: &mut Moves) {
+        let Some(m) = self.pending.get_mut(&key).filter(|m| !m.from.is_dark()) else { return };
         let dark = Move { to: Position::DARK, ..*m };
         m.from = Position::DARK;
         if m.to.is_dark() {
-            self.pending.remove(key);
+            self.pending.remove(&key);
         } else {
-            self.parked.insert(key.clone());
+            self.parked.insert(key);
         }
         self.let_go(key, dark.from);
-        moves.entry(key.0.clone()).or_default().push(dark);
+        moves.entry(self.devices[key.0].0.clone()).or_default().push(dark);
     }
 }
 

@@ -71,10 +71,20 @@ pub fn in_force<'a>(
     phases: &'a [PhasePlan],
     owned: &SwitchState,
 ) -> Option<&'a PhasePlan> {
-    let dark = Positions::new();
+    let lit = switches.values().filter_map(|(device, _)| owned.get(device)).map(Positions::len);
+    let lit: usize = lit.sum();
     phases.iter().filter(|phase| !phase.circuits.is_empty()).find(|phase| {
-        let wanted = on_switches(switches, &phase.circuits);
-        wanted.iter().all(|(device, want)| owned.get(device).unwrap_or(&dark) == want)
+        // A phase request evaluates this several times, so it builds no maps.
+        let circuits = phase.circuits.iter();
+        let ways = circuits.filter_map(|circuit| Some((switches.get(&circuit.ocs)?, circuit)));
+        let mut ways = ways.flat_map(|((device, ports), circuit)| {
+            ports.ways(circuit).map(|way| (owned.get(device), way))
+        });
+        let mut count = 0;
+        ways.all(|(owned, way)| {
+            count += 1;
+            owned.and_then(|owned| owned.get(&Slot(way.input))) == Some(&Position(way.output))
+        }) && count == lit
     })
 }
 

@@ -96,6 +96,12 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         add_lopsided,
     ),
     tested(
+        "add-in-part",
+        "SCPI-99 21.8",
+        "CONN:ADD takes a list; with a missing port it queues an error, and STAT? shows the result",
+        matrix::list_in_part,
+    ),
+    tested(
         "subtract",
         "OXC:SWITch:CONNect:SUBtract",
         "CONN:SUB removes only the given connections",
@@ -106,6 +112,24 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         "conform",
         "after *OPC?, all circuits created one at a time exist",
         matrix::set_up_times,
+    ),
+    tested(
+        "sessions",
+        "conform",
+        "a session is served or refused, and ends no other",
+        matrix::sessions,
+    ),
+    tested(
+        "warm-restart",
+        "conform",
+        "circuits are all restored, all replayed or all lost",
+        matrix::warm_restart,
+    ),
+    tested(
+        "cold-restart",
+        "conform",
+        "circuits are all restored, all replayed or all lost",
+        matrix::cold_restart,
     ),
 ];
 

@@ -57,8 +57,8 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
     tested(
         "enter-in-part",
         "GR-831 3.3",
-        "a partly executed list does not return COMPLD",
-        enter_in_part,
+        "ENT-PATCH takes a list; with a missing port it is not COMPLD, and RTRV-PATCH shows the result",
+        matrix::list_in_part,
     ),
     tested("delete", "DLT-PATCH", "DLT-PATCH removes only the given patches", matrix::disconnects),
     tested(
@@ -66,6 +66,24 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         "conform",
         "all patches created one at a time exist",
         matrix::set_up_times,
+    ),
+    tested(
+        "sessions",
+        "conform",
+        "a session is served or refused, and ends no other",
+        matrix::sessions,
+    ),
+    tested(
+        "warm-restart",
+        "conform",
+        "patches are all restored, all replayed or all lost",
+        matrix::warm_restart,
+    ),
+    tested(
+        "cold-restart",
+        "conform",
+        "patches are all restored, all replayed or all lost",
+        matrix::cold_restart,
     ),
 ];
 
@@ -206,11 +224,4 @@ fn enter_unknown(tl1: &mut Tl1Suite) -> CaseResult {
     let beyond = tl1.ports.beyond();
     let (input, _) = tl1.ports.pair(0);
     denied(tl1, &input.to_string(), &beyond.to_string())
-}
-
-fn enter_in_part(tl1: &mut Tl1Suite) -> CaseResult {
-    let ((first, output), (second, _)) = (tl1.ports.pair(0), tl1.ports.pair(1));
-    let beyond = tl1.ports.beyond();
-    let reply = tl1.enter(&format!("{first}&{second}"), &format!("{output}&{beyond}"))?;
-    holds(!reply.completed(), || format!("a list with the missing port {beyond} returned COMPLD"))
 }

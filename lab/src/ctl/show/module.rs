@@ -15,6 +15,9 @@ pub(in crate::ctl) fn module(module: &ModuleView) -> String {
         page,
         "{state}, {temperature_c:.1} °C, {supply_v:.2} V; {generation} switches since power-on, started {boots} times",
     );
+    if let Some(lanes) = module.init_pending_lanes.as_ref().filter(|lanes| !lanes.is_empty()) {
+        let _ = writeln!(page, "applied but not initialised: lanes {lanes:?}");
+    }
     for (group, lit) in module.groups.iter().enumerate() {
         let (now, later) = (&lit.lit, &lit.at_power_on);
         let same = if now == later { "the same" } else { later };

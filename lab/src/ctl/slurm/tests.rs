@@ -3,14 +3,15 @@
 //! controller crashes between any two commands. Operators' drains must remain, rings with faults
 //! must not receive jobs, and a second pass must not change anything.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::bail;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
+use super::agree;
 use super::agree::{Desired, NodeState, Observed, SchedulerCommand, changes, objection};
-use super::{Scheduler, agree};
 
 const NODES: usize = 12;
 const OPERATORS: &str = "operator: fan";
@@ -26,9 +27,11 @@ struct FakeSlurm {
     commands: usize,
 }
 
-impl Scheduler for FakeSlurm {
-    fn observe(&mut self) -> anyhow::Result<Observed> {
-        Ok(self.now.clone())
+impl FakeSlurm {
+    fn pass(&mut self, desired: &Desired) -> anyhow::Result<Option<String>> {
+        let slurm = RefCell::new(self);
+        let change = |command: &_| slurm.borrow_mut().change(command, desired);
+        agree(desired, || Ok(slurm.borrow().now.clone()), change)
     }
 
     fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
@@ -114,9 +117,9 @@ fn world(seed: u64) {
         let theirs = held(&slurm);
         let desired = planned(&broken, round);
         slurm.left = rng.random_range(0..5);
-        let _ = agree(&mut slurm, &desired, |_| Ok(()));
+        let _ = slurm.pass(&desired);
         slurm.left = usize::MAX;
-        let left = agree(&mut slurm, &desired, |_| Ok(())).expect("Slurm answers");
+        let left = slurm.pass(&desired).expect("Slurm answers");
         assert_eq!(left, None, "seed {seed}, round {round}");
         assert_eq!(held(&slurm), theirs, "seed {seed}, round {round}: operators' drains");
         assert_eq!(slurm.now.rings, desired.rings, "seed {seed}, round {round}");
@@ -134,7 +137,7 @@ fn world(seed: u64) {
             );
         }
         let before = slurm.commands;
-        agree(&mut slurm, &desired, |_| Ok(())).expect("Slurm answers");
+        slurm.pass(&desired).expect("Slurm answers");
         assert_eq!(
             slurm.commands, before,
             "seed {seed}, round {round}: a second pass changed Slurm"
@@ -155,15 +158,20 @@ fn resumes_nodes_after_the_topology_if_slurm_knows_all() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
     let mut slurm = FakeSlurm { left: usize::MAX, ..FakeSlurm::default() };
     slurm.now.nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();
-    agree(&mut slurm, &before, |_| Ok(())).unwrap();
+    slurm.pass(&before).unwrap();
     assert!(slurm.now.nodes["n0"].is_drained && slurm.now.nodes["n10"].is_drained);
     let found = changes(&after, &slurm.now).commands;
     assert_eq!(found, [SchedulerCommand::Load { rings: 4 }]);
     let mut seen = Vec::new();
-    agree(&mut slurm, &after, |command| {
-        seen.push(command.clone());
-        Ok(())
-    })
+    let slurm_now = RefCell::new(&mut slurm);
+    agree(
+        &after,
+        || Ok(slurm_now.borrow().now.clone()),
+        |command| {
+            seen.push(command.clone());
+            slurm_now.borrow_mut().change(command, &after)
+        },
+    )
     .unwrap();
     assert!(
         matches!(&seen[..], [SchedulerCommand::Load { .. }, SchedulerCommand::Resume { .. }]),
@@ -189,20 +197,8 @@ fn job_starts_on_whole_rings_or_inside_one() {
 
 #[test]
 fn topology_that_slurm_ignores_is_an_error() {
-    struct Deaf(FakeSlurm);
-    impl Scheduler for Deaf {
-        fn observe(&mut self) -> anyhow::Result<Observed> {
-            self.0.observe()
-        }
-        fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
-            match command {
-                SchedulerCommand::Load { .. } => Ok(()),
-                _ => self.0.change(command, desired),
-            }
-        }
-    }
-    let mut slurm = Deaf(FakeSlurm { left: usize::MAX, ..FakeSlurm::default() });
-    slurm.0.now.nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();
-    let why = agree(&mut slurm, &planned(&BTreeSet::new(), 1), |_| Ok(())).unwrap_err();
+    let nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();
+    let now = Observed { nodes, ..Observed::default() };
+    let why = agree(&planned(&BTreeSet::new(), 1), || Ok(now.clone()), |_| Ok(())).unwrap_err();
     assert!(why.to_string().contains("TopologyPlugin=topology/tree"), "{why}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An NSCC-style control that combines ECN marks and delay.
 //!
-//! Follows the public model of NSCC in uet-htsim, without claiming conformance to Ultra Ethernet. Differences: each flow
+//! Follows the public model of NSCC in uet-htsim, without claiming conformance to UEC 1.0.3. Differences: each flow
 //! uses its own path's round trip instead of the network's longest, and a loss shrinks the window to the arrivals of the
 //! last period. Increases are proportional to the path's bandwidth-delay product.
 //!
