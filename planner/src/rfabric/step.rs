@@ -147,7 +147,7 @@ dcn:
     circuit_rate: 400Gbps
     electrical: {rate_per_leaf: 3.2Tbps, oversubscription: 8}
     banks:
-      - {name: core, switches: 4, ports_per_switch: 64, ports_per_leaf: 2, insertion_loss_db: 1.5}
+      - {name: core, switches: 4, ports_per_switch: 32, ports_per_leaf: 2, insertion_loss_db: 1.5}
     timing: {switching: 10ms}
 jobs:
   - name: example

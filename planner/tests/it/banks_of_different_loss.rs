@@ -45,7 +45,7 @@ fn plans_and_bounds_are_valid_for_banks_of_some_leaves_with_odd_and_occupied_por
 fn plans_and_bounds_are_valid_for_banks_of_different_rates_and_circuits_that_stay() {
     let count = if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { 500 } else { 12 };
     let (planned, worst) = judged(count, drawn_mixture);
-    assert!(planned * 3 > count && worst > 0.6, "{planned} {worst}");
+    assert!(planned * 3 > count && worst > 0.55, "{planned} {worst}");
     let phase = |name: &str, demand: &Demand| Phase {
         name: name.into(),
         job: None,

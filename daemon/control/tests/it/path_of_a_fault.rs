@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The path of a fault, as the front page of the crate describes it.
 
-use lightloom_control::record::{Cause, Intent, Record, TxnResult};
+use lightloom_control::controller::{Action, Answer, ReplyTo};
+use lightloom_control::record::{Asked, Cause, Intent, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::{BundleId, NodeId};
@@ -53,6 +54,23 @@ fn path_of_a_fault() {
     }
     assert!(ledger.open.is_none() && world.wrongly_cut.is_empty() && world.lit_circuits() > 0);
     assert_eq!(world.control.controller().budget().spent(&world.now), 1);
+}
+
+#[test]
+fn node_that_is_not_installed_is_not_a_known_fault() {
+    let mut world = World::with_absent(16, 32, 16, &["n3", "n9"]);
+    assert!(world.control.plan().unwrap().faults.contains(&Part::Node(NodeId(3))));
+    assert!(world.control.facts().broken().is_empty(), "{:?}", world.control.facts().broken());
+    assert!(world.control.ledger().broken.is_empty());
+    let absent = Part::Node(NodeId(3));
+    let asked = Asked { actor: "alice".into(), request: "f".into(), digest: "f".into() };
+    let broken = [(absent, "no light".to_owned())];
+    let actions = world.control.fault(&world.now, asked, &broken, &[], ReplyTo(7));
+    let answer = actions.iter().find_map(|action| match action {
+        Action::Answer(_, Answer::NothingToDo { reasons }) => Some(reasons.clone()),
+        _ => None,
+    });
+    assert_eq!(answer, Some(vec!["n3 is not installed".to_owned()]));
 }
 
 fn is_bypass(intent: &Intent) -> bool {

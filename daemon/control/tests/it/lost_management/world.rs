@@ -20,7 +20,7 @@ use lightloom_control::state::{
     DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
 };
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::fault::{FaultSet, Part};
+use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
@@ -91,10 +91,11 @@ pub(crate) struct World {
     pub(crate) healed: Vec<Healing>,
 }
 
-fn fabric(nodes: u32, gpus: u32, tp: u32) -> Fabric {
+fn fabric(nodes: u32, gpus: u32, tp: u32, absent: &[&str]) -> Fabric {
+    let absent = absent.join(", ");
     let text = format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
-         jobs:\n  - {{name: pretrain, gpus: {gpus}, tp: {tp}}}\n"
+         start: {{absent: [{absent}]}}\njobs:\n  - {{name: pretrain, gpus: {gpus}, tp: {tp}}}\n"
     );
     lightloom_fabric::file::load("ring.yaml", text.as_bytes()).0.unwrap()
 }
@@ -114,7 +115,7 @@ fn node_of(device: &DeviceName) -> Option<NodeId> {
 fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
     let mut inventory = Inventory { poll_every: Micros::from_secs(1), ..Inventory::default() };
     let mut modules = BTreeMap::new();
-    for node in (0..fabric.hbd.nodes()).map(NodeId) {
+    for node in fabric.installed() {
         for bundle in 0..fabric.hbd.k() {
             let bundle = BundleId { node, bundle };
             let name = module(node.0, bundle.bundle);
@@ -134,7 +135,9 @@ fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
         inventory.hosts.entry(NodeId(node)).or_default().insert(switch);
     }
     let end = |port: Port| (modules[&port.bundle].clone(), SLOT, Position(u32::from(port.path)));
-    for (a, b) in fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre)) {
+    let is_installed = |port: Port| modules.contains_key(&port.bundle);
+    let fibres = fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre));
+    for (a, b) in fibres.filter(|(a, b)| is_installed(*a) && is_installed(*b)) {
         inventory.fibres.extend([(end(a), end(b)), (end(b), end(a))]);
     }
     let setup = Setup {
@@ -154,8 +157,16 @@ impl World {
     }
 
     pub(crate) fn plugged_into(switches: u32, nodes: u32, gpus: u32, tp: u32) -> Self {
-        let fabric = fabric(nodes, gpus, tp);
-        let (inventory, setup) = what_is_there(&fabric, switches);
+        Self::of(&fabric(nodes, gpus, tp, &[]), switches, tp)
+    }
+
+    /// Creates a ring as [`new`](Self::new) does, in which some nodes are not installed.
+    pub(crate) fn with_absent(nodes: u32, gpus: u32, tp: u32, absent: &[&str]) -> Self {
+        Self::of(&fabric(nodes, gpus, tp, absent), 0, tp)
+    }
+
+    fn of(fabric: &Fabric, switches: u32, tp: u32) -> Self {
+        let (inventory, setup) = what_is_there(fabric, switches);
         let now =
             Now { mono: Micros::from_secs(1_000), wall_ms: 1_800_000_000_000, boot: "b".into() };
         let (control, _) =
@@ -198,7 +209,7 @@ impl World {
         world.run_for(Micros::from_millis(100));
         let all: Vec<DeviceName> = world.stands.keys().cloned().collect();
         world.ask("adopt", Request::Adopt(all.into()), None);
-        let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).unwrap();
+        let plan = plan_anew(fabric, &fabric.start, Seed(1)).unwrap();
         let target = desired::paths(&plan, &world.setup.modules).unwrap();
         let plan_sha256 = sha256_of(&plan);
         let apply = Apply { target, plan_sha256, mode: Mode::Update, ..Apply::default() };
