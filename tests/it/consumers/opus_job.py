@@ -430,6 +430,8 @@ class Run:
             if self.draws.random() < 0.2:
                 device, fault = f"n{self.draws.randrange(NODES)}/b{self.draws.randrange(2)}", self.draws.choice(MODULE_FAULTS)
             self.cluster.disturb(device, fault)
+        if event == "daemon during" and self.options.overhead_ms is not None:
+            time.sleep(1)  # for the last batch of traces, without which earlier changes would have no time of devices
         victim, began = self.draws.randrange(len(self.job.ranks)), time.monotonic()
         silent = {victim} if event == "silent rank" else set()
         if event == "rank before":
