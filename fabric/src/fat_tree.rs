@@ -200,7 +200,10 @@ impl ReconfigurableFatTree {
     /// Returns the rate of a circuit through `ocs`, in [units](Self::circuit_unit).
     #[must_use]
     pub fn units_of(&self, ocs: OcsId) -> u32 {
-        reach::units(self.circuit_rate_of(ocs), self.reaches.unit)
+        match self.reaches.are_equal {
+            true => 1,
+            false => reach::units(self.circuit_rate_of(ocs), self.reaches.unit),
+        }
     }
 
     /// Returns the circuits that stay in every phase and may carry traffic, without those on failed ports.

@@ -21,6 +21,8 @@ pub(super) struct Reaches {
     reaches: Vec<Reach>,
     of_bank: Vec<Option<usize>>,
     pub(super) unit: BitsPerSecond,
+    /// Whether all circuits have the rate of one unit.
+    pub(super) are_equal: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +40,9 @@ impl Reaches {
         let extra_db = extra_db_of_leaves(spec);
         let of_bank = vec![None; spec.banks.len()];
         let unit = unit_of(spec);
-        let mut reaches = Self { forbidden, extra_db, reaches: Vec::new(), of_bank, unit };
+        let are_equal = spec.banks.iter().all(|bank| spec.circuit_rate_over(bank) == unit);
+        let mut reaches =
+            Self { forbidden, extra_db, reaches: Vec::new(), of_bank, unit, are_equal };
         let mut found: Vec<(Reach, Vec<usize>)> = Vec::new();
         for (bank, of) in spec.banks.iter().enumerate() {
             let reach = Reach {
@@ -136,7 +140,8 @@ impl Reaches {
     }
 
     pub(super) fn units(&self, reach: usize) -> u32 {
-        self.reaches.get(reach).map_or(1, |reach| units(reach.rate, self.unit))
+        let own = self.reaches.get(reach).filter(|_| !self.are_equal);
+        own.map_or(1, |reach| units(reach.rate, self.unit))
     }
 
     pub(super) fn joins(&self, reach: usize, leaf: LeafId) -> bool {

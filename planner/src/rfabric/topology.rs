@@ -109,6 +109,11 @@ impl Topology {
         self.circuits.iter().map(|count| u64::from(*count)).sum::<u64>() / 2
     }
 
+    /// Returns whether every circuit is one unit of the first reach and may be removed.
+    fn is_plain(&self) -> bool {
+        self.narrower.is_empty() && self.units.is_empty() && self.staying.is_empty()
+    }
+
     fn units_of(&self, reach: usize) -> u32 {
         self.units.get(reach).copied().unwrap_or(1)
     }
@@ -117,6 +122,9 @@ impl Topology {
     #[must_use]
     pub fn between_within(&self, reach: usize, first: usize, second: usize) -> u32 {
         let at = first * self.leaves + second;
+        if reach == 0 && self.is_plain() {
+            return self.circuits[at];
+        }
         if reach > 0 {
             return self.narrower.get(reach - 1).map_or(0, |own| own[at]);
         }
@@ -128,7 +136,10 @@ impl Topology {
     /// Returns the number of ports of one reach at one leaf that are used by circuits that do not stay.
     #[must_use]
     pub fn degree_within(&self, reach: usize, leaf: usize) -> u32 {
-        (0..self.leaves).map(|peer| self.between_within(reach, leaf, peer)).sum()
+        match reach == 0 && self.is_plain() {
+            true => self.degree(leaf),
+            false => (0..self.leaves).map(|peer| self.between_within(reach, leaf, peer)).sum(),
+        }
     }
 
     /// Returns the number of circuits of one reach, without those that stay.
