@@ -235,6 +235,20 @@ fn rings_flows_and_circuits_run_together_with_faults() {
     require_conserved(&outcome);
 }
 
+#[test]
+fn circuits_change_next_to_rings_flows_and_faults() {
+    let text = "name: x\non: {fabric: pod.yaml}\n\
+                collectives: [{all_reduce: {name: tensor, bytes: 1MiB, repeat: 20}}]\n\
+                traffic: [{name: shuffle, run: {shift: 4}, hosts: [n12..n15], bytes: 256KiB}]\n\
+                phases: {steps: 2, scale: 1}\n\
+                faults: [{part: n3, at: 10us}, {part: ocs0/p0..p7, phase: far, at: 25us, lasts: 200us}]\n";
+    let outcome = emulate(&loaded(text), 1, &mut ()).unwrap();
+    assert!(outcome.stop.is_none(), "{:?}: {:?}", outcome.stop, outcome.waiting);
+    assert!(outcome.phases.iter().any(|phase| phase.transition > Picoseconds::ZERO));
+    assert!(outcome.faults[0].bundles_switched > 0 && outcome.faults[1].phases.is_some());
+    require_conserved(&outcome);
+}
+
 /// Regression: a phase counted the packets of every concurrent workload: 2.6 GiB "sent twice" of
 /// 214 MiB.
 #[test]
