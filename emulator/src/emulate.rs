@@ -336,7 +336,7 @@ impl<'a> Making<'a> {
     fn circuits_of_jobs(&self) -> Option<Circuits<'_>> {
         let plan = self.start.circuits.as_ref()?;
         let leaves = Leaves::of(&self.start.substrate, &plan.plan.ranks);
-        self.start.substrate.circuits.is_some().then(|| Circuits::new(leaves, plan))
+        leaves.have_lanes().then(|| Circuits::new(leaves, plan))
     }
 }
 

@@ -42,7 +42,7 @@ jobs:
         - {name: far, slack: 20us, demand: {matrix: [FAR]}}
 ";
 
-fn pod() -> String {
+fn pod(bytes: u64) -> String {
     let matrix = |step: usize, bytes: u64| {
         let row = |from: usize| {
             let cell = |to: usize| match to {
@@ -55,13 +55,14 @@ fn pod() -> String {
         };
         (0..8).map(row).collect::<Vec<_>>().join(", ")
     };
-    POD.replace("NEAR", &matrix(1, 400_000)).replace("FAR", &matrix(4, 400_000))
+    POD.replace("NEAR", &matrix(1, bytes)).replace("FAR", &matrix(4, bytes))
 }
 
 fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
-    let pod = pod();
+    // The phases of the second pod are long enough to change circuits.
     let read = &mut |name: &str| match name {
-        "pod.yaml" => Ok(NamedFile { name: name.into(), bytes: pod.as_bytes().to_vec() }),
+        "pod.yaml" => Ok(NamedFile { name: name.into(), bytes: pod(400_000).into_bytes() }),
+        "busy-pod.yaml" => Ok(NamedFile { name: name.into(), bytes: pod(4_000_000).into_bytes() }),
         _ => Err(format!("cannot read {name}")),
     };
     scenario::file::load("s.yaml", text.as_bytes(), read)
@@ -232,6 +233,24 @@ fn rings_flows_and_circuits_run_together_with_faults() {
     assert!(ring.bundles_switched > 0, "{ring}");
     assert!(flow.traffic.as_ref().unwrap().flows_hit > 0, "{flow}");
     assert!(circuit.phases.as_ref().unwrap().circuits_lost > 0, "{circuit}");
+    require_conserved(&outcome);
+}
+
+#[test]
+fn circuits_change_next_to_rings_flows_and_faults() {
+    let text = "name: x\non: {fabric: busy-pod.yaml}\n\
+                collectives: [{all_reduce: {name: tensor, bytes: 1MiB, repeat: 20}}]\n\
+                traffic: [{name: shuffle, run: {shift: 4}, hosts: [n12..n15], bytes: 256KiB}]\n\
+                phases: {steps: 2, scale: 1}\n\
+                faults: [{part: n3, at: 10us}, {part: ocs0/p0..p7, phase: far, at: 25us, lasts: 200us}]\n";
+    let outcome = emulate(&loaded(text), 1, &mut ()).unwrap();
+    assert!(outcome.stop.is_none(), "{:?}: {:?}", outcome.stop, outcome.waiting);
+    assert!(
+        outcome.phases.iter().any(|phase| phase.transition > Picoseconds::ZERO),
+        "{:?}",
+        outcome.phases
+    );
+    assert!(outcome.faults[0].bundles_switched > 0 && outcome.faults[1].phases.is_some());
     require_conserved(&outcome);
 }
 

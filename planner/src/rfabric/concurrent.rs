@@ -86,27 +86,20 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64) -> RoutedRat
 /// [`LEAVES_MAX`] leaves, or if the rate does not exceed `least`.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
-    route_within(evaluator, topology, least, TOLERANCE)
-}
-
-fn route_within(
-    evaluator: &Evaluator,
-    topology: &Topology,
-    least: f64,
-    tolerance: f64,
-) -> Option<RoutedRate> {
-    let leaves = topology.leaves();
-    if leaves > LEAVES_MAX {
+    if topology.leaves() > LEAVES_MAX {
         return None;
     }
-    let unit = unit(evaluator)?;
-    let network = network_of(evaluator, topology, unit);
-    let settled = settle(network, flows_of(evaluator, unit), tolerance, 1.0 / least)?;
-    let Settled { flows, proof, least_seconds, .. } = settled;
+    let Settled { flows, proof, least_seconds, .. } = settled_on(evaluator, topology, 1.0 / least)?;
     if least_seconds * least >= 1.0 {
         return None;
     }
     Some(rate_of(evaluator, topology, &flows, &proof))
+}
+
+fn settled_on(evaluator: &Evaluator, topology: &Topology, most_seconds: f64) -> Option<Settled> {
+    let unit = unit(evaluator)?;
+    let network = network_of(evaluator, topology, unit);
+    settle(network, flows_of(evaluator, unit), TOLERANCE, most_seconds)
 }
 
 fn network_of(evaluator: &Evaluator, topology: &Topology, unit: f64) -> Congestion {

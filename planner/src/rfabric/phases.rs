@@ -222,8 +222,6 @@ const LEAVES_ROUTED: usize = 16;
 /// Above [`LEAVES_ROUTED`], circuits are searched for routes only if these could halve the phase.
 const WORTH_SEARCH: f64 = 0.5;
 
-const BEGINNINGS: usize = 1;
-
 impl CandidateRates {
     fn of_one_hop(
         fabric: &ReconfigurableFatTree,
@@ -277,9 +275,8 @@ impl CandidateRates {
             if !self.bounds[at].has_room || own[best[0]] >= enough * bound {
                 continue;
             }
-            let from: Vec<&Topology> =
-                best.iter().take(BEGINNINGS).map(|at| &candidates[*at].topology).collect();
-            let found = concurrent::search(fabric, &evaluators[at], &from, &self.bounds[at]);
+            let from = &candidates[best[0]].topology;
+            let found = concurrent::search(fabric, &evaluators[at], from, &self.bounds[at]);
             let Some(topology) = found else { break };
             if concurrent::rate(&evaluators[at], &topology, bound).lambda < self.worth[at] {
                 continue;

@@ -24,6 +24,7 @@ mod joint_replan;
 mod khop;
 mod least_moves;
 mod limited_jobs;
+mod monotone;
 mod placement;
 mod reinforcement;
 mod replan_as_cold;

@@ -168,7 +168,7 @@ fn renumbers_ranks_when_keeping_them_would_slow_the_step() {
     let broken = faults(&fabric, &["n3", "n2"]);
     let Replanned { plan: next, ranks_changed, .. } = next(&fabric, &first, &broken);
     let cold = plan(&fabric, &broken, options()).expect("a plan");
-    assert_eq!(next.metrics.step_time_ps, cold.metrics.step_time_ps);
+    assert!(next.metrics.step_time_ps <= cold.metrics.step_time_ps);
     let changed = ranks_changed.expect("other ranks");
     assert!(changed.groups > 0 && Some(changed.step_time_kept_ps) > next.metrics.step_time_ps);
 }

@@ -61,6 +61,11 @@ impl<'a> Leaves<'a> {
         }
     }
 
+    /// Returns whether a plan chooses between circuits or cables, rather than switches between paths.
+    pub(crate) fn have_lanes(&self) -> bool {
+        self.circuits.is_some() || !self.cables.is_empty()
+    }
+
     pub(super) fn end(substrate: &Substrate, host: VertexId) -> Option<End> {
         let rings = substrate.rings.as_ref()?;
         let leaf = rings.fabric().dcn.leaf_of(rings.gpu(host)?).index();

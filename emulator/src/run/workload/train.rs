@@ -336,7 +336,7 @@ impl<'a> TrainingJob<'a> {
 impl Workload for Trainings<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
-        context.has_fixed_flows |= self.circuits.is_some();
+        context.has_fixed_flows |= self.circuits.as_ref().is_some_and(Circuits::can_change);
         self.circuits_changed(context, &Notice::Circuits)?;
         for job in 0..self.jobs.len() {
             self.jobs[job].seats.iter_mut().for_each(|seat| seat.find_links(context));
@@ -391,6 +391,7 @@ impl Workload for Trainings<'_> {
                 self.circuits_changed(context, notice)
             }
             Notice::Routes => {
+                (0..self.jobs.len()).try_for_each(|job| self.leave_dark_lanes(context, job))?;
                 (0..self.jobs.len()).try_for_each(|job| self.retry_held(context, job))
             }
             _ => Ok(()),

@@ -18,7 +18,8 @@ pub(super) struct PricedArc {
 #[derive(Clone, Debug)]
 pub(super) struct Congestion {
     pub(super) arcs: Vec<PricedArc>,
-    pub(super) arcs_from: Vec<Vec<usize>>,
+    /// The arcs from each node, with their ends.
+    pub(super) arcs_from: Vec<Vec<(usize, usize)>>,
     fill: Vec<f64>,
     /// Price per second of each resource. Unused resources are free.
     prices: Vec<f64>,
@@ -40,7 +41,7 @@ impl Congestion {
         let index = self.arcs.len();
         uses.iter().for_each(|(thing, _)| self.is_used[*thing] = true);
         self.arcs.push(PricedArc { from, to, uses, back: None, flow: 0.0 });
-        self.arcs_from[from].push(index);
+        self.arcs_from[from].push((index, to));
         index
     }
 
@@ -101,9 +102,10 @@ impl Congestion {
         self.slack / most.max(f64::MIN_POSITIVE)
     }
 
+    /// A smooth maximum of both directions that is exact if they are equal, so that unused arcs fill no ports.
     fn heavier(&self, there: usize, back: usize) -> f64 {
         let (a, b, turn) = (self.arcs[there].flow, self.arcs[back].flow, self.turn(there));
-        a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
+        a.max(b) + turn * ((-(a - b).abs() / turn).exp().ln_1p() - std::f64::consts::LN_2)
     }
 
     /// The share of the price for this direction, from 1 if it is much heavier to 0 if it is much lighter.
@@ -119,6 +121,16 @@ impl Congestion {
 
     pub(super) fn prices(&self) -> &[f64] {
         &self.prices
+    }
+
+    pub(super) fn arc_prices(&self) -> Vec<f64> {
+        (0..self.arcs.len()).map(|arc| self.price(arc)).collect()
+    }
+
+    /// Returns the gap to the optimum that flows in balance at these prices have, as a fraction of `seconds`.
+    pub(super) fn gap_by_slack(&self, seconds: f64) -> f64 {
+        let paid: f64 = self.fill.iter().zip(&self.prices).map(|(fill, price)| fill * price).sum();
+        1.0 - paid / (seconds * self.prices.iter().sum::<f64>())
     }
 
     pub(super) fn price(&self, arc: usize) -> f64 {

@@ -7,13 +7,8 @@
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
-use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
-use super::flows::{cheapest, settle};
-use super::{flows_of, network_of, unit};
-
-/// Prices guide the search, so they need not be exact.
-pub(super) const TOLERANCE: f64 = 0.02;
+use super::flows::{Settled, cheapest};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Circuit {
@@ -37,14 +32,13 @@ struct CircuitPrices {
 }
 
 impl CircuitPrices {
-    fn of(evaluator: &Evaluator, topology: &Topology) -> Option<Self> {
-        let (leaves, unit) = (topology.leaves(), unit(evaluator)?);
-        let network = network_of(evaluator, topology, unit);
-        let settled = settle(network, flows_of(evaluator, unit), TOLERANCE, f64::INFINITY)?;
+    fn of(topology: &Topology, settled: &Settled) -> Self {
+        let leaves = topology.leaves();
         let mut prices =
             Self { leaves, cheapest: vec![0.0; leaves * leaves], own: vec![0.0; leaves * leaves] };
+        let of_arcs = settled.proof.arc_prices();
         for from in 0..leaves {
-            let tree = cheapest(&settled.proof, from);
+            let tree = cheapest(&settled.proof, &of_arcs, from);
             for to in 0..leaves {
                 prices.cheapest[from * leaves + to] += tree.price[to];
                 prices.cheapest[to * leaves + from] += tree.price[to];
@@ -52,12 +46,11 @@ impl CircuitPrices {
         }
         for (at, arc) in settled.proof.arcs.iter().enumerate() {
             if arc.from < leaves && arc.to < leaves {
-                let price = settled.proof.price(at);
-                prices.own[arc.from * leaves + arc.to] += price;
-                prices.own[arc.to * leaves + arc.from] += price;
+                prices.own[arc.from * leaves + arc.to] += of_arcs[at];
+                prices.own[arc.to * leaves + arc.from] += of_arcs[at];
             }
         }
-        Some(prices)
+        prices
     }
 
     fn added(&self, circuit: Option<Circuit>) -> f64 {
@@ -70,13 +63,13 @@ impl CircuitPrices {
     }
 }
 
-/// Best first. Empty if the circuits do not connect all leaves with traffic.
+/// Best first.
 pub(super) fn exchanges(
     fabric: &ReconfigurableFatTree,
-    evaluator: &Evaluator,
     topology: &Topology,
+    settled: &Settled,
 ) -> Vec<Exchange> {
-    let Some(prices) = CircuitPrices::of(evaluator, topology) else { return Vec::new() };
+    let prices = CircuitPrices::of(topology, settled);
     let ports = Ports::new(fabric, topology);
     let mut exchanges = Vec::new();
     let mut consider = |removed: [Option<Circuit>; 2], added: [Option<Circuit>; 2]| {

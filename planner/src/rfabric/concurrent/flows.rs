@@ -16,8 +16,11 @@ const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;
 
-/// The prices become sharper once the gap to the optimum is smaller than this many times their slack.
-const GAPS: f64 = 4.0;
+/// The prices become sharper once the gap to the optimum is smaller than this many times the gap that their slack causes.
+const GAPS: f64 = 2.0;
+
+/// A bound takes as long as a sweep, so only some sweeps compute one.
+const SWEEPS_PER_BOUND: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct PricedPath {
@@ -75,23 +78,26 @@ pub(super) fn settle(
     };
     let mut share = FIRST;
     let sweeps = (WORK / network.nodes().pow(3)).min(SWEEPS);
-    for _ in 0..sweeps {
+    for sweep in 0..sweeps {
         network.sharpen(share);
-        prove(&network, &flows, &mut best);
-        let is_hopeless = best.least_seconds >= most_seconds;
-        if is_hopeless || best.least_seconds >= best.seconds * (1.0 - tolerance) {
-            break;
+        if sweep % SWEEPS_PER_BOUND == 0 {
+            prove(&network, &flows, &mut best);
+            let is_hopeless = best.least_seconds >= most_seconds;
+            if is_hopeless || best.least_seconds >= best.seconds * (1.0 - tolerance) {
+                break;
+            }
         }
         for same_source in chunks(&mut flows) {
-            let tree = cheapest(&network, same_source[0].from);
+            let tree = cheapest(&network, &network.arc_prices(), same_source[0].from);
             same_source.iter_mut().for_each(|flow| move_to_cheaper(&mut network, flow, &tree));
         }
         let seconds = network.seconds();
         if seconds < best.seconds {
-            (best.seconds, best.flows) = (seconds, flows.clone());
+            best.seconds = seconds;
+            best.flows.clone_from(&flows);
         }
         let gap = 1.0 - best.least_seconds / best.seconds;
-        if gap < GAPS * share {
+        if gap < GAPS * network.gap_by_slack(seconds) {
             share = (share * SHARPER).max(SHARPEST);
         }
     }
@@ -104,7 +110,7 @@ fn chunks(flows: &mut [PricedFlow]) -> impl Iterator<Item = &mut [PricedFlow]> {
 
 fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
     for same_source in chunks(flows) {
-        let tree = cheapest(network, same_source[0].from);
+        let tree = cheapest(network, &network.arc_prices(), same_source[0].from);
         for flow in same_source {
             let arcs = tree.path(network, flow.to)?;
             arcs.iter().for_each(|arc| network.load(*arc, flow.traffic));
@@ -115,15 +121,16 @@ fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
 }
 
 fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
+    let prices = network.arc_prices();
     let mut least = 0.0;
     for same_source in flows.chunk_by(|a, b| a.from == b.from) {
-        let tree = cheapest(network, same_source[0].from);
+        let tree = cheapest(network, &prices, same_source[0].from);
         least += same_source.iter().map(|flow| flow.traffic * tree.price[flow.to]).sum::<f64>();
     }
     least /= network.prices().iter().sum::<f64>();
     if least > best.least_seconds {
         best.least_seconds = least;
-        best.proof = network.clone();
+        best.proof.clone_from(network);
     }
 }
 
@@ -140,20 +147,20 @@ fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &Price
         if dearer == cheapest {
             continue;
         }
-        let only_in = |one: usize, other: usize| -> Vec<usize> {
+        let only_in = |one: usize, other: usize| {
             let (one, other) = (&flow.paths[one].arcs, &flow.paths[other].arcs);
-            one.iter().filter(|arc| !other.contains(arc)).copied().collect()
+            one.iter().filter(|arc| !other.contains(arc))
         };
-        let (left, taken) = (only_in(dearer, cheapest), only_in(cheapest, dearer));
-        let price = |arcs: &[usize]| arcs.iter().map(|arc| network.price(*arc)).sum::<f64>();
-        let saved = price(&left) - price(&taken);
+        let (left, taken) = (|| only_in(dearer, cheapest), || only_in(cheapest, dearer));
+        let saved = left().map(|arc| network.price(*arc)).sum::<f64>()
+            - taken().map(|arc| network.price(*arc)).sum::<f64>();
         if saved <= 0.0 {
             continue;
         }
-        let rise: f64 = left.iter().chain(&taken).map(|arc| network.rise(*arc)).sum();
+        let rise: f64 = left().chain(taken()).map(|arc| network.rise(*arc)).sum();
         let moved = (saved / rise.max(f64::MIN_POSITIVE)).min(flow.paths[dearer].traffic);
-        left.iter().for_each(|arc| network.load(*arc, -moved));
-        taken.iter().for_each(|arc| network.load(*arc, moved));
+        left().for_each(|arc| network.load(*arc, -moved));
+        taken().for_each(|arc| network.load(*arc, moved));
         flow.paths[dearer].traffic -= moved;
         flow.paths[cheapest].traffic += moved;
     }
@@ -161,22 +168,27 @@ fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &Price
 }
 
 /// Dijkstra's algorithm without a queue, because the networks are small and dense.
-pub(super) fn cheapest(network: &Congestion, from: usize) -> PriceTree {
+pub(super) fn cheapest(network: &Congestion, prices: &[f64], from: usize) -> PriceTree {
     let nodes = network.nodes();
     let mut tree = PriceTree { price: vec![f64::INFINITY; nodes], last: vec![None; nodes] };
-    let mut is_open = vec![true; nodes];
-    tree.price[from] = 0.0;
+    // Prices of nodes whose cheapest path is not final.
+    let mut open = tree.price.clone();
+    (tree.price[from], open[from]) = (0.0, 0.0);
     loop {
-        let next = (0..nodes).filter(|node| is_open[*node] && tree.price[*node].is_finite());
-        let Some(node) = next.min_by(|a, b| tree.price[*a].total_cmp(&tree.price[*b])) else {
+        let (mut node, mut least) = (nodes, f64::INFINITY);
+        for (at, &price) in open.iter().enumerate() {
+            if price < least {
+                (node, least) = (at, price);
+            }
+        }
+        if node == nodes {
             return tree;
-        };
-        is_open[node] = false;
-        for &arc in &network.arcs_from[node] {
-            let to = network.arcs[arc].to;
-            let price = tree.price[node] + network.price(arc);
-            if is_open[to] && price < tree.price[to] {
-                (tree.price[to], tree.last[to]) = (price, Some(arc));
+        }
+        (open[node], tree.price[node]) = (f64::INFINITY, least);
+        for &(arc, to) in &network.arcs_from[node] {
+            let price = least + prices[arc];
+            if price < tree.price[to] {
+                (open[to], tree.price[to], tree.last[to]) = (price, price, Some(arc));
             }
         }
     }

@@ -9,9 +9,9 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
-use super::flows::settle;
+use super::flows::{Settled, settle};
 use super::{
-    LEAVES_MAX, NEAR, RateBound, TOLERANCE, exchange, flows_of, of_ports, rate, route_within, unit,
+    LEAVES_MAX, NEAR, RateBound, TOLERANCE, exchange, flows_of, of_ports, settled_on, unit,
 };
 
 /// Above this number of leaves, only exchanges that prices recommend are tried.
@@ -25,30 +25,20 @@ const TRIES: u32 = 60;
 /// Minimum relative gain of a change; smaller gains may be numerical errors.
 const GAIN: f64 = 2.0 * TOLERANCE / 5.0;
 
-/// Returns the best circuits found from these starting points. `None` if there are too many leaves.
+/// Returns the best circuits found from these and from the rounded ones. `None` if there are too many leaves.
 #[must_use]
 pub fn search(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
-    from: &[&Topology],
+    from: &Topology,
     bound: &RateBound,
 ) -> Option<Topology> {
     if fabric.leaves() > LEAVES_MAX {
         return None;
     }
-    let beginnings = from.iter().map(|topology| (*topology).clone());
     let mut best: Option<CircuitSearch<'_>> = None;
-    for topology in rounded(fabric, evaluator).into_iter().chain(beginnings) {
-        let reached = rate(evaluator, &topology, bound.lambda).lambda;
-        let mut search = CircuitSearch {
-            fabric,
-            evaluator,
-            bound: bound.lambda,
-            topology,
-            reached,
-            tries: TRIES,
-            tolerance: TOLERANCE,
-        };
+    for topology in rounded(fabric, evaluator).into_iter().chain([from.clone()]) {
+        let mut search = CircuitSearch::new(fabric, evaluator, bound.lambda, topology);
         match fabric.leaves() > LEAVES_TRIED {
             true => search.climb_by_prices(),
             false => search.climb(),
@@ -95,10 +85,32 @@ struct CircuitSearch<'a> {
     topology: Topology,
     reached: f64,
     tries: u32,
-    tolerance: f64,
+    /// The routes on these circuits. `None` if one hop is faster.
+    routes: Option<Settled>,
 }
 
-impl CircuitSearch<'_> {
+impl<'a> CircuitSearch<'a> {
+    fn new(
+        fabric: &'a ReconfigurableFatTree,
+        evaluator: &'a Evaluator,
+        bound: f64,
+        topology: Topology,
+    ) -> Self {
+        let reached = evaluator.lambda(&topology);
+        let (tries, routes) = (TRIES, None);
+        let mut search = Self { fabric, evaluator, bound, topology, reached, tries, routes };
+        if !search.is_near() {
+            search.routes = settled_on(evaluator, &search.topology, f64::INFINITY);
+            let routed = search.routes.as_ref().map_or(0.0, |routes| search.rate(routes));
+            search.reached = search.reached.max(routed);
+        }
+        search
+    }
+
+    fn rate(&self, routes: &Settled) -> f64 {
+        (1.0 / routes.seconds).min(self.evaluator.host_bound())
+    }
+
     fn is_near(&self) -> bool {
         self.reached >= NEAR * self.bound
     }
@@ -114,15 +126,21 @@ impl CircuitSearch<'_> {
 
     /// Makes many recommended exchanges at once, and fewer if they do not help together.
     fn climb_by_prices(&mut self) {
-        self.tolerance = exchange::TOLERANCE;
         let most = self.fabric.leaves() / 2;
         let mut batch = most;
         while !self.is_near() && self.tries > 0 {
-            let exchanges = exchange::exchanges(self.fabric, self.evaluator, &self.topology);
+            if self.routes.is_none() {
+                self.routes = settled_on(self.evaluator, &self.topology, f64::INFINITY);
+            }
+            let Some(routes) = &self.routes else { return };
+            let exchanges = exchange::exchanges(self.fabric, &self.topology, routes);
+            let mut tried = None;
             let is_better = loop {
-                if self.offer(exchange::made(self.fabric, &self.topology, &exchanges, batch)) {
+                let topology = exchange::made(self.fabric, &self.topology, &exchanges, batch);
+                if tried.as_ref() != Some(&topology) && self.offer(topology.clone()) {
                     break true;
                 }
+                tried = Some(topology);
                 batch /= 2;
                 if batch <= 1 {
                     let mut single = exchanges.chunks(1).take(SINGLES);
@@ -145,14 +163,16 @@ impl CircuitSearch<'_> {
         }
         self.tries -= 1;
         let direct = self.evaluator.lambda(&topology);
-        let reached = match direct > least {
-            true => direct,
-            false => route_within(self.evaluator, &topology, least, self.tolerance)
-                .map_or(0.0, |rate| rate.lambda),
-        };
+        if direct > least {
+            (self.topology, self.reached, self.routes) = (topology, direct, None);
+            return true;
+        }
+        let routes = settled_on(self.evaluator, &topology, 1.0 / least);
+        let Some(routes) = routes else { return false };
+        let reached = self.rate(&routes);
         let is_better = reached > least;
         if is_better {
-            (self.topology, self.reached) = (topology, reached);
+            (self.topology, self.reached, self.routes) = (topology, reached, Some(routes));
         }
         is_better
     }
@@ -183,7 +203,11 @@ impl CircuitSearch<'_> {
         for (at, &(reach, a, b)) in circuits.iter().enumerate() {
             let mut without = self.topology.clone();
             without.remove(reach, a, b);
-            around.extend(with_one_more(&without, Some((a, b))));
+            let moved = with_one_more(&without, Some((a, b)));
+            // The ends of a circuit may each join a leaf that has a free port.
+            let both = moved.iter().flat_map(|one| with_one_more(one, Some((a, b))));
+            let both: Vec<Topology> = both.collect();
+            around.extend(moved.into_iter().chain(both));
             for &(other, c, d) in &circuits[at + 1..] {
                 if other == reach {
                     around.extend(self.exchanged(&without, reach, [(a, b), (c, d)]));

@@ -85,6 +85,11 @@ impl<'a> Circuits<'a> {
         Self { leaves, plan, lanes: None, divided: BTreeMap::new(), is_changing: false }
     }
 
+    /// Returns whether circuits change between phases. Cables are fixed.
+    pub(super) fn can_change(&self) -> bool {
+        self.leaves.circuits.is_some()
+    }
+
     /// Forgets the lanes, because circuits or their light changed.
     pub(super) fn look_again(&mut self) {
         self.lanes = None;
@@ -242,7 +247,9 @@ impl Phases {
 
 impl Trainings<'_> {
     pub(super) fn waits_for_circuits(&self, job: usize, task: TaskId) -> bool {
-        let Some(circuits) = &self.circuits else { return false };
+        let Some(circuits) = self.circuits.as_ref().filter(|it| it.can_change()) else {
+            return false;
+        };
         let training = &self.jobs[job];
         let work = &training.order.graph.tasks()[task.index()].work;
         let phases = &training.phases;
@@ -251,7 +258,7 @@ impl Trainings<'_> {
     }
 
     pub(super) fn ask(&mut self, context: &mut Context<'_>, job: usize, is_new: bool) {
-        let Some(circuits) = &mut self.circuits else { return };
+        let Some(circuits) = self.circuits.as_ref().filter(|it| it.can_change()) else { return };
         let training = &mut self.jobs[job];
         let phases = &mut training.phases;
         let at = phases.first_open();
@@ -293,19 +300,20 @@ impl Trainings<'_> {
             }
             _ => {}
         }
-        (0..self.jobs.len()).try_for_each(|job| self.leave_dark_circuits(context, job))
+        (0..self.jobs.len()).try_for_each(|job| self.leave_dark_lanes(context, job))
     }
 
-    fn leave_dark_circuits(
+    pub(super) fn leave_dark_lanes(
         &mut self,
         context: &mut Context<'_>,
         job: usize,
     ) -> Result<(), RunError> {
+        let Some(circuits) = &self.circuits else { return Ok(()) };
         let training = &mut self.jobs[job];
         let is_dark = |link: &LinkId| {
             let is_optical =
                 context.substrate.network.link(*link).spec.plane == crate::substrate::OPTICAL;
-            is_optical && !context.carries(*link)
+            (is_optical || !circuits.can_change()) && !context.carries(*link)
         };
         let is_cut = |flow: &lightloom_engine::FlowId| {
             context.engine.record(*flow).end.is_none()
