@@ -56,15 +56,8 @@ pub fn realise(
     existing: &[CrossConnect],
 ) -> Realisation {
     let staying: Vec<CrossConnect> = fabric.staying().copied().collect();
-    let movable: Vec<CrossConnect>;
-    let existing = match staying.is_empty() {
-        true => existing,
-        false => {
-            let moves = existing.iter().filter(|circuit| !staying.contains(circuit));
-            movable = moves.copied().collect();
-            &movable
-        }
-    };
+    let movable = existing.iter().filter(|circuit| !staying.contains(circuit));
+    let existing = &movable.copied().collect::<Vec<CrossConnect>>();
     let layers: Vec<Cow<'_, Topology>> = match fabric.reaches() {
         1 if staying.is_empty() => vec![Cow::Borrowed(topology)],
         reaches => (0..reaches).map(|reach| Cow::Owned(topology.within(reach))).collect(),
