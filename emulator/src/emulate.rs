@@ -123,11 +123,14 @@ pub fn emulate_with(
         return Err(EmulateError::NothingSpared("identical parts became coupled during the run"));
     }
     let calm = || (Watch::default(), None);
-    let baseline = match events.is_empty() {
+    let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
+    let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
+    let is_calm = events.iter().all(|event| is_old(&event));
+    let baseline = match is_calm {
         true => None,
         false => {
             progress.begins(RunPass::Calm);
-            Some(making.run(&[], calm(), progress)?)
+            Some(making.run(&old, calm(), progress)?)
         }
     };
     let ran = judge::JudgedRun {

@@ -177,6 +177,9 @@ fn faults(
     let phases = phases::impacts(ran);
     let mut results = Vec::new();
     for (at, (event, log)) in ran.faults().enumerate() {
+        if event.from_start {
+            continue;
+        }
         let GroupImpact { groups, gpus, delay, unaffected } = impacts[at].clone();
         let phase = phases.as_ref().map(|phases| phases[at].clone());
         let moved = traffic.zip(moved.as_ref().map(|moved| &moved[at]));

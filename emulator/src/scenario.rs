@@ -10,10 +10,10 @@ mod flow_sizes;
 mod flow_table;
 mod losses;
 mod pool;
+mod replay;
 mod restart;
 mod span;
 mod start;
-mod trace_day;
 mod traffic;
 mod train;
 
@@ -36,10 +36,10 @@ pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{FlowDependency, ListedFlow, read_flows};
 pub use losses::{KnownJob, KnownLosses, KnownRun, LossPart, RunLoss};
 pub use pool::Rollout;
+pub use replay::{Replay, TraceDay};
 pub use restart::{Checkpoints, MemoryCopies, Restart};
 pub use span::{FailureRate, FailureSource, Span};
 pub use start::{CircuitPlan, FirstPlan, RunStart, StartError, plan};
-pub use trace_day::TraceDay;
 pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
 pub use train::{Train, TrainError, TrainStep};
 
@@ -76,6 +76,8 @@ pub struct Scenario {
     pub phases_after: Vec<Prior>,
     /// Faults during the run, before any random choices are made.
     pub faults: Vec<ScenarioFault>,
+    /// Days of a fault trace with additional faults.
+    pub replay: Option<Replay>,
     /// Whether an external program also sends traffic.
     pub is_called: bool,
     /// Training period with failures. `None` for a run of a few steps.

@@ -54,7 +54,7 @@ def count(fabric):
         link(rate, sum(divided(own, rate) for own in rates), 2)
         first = 0
         for bank in dcn["banks"]:
-            circuit = gbps(bank.get("circuit_rate", dcn["circuit_rate"]))
+            circuit = gbps(bank.get("circuit_rate") or dcn["circuit_rate"])
             wired = leaf_set(bank.get("leaves"), dcn["leaves"])
             own = range(first, first + bank["switches"])
             first += bank["switches"]

@@ -195,10 +195,10 @@ fn training_study_varies_the_open_choices_of_its_paper() {
 }
 
 #[test]
-fn shows_both_modes_together_with_their_proof() {
+fn shows_both_modes_together() {
     let output = mfu(&words(
         "--model llama-3.1-8b --gpus 16 --batch 16 --seq 256 --tp 4 --pp 2 --cp 1 --virtual-stages 1 \
-         --micro-batch 1 --recompute none --arch khop:3 --packets --prove --format json",
+         --micro-batch 1 --recompute none --arch khop:3 --packets --format json",
     ));
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
@@ -208,7 +208,6 @@ fn shows_both_modes_together_with_their_proof() {
     let idle = seconds("packet_seconds") - seconds("contention_seconds");
     let difference = seconds("analytic_seconds") / idle - 1.0;
     assert!((difference - seconds("difference")).abs() < 1e-12 && difference.abs() < 0.02);
-    assert_eq!(packets["proof"]["kind"], "both-ways", "{packets}");
 }
 
 #[test]

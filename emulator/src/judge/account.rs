@@ -11,7 +11,7 @@ use super::JudgedRun;
 impl JudgedRun<'_> {
     pub(super) fn began(&self, fault: usize) -> Option<SimTime> {
         let log = &self.log.faults[fault];
-        log.mattered.or(log.at)
+        log.mattered.or(log.at).filter(|_| !self.start.events[fault].from_start)
     }
 
     fn is_over(&self, fault: usize, at: SimTime) -> bool {

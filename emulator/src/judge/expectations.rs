@@ -150,7 +150,9 @@ impl ExpectationJudge<'_> {
         let events: Vec<&FaultEvent> = self.ran.faults().map(|(event, _)| event).collect();
         let first = events.first()?;
         let When::At(at) = first.when else { return None };
-        let are_late = events.iter().all(|event| matches!(event.when, When::At(at) if at > end));
+        let are_late = events
+            .iter()
+            .all(|event| matches!(event.when, When::At(at) if at > end) && !event.from_start);
         let why = format!(
             "{} fails at {at}, after the run ended at {end}, so restoration was not tested",
             first.what()
@@ -159,8 +161,9 @@ impl ExpectationJudge<'_> {
     }
 
     fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {
+        let begun = self.ran.faults().enumerate().filter(|(_, (event, _))| !event.from_start);
         let mut restorable = Vec::new();
-        for ((fault, (event, log)), result) in self.ran.faults().enumerate().zip(&outcome.faults) {
+        for ((fault, (event, log)), result) in begun.zip(&outcome.faults) {
             let is_of_network = log.mattered.is_some() && !event.is_of_control();
             if is_of_network && result.had_effect() {
                 let took = log.took();

@@ -292,7 +292,10 @@ fn run_all(
         Ok(month(table, &changes, prepared.span().length, *seed))
     });
     let months: Result<Vec<Month>, NodesError> = months.collect();
-    months.map_err(|error| EmulateError::Start(StartError::Trace(error)))
+    months.map_err(|error| {
+        let what = "fabric";
+        EmulateError::Start(StartError::Trace { what, error })
+    })
 }
 
 fn mean_lost(months: &[Month]) -> f64 {

@@ -332,7 +332,7 @@ impl Prepared {
     fn failure(&self, part: AnyPart, place: usize, at: SimTime) -> Option<FaultEvent> {
         let parts = vec![self.start.substrate.part_at(part, place)?];
         let (effect, when) = (Effect::Down, When::At(at));
-        Some(FaultEvent { parts, effect, when, lasts: None })
+        Some(FaultEvent { parts, effect, when, lasts: None, from_start: false })
     }
 }
 

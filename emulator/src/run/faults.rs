@@ -31,7 +31,12 @@ impl Run<'_> {
         let context = &mut self.context;
         for (fault, event) in context.events.iter().enumerate() {
             let Some(at) = event.at() else { continue };
-            context.at(at, Owner::Faults, number(fault, FaultTimer::Begin));
+            if event.from_start && context.is_planned_around(fault) {
+                context.active[fault] = true;
+                context.faults[fault].out = true;
+            } else {
+                context.at(at, Owner::Faults, number(fault, FaultTimer::Begin));
+            }
             context.plan_end(fault, at);
         }
     }
@@ -138,6 +143,10 @@ impl Context<'_> {
             let act = if change == LinkChange::Down { FaultTimer::Goes } else { FaultTimer::Comes };
             self.at(time, Owner::Faults, number(fault, act));
         }
+    }
+
+    fn is_planned_around(&self, fault: usize) -> bool {
+        !self.events[fault].planned().is_empty()
     }
 
     fn apply(&mut self, fault: usize, links: &[LinkId]) {

@@ -18,6 +18,8 @@ pub struct FaultEvent {
     pub when: When,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
+    /// Whether the fault precedes the run, so that the first plan avoids it.
+    pub from_start: bool,
 }
 
 /// Start time of a fault.

@@ -285,7 +285,7 @@ impl ScenarioFault {
             _ => self.lasts,
         };
         let (effect, when) = (self.effect, self.when.later(late));
-        (!parts.is_empty()).then_some(FaultEvent { parts, effect, when, lasts })
+        (!parts.is_empty()).then_some(FaultEvent { parts, effect, when, lasts, from_start: false })
     }
 }
 

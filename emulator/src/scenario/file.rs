@@ -15,10 +15,10 @@ mod neighbours;
 mod network;
 mod phases;
 mod place;
+mod replay;
 mod restart;
 mod span;
 mod switches;
-mod trace_day;
 mod traffic;
 mod train;
 mod transport;
@@ -46,10 +46,10 @@ pub use neighbours::{NamedFile, ReadNeighbour};
 pub use network::OnFile;
 pub use phases::{Acknowledgements, PhasesFile};
 pub use place::PlaceFile;
+pub use replay::{ReplayFile, TraceDayFile};
 pub use restart::{CheckpointFile, ElasticFile, InMemoryFile, MigrateFile, RestartFile};
 pub use span::{FailuresFile, GpuHourFile, RateFile};
 pub use switches::SwitchesFile;
-pub use trace_day::TraceDayFile;
 pub use traffic::TrafficFile;
 pub use train::TrainFile;
 pub use transport::TransportFile;
@@ -110,6 +110,9 @@ pub struct ScenarioFile {
     /// File with additional faults, relative to this file.
     #[serde(default)]
     pub faults_in: Option<String>,
+    /// Days of a fault trace with additional faults, in compressed time.
+    #[serde(default)]
+    pub replay: Option<ReplayFile>,
     /// Time span over which the jobs of `train` run with `failures`. The result is a bill of lost
     /// GPU-hours.
     #[serde(default)]
@@ -243,7 +246,8 @@ fn lower(
     let collectives = collectives::lower(&raw.collectives, &switches, check);
     let named = collectives.clone();
     idle::require_something(&raw, is_called, check);
-    let broken_by = raw.broken_by.as_ref().and_then(|day| trace_day::lower(day, check, neighbours));
+    let broken_by = raw.broken_by.as_ref().and_then(|d| replay::lower_day(d, check, neighbours));
+    let replay = raw.replay.as_ref().and_then(|days| replay::lower(days, check, neighbours));
     let span = span::lower(&raw, check, neighbours);
     let base = on.map(|on| Scenario {
         sha256: fabric.as_ref().map_or(sha256, |fabric| fabric.sha256.clone()),
@@ -269,6 +273,7 @@ fn lower(
         first: None,
         broken_by,
         collectives,
+        replay,
         transport,
         switches,
     });
@@ -440,9 +445,9 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
         breaks.forever |=
             fault.probability >= 1.0 && fault.lasts.is_none() && fault.effect.is_grey();
     }
-    // Assume the worst if the fault file cannot be read.
+    // Assume the worst if the fault file cannot be read, as for a trace.
     let unread = raw.faults_in.is_some() && scenario.faults.len() == raw.faults.len();
-    if unread {
+    if raw.replay.is_some() || unread {
         breaks.add(1.0, true);
     }
     Ground {
@@ -472,11 +477,15 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
     parts
 }
 
-const PLANNED_FROM: [&str; 3] = ["/on", "/broken", "/broken_by"];
+const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
 /// Ignores faults during the run, because they may contain errors.
 fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<RunStart> {
-    let key = if raw.on.plan.is_some() { "/on/plan" } else { "/on" };
+    let key = match (&base.on, &base.replay) {
+        _ if raw.on.plan.is_some() => "/on/plan",
+        (On::Network(_), Some(_)) => "/replay/trace",
+        _ => "/on",
+    };
     match plan(base) {
         Ok(start) => {
             if raw.phases.is_some() && start.circuits.is_none() {
@@ -487,12 +496,17 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
             Some(start)
         }
         Err(error) => {
-            let report = check.error(codes::NO_PLAN, key, error.to_string());
-            let report = match &raw.on.plan {
-                None => report,
-                Some(_) => report.help(
+            let code = if key == "/replay/trace" { codes::BAD_NEIGHBOUR } else { codes::NO_PLAN };
+            let report = check.error(code, key, error.to_string());
+            let report = match key {
+                "/on" => report,
+                "/on/plan" => report.help(
                     "repair it with `lightloom replan PLAN --fabric FABRIC --fault PARTS -o FILE`, or make a new plan with `lightloom plan FABRIC \
                      --fault PARTS -o FILE`",
+                ),
+                _ => report.help(
+                    "specify the number of GPUs per host in the trace, such as `gpus_per_host: 8`, \
+                     or use a larger trace",
                 ),
             };
             PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));

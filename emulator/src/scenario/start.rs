@@ -14,9 +14,12 @@ use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::joint;
 use lightloom_planner::khop::{DocumentError, Layout, from_document};
 use lightloom_planner::rfabric::phases::Phase;
+use lightloom_units::SimTime;
+use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 
-use super::{FaultEvent, On, Scenario, Traffic, TrainStep};
+use super::replay::Outage;
+use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
 use crate::substrate::{Members, NetworkPart, Substrate};
 
 /// Initial state of a run.
@@ -26,7 +29,7 @@ pub struct RunStart {
     pub substrate: Arc<Substrate>,
     /// Parts that have failed before the run starts.
     pub faults: FaultSet,
-    /// Faults drawn with the seed.
+    /// Faults drawn with the seed. Faults of a replay that are active from the start come last.
     pub events: Vec<FaultEvent>,
     /// Plan and the checker's verdict. `None` for networks that the scenario defines.
     pub plan: Option<Arc<(Plan, Verdict)>>,
@@ -89,8 +92,8 @@ pub enum StartError {
     Document(#[from] DocumentError),
     #[error(transparent)]
     Network(#[from] NetworkError),
-    #[error("the fault trace does not match this fabric: {0}")]
-    Trace(#[from] NodesError),
+    #[error("the fault trace does not match this {what}: {error}")]
+    Trace { what: &'static str, error: NodesError },
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
@@ -167,19 +170,26 @@ impl RunStart {
 /// Fails if a part does not exist, the trace does not match, or no group can be formed.
 pub fn plan(scenario: &Scenario) -> Result<RunStart, StartError> {
     match &scenario.on {
-        On::Network(substrate) => Ok(RunStart {
-            substrate: substrate.clone(),
-            faults: FaultSet::none(),
-            plan: None,
-            layout: None,
-            circuits: None,
-            events: drawn(scenario, substrate, &|_| true),
-        }),
+        On::Network(substrate) => {
+            let mut events = drawn(scenario, substrate, &|_| true);
+            events.extend(outages(scenario, substrate)?);
+            // Results list only new faults, by index, so old ones come last.
+            events.sort_by_key(|event| event.from_start);
+            Ok(RunStart {
+                substrate: substrate.clone(),
+                faults: FaultSet::none(),
+                plan: None,
+                layout: None,
+                circuits: None,
+                events,
+            })
+        }
         On::Fabric(fabric) => plan_fabric(scenario, fabric),
     }
 }
 
 fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, StartError> {
+    let wrong = |error| StartError::Trace { what: "fabric", error };
     let in_force = scenario.plan.as_deref();
     let planned_around = in_force.iter().flat_map(|plan| &plan.faults);
     let mut broken = fabric.start.clone();
@@ -187,21 +197,29 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
         broken.insert(fabric, *part)?;
     }
     if let Some(day) = &scenario.broken_by {
-        for node in day.nodes_out(fabric, scenario.seed)? {
+        for node in day.nodes_out(fabric, scenario.seed).map_err(wrong)? {
             broken.insert(fabric, PlannedPart::Node(node))?;
         }
     }
-    let known = scenario.first.as_ref().and_then(|first| first.of(scenario, fabric, &broken));
+    let mut faults = broken.clone();
+    let per_node = u32::from(fabric.hbd.gpus_per_node());
+    let replay = scenario.replay.as_ref();
+    let outages = replay.map(|r| r.outages(fabric.hbd.nodes(), per_node, scenario.seed));
+    let outages = outages.transpose().map_err(wrong)?.unwrap_or_default();
+    for outage in outages.iter().filter(|outage| outage.from_start) {
+        faults.insert(fabric, PlannedPart::Node(outage.node))?;
+    }
+    let known = scenario.first.as_ref().and_then(|first| first.of(scenario, fabric, &faults));
     let proven = match (known, in_force) {
         (Some(proven), _) => proven.clone(),
         (None, Some(plan)) => {
-            let verdict = check(fabric, &broken, plan).map_err(StartError::Misfit)?;
+            let verdict = check(fabric, &faults, plan).map_err(StartError::Misfit)?;
             Arc::new((plan.clone(), verdict))
         }
         (None, None) => {
             let options = joint::Options { seed: scenario.seed, ..Default::default() };
-            let plan = joint::plan(fabric, &broken, options)?;
-            let verdict = check(fabric, &broken, &plan).map_err(StartError::Unsound)?;
+            let plan = joint::plan(fabric, &faults, options)?;
+            let verdict = check(fabric, &faults, &plan).map_err(StartError::Unsound)?;
             Arc::new((plan, verdict))
         }
     };
@@ -225,8 +243,11 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
         let node = part.planned.iter().find_map(|planned| planned.node());
         node.is_none_or(|node| !failed.contains(&node))
     };
-    let events = drawn(scenario, &substrate, &works);
-    Ok(RunStart { substrate, faults: broken, events, plan: Some(proven), layout, circuits })
+    let mut events = drawn(scenario, &substrate, &works);
+    let node_part = |node: NodeId| substrate.part(&node.to_string()).into_iter().collect();
+    events.extend(outages.into_iter().map(|outage| event(outage, node_part(outage.node))));
+    events.sort_by_key(|event| event.from_start);
+    Ok(RunStart { substrate, faults, events, plan: Some(proven), layout, circuits })
 }
 
 fn layout_of(
@@ -286,4 +307,24 @@ fn drawn(
     faults
         .filter_map(|(at, fault)| fault.draw(scenario.seed, at as u64, substrate, works))
         .collect()
+}
+
+fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
+    let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };
+    let servers: Vec<&[VertexId]> = substrate.hosts.chunks(substrate.hosts_per_server).collect();
+    let nodes = u32::try_from(servers.len()).expect("the number of hosts is limited");
+    let gpus = substrate.hosts_per_server as u32 * replay.gpus_per_host;
+    let wrong = |error| StartError::Trace { what: "network", error };
+    let outages = replay.outages(nodes, gpus, scenario.seed).map_err(wrong)?;
+    let parts = |node: NodeId| {
+        let names = servers[node.index()].iter().map(|host| substrate.name(*host));
+        names.filter_map(|name| substrate.part(name).ok()).collect()
+    };
+    Ok(outages.into_iter().map(|outage| event(outage, parts(outage.node))).collect())
+}
+
+fn event(outage: Outage, parts: Vec<NetworkPart>) -> FaultEvent {
+    let Outage { at, repaired_at, from_start, .. } = outage;
+    let lasts = repaired_at.map(|repaired: SimTime| repaired.since(at));
+    FaultEvent { parts, effect: Effect::Down, when: When::At(at), lasts, from_start }
 }

@@ -96,7 +96,13 @@ fn table() -> Vec<(String, Vec<Option<String>>)> {
     reader.into_records().map(|record| row(record.unwrap())).collect()
 }
 
-fn faults(cell: &str) -> String {
+fn faults(cell: &str, more: &str) -> String {
+    if cell == "replay" {
+        let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
+        return format!(
+            "replay: {{trace: {trace}, from_day: 60, to_day: 120, day_takes: 5us{more}}}"
+        );
+    }
     format!("faults: [{}]", cell.replacen('{', "{at: 20us, ", 1))
 }
 
@@ -128,8 +134,10 @@ fn every_listed_fault_affects_a_fabric() {
         if cell.contains("stuck") {
             // The fault is noticed at the next command, which the bypass of a neighbour sends.
             let found = (1..12).any(|node| {
-                let both =
-                    format!("{}, {{part: n{node}, at: 40us}}]", faults(cell).trim_end_matches(']'));
+                let both = format!(
+                    "{}, {{part: n{node}, at: 40us}}]",
+                    faults(cell, "").trim_end_matches(']')
+                );
                 on_fabric(&both).faults[0].detected.is_some()
             });
             assert!(found, "{what}: {cell}");
@@ -138,7 +146,7 @@ fn every_listed_fault_affects_a_fabric() {
         // The seed may draw a node that no ring uses.
         let seeds = if cell.contains("any node") { 7..17 } else { 7..8 };
         let is_affected = |seed| {
-            let outcome = on_fabric_drawn(&faults(cell), seed);
+            let outcome = on_fabric_drawn(&faults(cell, ""), seed);
             outcome.faults.iter().any(|fault| !fault.groups_affected.is_empty())
         };
         if !seeds.into_iter().any(is_affected) {
@@ -156,7 +164,7 @@ fn every_listed_fault_affects_a_network() {
             require_delayed_by_control(on_network, "h3/nic1", cell);
             continue;
         }
-        let outcome = on_network(&faults(cell));
+        let outcome = on_network(&faults(cell, ", gpus_per_host: 8"));
         let moved = |fault: &FaultResult| fault.traffic.as_ref().unwrap().flows_moved;
         assert!(outcome.faults.iter().any(|fault| moved(fault) > 0), "{what}: {cell}: {outcome:?}");
     }
@@ -175,6 +183,23 @@ fn every_listed_fault_affects_a_phase_sequence() {
             || impact.delay.is_some_and(|delay| delay.0 > 0);
         assert!(is_affected, "{what}: {cell}: {fault:?} {:?}", calm.faults);
     }
+}
+
+#[test]
+fn mismatched_replay_is_rejected() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
+    let text = |more: &str| {
+        format!(
+            "name: x\non: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 4}}}}\n\
+             traffic: [{{name: a, run: permutation, bytes: 1KiB}}]\n\
+             replay: {{trace: {trace}, from_day: 1, to_day: 2, day_takes: 1us{more}}}\n"
+        )
+    };
+    let load = |text: &str| scenario::file::load("t.yaml", text.as_bytes(), &mut read);
+    assert!(load(&text("")).0.is_some());
+    let (scenario, mistakes) = load(&text(", gpus_per_host: 3"));
+    let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+    assert!(scenario.is_none() && mistake.to_string().starts_with("t.yaml:4:17"), "{mistake}");
 }
 
 #[test]

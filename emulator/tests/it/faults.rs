@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Effects of each kind of fault: the affected and unaffected groups, and the end of the fault.
 
+use std::path::Path;
+
 use crate::fabric;
 
 use fabric::FABRIC;
@@ -347,6 +349,29 @@ fn locates_unknown_groups_days_and_files() {
     let wrong_fabric = load("name: x\nhbd: 3\nkind: fabric\nversion: 2\n", base).1;
     let lines: Vec<String> = wrong_fabric.iter().map(ToString::to_string).collect();
     assert!(lines.iter().any(|line| line.starts_with("fabric.yaml:2:")), "{lines:?}");
+}
+
+/// 348 days of the public trace at one millisecond per day, with every packet simulated.
+#[test]
+fn runs_the_public_348_day_trace_in_ten_seconds() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
+    if !Path::new(trace).exists() {
+        println!("skipped: no ../shared/data");
+        return;
+    }
+    let fabric = include_str!("../../../topologies/ring-256.yaml");
+    let text = include_str!("../../../topologies/scenarios/trace-348-days.yaml")
+        .replace("../ring-256.yaml", "fabric.yaml")
+        .replace("../traces/synthetic.json", trace);
+    let begun = cpu_time::ThreadTime::now();
+    let outcome = run_on(fabric, &text);
+    let seconds = begun.elapsed().as_secs_f64();
+    let faults = outcome.faults.len();
+    println!("{faults} faults, {} packet-hops, {seconds:.1} s", outcome.head.packet_hops);
+    assert!(seconds < 10.0, "{seconds} s of processor time");
+    assert!(faults > 20, "{faults}");
+    assert!(all_done(&outcome), "every group ends its work");
+    assert!(outcome.faults.iter().all(|fault| fault.replanned.is_some()));
 }
 
 /// There is light, but the receivers do not yet pass on bits, which lengthens a bypass by exactly

@@ -406,11 +406,12 @@ fn shipped(name: &str) -> Outcome {
 
 /// Scenarios run by other tests, because they take long, cover a span or need the daemon. Those
 /// that need the daemon are tested in `twin`.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 9] = [
     "first-bill.yaml",
     "all-rings.yaml",
     "all-rings-fault.yaml",
     "months.yaml",
+    "trace-348-days.yaml",
     "twin-dead-node.yaml",
     "twin-job.yaml",
     "drill.yaml",

@@ -305,7 +305,12 @@ impl<'a> Replanner<'a> {
 impl ControlPlane for Replanner<'_> {
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
-        self.knows = vec![false; context.events.len()];
+        self.knows = context.events.iter().map(|event| event.from_start).collect();
+        for event in context.events.iter().filter(|event| event.from_start) {
+            for part in event.planned() {
+                self.for_good.remove(self.fabric, part)?;
+            }
+        }
         for part in self.known.parts(self.fabric) {
             let part = context.substrate.part(&part.to_string());
             context.count_fault(&part.map(|part| part.links).unwrap_or_default());

@@ -283,7 +283,11 @@ impl ControlPlane for Shipped<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.begin(context);
         }
-        self.take(context, Vec::new())
+        let mut out = Vec::new();
+        for event in context.events.iter().filter(|event| event.from_start) {
+            self.side.fault(SimTime::START, event, true, &mut out);
+        }
+        self.take(context, out)
     }
 
     fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {

@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::codes;
+use super::{ScenarioFile, codes};
 use crate::scenario::{ControlDelays, On, Scenario};
 use crate::scenario::{DaemonSetup, SwitchLanguage};
 
@@ -197,7 +197,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
 }
 
-pub(super) fn refuse(scenario: &Scenario, check: &mut Check<'_>) {
+pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     if scenario.control.lightloomd.is_none() {
         for (index, fault) in
             scenario.faults.iter().enumerate().filter(|(_, f)| f.effect.needs_daemon())
@@ -220,6 +220,12 @@ pub(super) fn refuse(scenario: &Scenario, check: &mut Check<'_>) {
         no(
             "`lightloomd` requires a k-hop ring or optical switches, and this scenario has neither",
             "use `control: {assumed: …}`, or a fabric with `hbd: {khop: …}` or `dcn: {reconfigurable_fat_tree: …}`",
+        );
+    }
+    if raw.replay.is_some() {
+        no(
+            "`lightloomd` cannot respond to days in compressed time, because its serial devices and flushes are not compressed",
+            "use `span: 90d` and `failures: {trace: FILE}` for months under this daemon, or `broken_by` for one day of the trace",
         );
     }
     let slower =

@@ -36,8 +36,8 @@ impl Breaks {
 }
 
 /// Keys that expectations depend on. Invalid values of these keys suppress further errors.
-const GROUND: [&str; 7] =
-    ["/switches", "/faults", "/faults_in", "/collectives", "/traffic", "/phases", "/on"];
+const GROUND: [&str; 8] =
+    ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 
 pub(crate) fn refuse_idle(path: &str, message: &str, help: &str, check: &mut Check<'_>) {
     let report = check.error(codes::SAYS_NOTHING, path, message).help(help);

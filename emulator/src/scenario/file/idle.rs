@@ -75,7 +75,7 @@ pub(super) fn refuse(
 ) {
     if let Some(scenario) = scenario {
         refuse_control(raw, scenario, check);
-        super::control::refuse(scenario, check);
+        super::control::refuse(raw, scenario, check);
     }
     if let Some(ground) = ground.filter(|ground| ground.has_groups || ground.has_flows) {
         refuse_switches(ground, check);

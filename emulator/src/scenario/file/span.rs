@@ -173,7 +173,7 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
 }
 
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
-    let keys = ["/faults", "/faults_in", "/broken", "/broken_by", "/expect", "/traffic"];
+    let keys = ["/faults", "/faults_in", "/replay", "/broken", "/broken_by", "/expect", "/traffic"];
     let steps = (0..raw.train.len()).map(|at| format!("/train/{at}/steps"));
     for key in keys.map(str::to_owned).into_iter().chain(steps) {
         if check.is_written(&key) {
