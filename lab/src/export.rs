@@ -8,12 +8,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use lightloom_fabric::plan::digest;
 use lightloom_fabric::provenance::{Inputs, VERSION};
 use lightloom_planner::khop;
-use lightloom_report::export::{
-    Export, ExportFormat as Target, ExportNames, FORMATS, FatTreePlan, RingPlan,
-};
+use lightloom_report::export::{Export, ExportFormat as Target, FORMATS, FatTreePlan, RingPlan};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::host_names::HostNames;
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::{ResultDocument, ResultFormat};
 use lightloom::table::TextTable;
@@ -55,28 +54,6 @@ pub(crate) struct Arguments {
     /// Output format; `csv` and `markdown` are only for --list.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct HostNames {
-    /// Template for host names: `{}` is the number, `{:04}` pads it to four digits [default: ids].
-    #[arg(long, value_name = "TEMPLATE")]
-    hostname: Option<String>,
-    /// File with host names: one id and one name per line.
-    #[arg(long, value_name = "FILE", conflicts_with = "hostname")]
-    hostnames: Option<PathBuf>,
-}
-
-impl HostNames {
-    pub(crate) fn read(&self, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
-        if let Some(template) = &self.hostname {
-            return Ok(ExportNames::from_template(template, count)?);
-        }
-        let Some(path) = &self.hostnames else { return Ok(ExportNames::ids(prefix, count)) };
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-        ExportNames::from_list(&text, prefix, count).context(name)
-    }
 }
 
 fn target_names() -> PossibleValuesParser {

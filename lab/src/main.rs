@@ -14,6 +14,7 @@ mod demo;
 mod designs;
 mod device;
 mod export;
+mod host_names;
 mod kinds;
 mod man;
 mod mfu;

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use self::agree::{Desired, Observed, SchedulerChanges, SchedulerCommand};
 use super::CtlSession;
-use crate::export::HostNames;
+use crate::host_names::HostNames;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 use lightloom::{files, plan};
