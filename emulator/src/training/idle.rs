@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durations of the distinct exchanges of a step on idle links, each simulated once, packet by packet.
 
+use std::collections::BTreeSet;
+
 use lightloom_engine::transport::Transport;
 use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskPace, TaskPaces, TaskWork};
-use lightloom_training::machine::{Domain, Machine};
+use lightloom_training::machine::Machine;
 use lightloom_units::Picoseconds;
 use rustc_hash::FxHashMap;
 
@@ -37,7 +39,7 @@ impl IdleTimes {
                 let pace = graph.pace(TaskId(id));
                 let exchange = without_ranks(&task.work, &domains)?;
                 Some(*places.entry((exchange, pace)).or_insert_with(|| {
-                    let (works, units) = shortened(&task.work, machine, long);
+                    let (works, units) = shortened(&task.work, machine, &domains, long);
                     for work in works {
                         let after = tasks.len().checked_sub(1).map(|last| TaskId(last as u32));
                         let after = after.into_iter().collect();
@@ -69,24 +71,27 @@ impl IdleTimes {
 }
 
 /// Returns a long exchange cut to the sizes s and s + u, and the number of units u between s + u and its
-/// size. A unit adds the same number of full packets to each message, and so the same time; between domains,
-/// the pace rounds by up to a packet for each message. Otherwise returns the exchange and 0.
-fn shortened(work: &TaskWork, machine: &Machine, long: f64) -> (Vec<TaskWork>, u64) {
+/// size. A unit adds the same number of full packets to each message, and so the same time, except that paces
+/// round by up to a packet for each message. Otherwise returns the exchange and 0.
+fn shortened(
+    work: &TaskWork,
+    machine: &Machine,
+    domains: &[Option<u32>],
+    long: f64,
+) -> (Vec<TaskWork>, u64) {
     let mut works = vec![work.clone(), work.clone()];
     let mut units = 0;
     for (work, left) in works.iter_mut().zip([1, 2]) {
-        let (ranks, bytes) = match work {
-            TaskWork::Ring { ring, bytes, .. } => (machine.rings[*ring as usize].len(), bytes),
-            TaskWork::Across { ranks, bytes, .. } => (ranks.len(), bytes),
-            TaskWork::Transfer { bytes, .. } => (2, bytes),
+        let (ranks, rings, bytes) = match work {
+            TaskWork::Ring { ring, bytes, .. } => (machine.rings[*ring as usize].len(), 1, bytes),
+            TaskWork::Across { ranks, bytes, .. } => {
+                (ranks.len(), rings_over(ranks, domains), bytes)
+            }
+            TaskWork::Transfer { bytes, .. } => (2, 1, bytes),
             TaskWork::Compute { .. } | TaskWork::Pairs { .. } => break,
         };
-        // A rank sends a piece for each other rank, in two directions, over each NIC of a domain.
-        let domain = match &machine.domain {
-            Domain::Switches { groups } => groups.first().map_or(1, Vec::len),
-            Domain::Cables => 1,
-        };
-        let packets = Transport::default().payload.0 * (ranks * 2 * domain) as u64;
+        // A rank sends a piece for each other rank, in two directions, on each ring.
+        let packets = Transport::default().payload.0 * (ranks * 2 * rings) as u64;
         let unit = packets * ((long / 8.0 / sent_hops(ranks, packets)) as u64).max(1);
         if sent_hops(ranks, bytes.0) > long && bytes.0 / unit > 3 {
             units = bytes.0 / unit - left;
@@ -94,6 +99,12 @@ fn shortened(work: &TaskWork, machine: &Machine, long: f64) -> (Vec<TaskWork>, u
         }
     }
     (works.split_off(usize::from(units == 0)), units)
+}
+
+/// Returns the number of rings of a collective between domains, one for each of its ranks in a domain.
+fn rings_over(ranks: &[u32], domains: &[Option<u32>]) -> usize {
+    let own: BTreeSet<Option<u32>> = ranks.iter().map(|rank| domains[*rank as usize]).collect();
+    if own.len() < 2 { 1 } else { ranks.len().div_ceil(own.len()) }
 }
 
 fn sent_hops(ranks: usize, bytes: u64) -> f64 {
@@ -181,7 +192,11 @@ mod tests {
                 let works = kinds.into_iter().flat_map(|kind| [ring(kind), across(kind)]);
                 for work in works.chain([TaskWork::Transfer { from: 1, to: 5, bytes }]) {
                     let long = super::packet_hops(&work, &machine) / 2.0;
-                    assert_eq!(shortened(&work, &machine, long).0.len(), 2, "{work:?}");
+                    assert_eq!(
+                        shortened(&work, &machine, &machine.domain_of(), long).0.len(),
+                        2,
+                        "{work:?}"
+                    );
                     let task = Task { name: String::new(), after: Vec::new(), work };
                     let graph = TaskGraph::new(vec![task.clone()]).unwrap();
                     let [whole, cut] = [1e9, long]
@@ -190,7 +205,7 @@ mod tests {
                     let [cut, whole] = [cut.took[0], whole.took[0]];
                     let most = match &task.work {
                         TaskWork::Across { .. } => Picoseconds(whole.0 / 500),
-                        _ => Picoseconds::ZERO,
+                        _ => Picoseconds(whole.0 / 5_000),
                     };
                     assert!(cut.0.abs_diff(whole.0) <= most.0, "{:?}", task.work);
                 }
