@@ -22,7 +22,7 @@ impl TextTable {
         Self { headings: headings.into_iter().collect(), rows: Vec::new(), is_verbatim: false }
     }
 
-    /// Starts a table with one line per row, to which columns are added.
+    /// Starts a table with one line per row, without columns.
     pub fn of<R>(rows: impl IntoIterator<Item = R>) -> TableColumns<R> {
         let rows: Vec<R> = rows.into_iter().collect();
         let mut table = Self::with_headings([]);

@@ -122,7 +122,7 @@ fn pair(number: u32, draws: &mut Stream) -> (&'static str, Drawn, Drawn) {
     (name, smaller, larger)
 }
 
-/// Returns the number of pairs with two plans, and those of which the larger is slower.
+/// Returns the number of pairs with two plans, and the pairs whose larger fabric is slower.
 pub(crate) fn compare(pairs: u32) -> (usize, Vec<String>) {
     let mut draws = Seed(714).stream("monotone", 0);
     let (mut compared, mut slower) = (0, Vec::new());

@@ -236,8 +236,7 @@ impl Scratch {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Returns the most packets that can arrive at a vertex now, for which the lists of its ports then
-    /// have room.
+    /// Makes room in the lists of a vertex's ports, and returns an upper bound on the packets that arrive now.
     #[inline(always)]
     fn make_room(&mut self, shared: &Shared, vertex: Vertex) -> usize {
         let most = self.wires[vertex.wires()].iter().map(|wire| wire.queue.len()).sum();

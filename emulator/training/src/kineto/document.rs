@@ -242,7 +242,7 @@ impl Events {
         said.unwrap_or_else(|| self.name(event))
     }
 
-    /// `None` for fewer than two marks: a single one includes time in which nothing was recorded.
+    /// `None` for fewer than two marks: a single one includes unrecorded time.
     pub(super) fn steps(&self) -> Option<MarkedSteps> {
         let marks = self.kept.iter().filter(|event| event.category == Category::Step);
         let begin = marks.clone().map(|mark| mark.ts).fold(f64::MAX, f64::min);

@@ -160,7 +160,7 @@ pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
     }
 }
 
-/// Draws a building with banks of different rates, of which a circuit may stay in every phase.
+/// Draws a building with banks of different rates. A circuit may stay in every phase.
 pub(crate) fn drawn_mixture(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let mut stream = Seed(seed).stream("test.mixture", 0);
     loop {
