@@ -20,6 +20,7 @@ mod ranks;
 mod ring_plan;
 mod slurm;
 mod sonic_ocs;
+mod topograph;
 mod write;
 
 pub use fat_tree_plan::FatTreePlan;
@@ -31,6 +32,8 @@ pub const FORMATS: &[ExportFormat] = &[
     slurm::BLOCK,
     slurm::RING,
     slurm::TREE,
+    topograph::MODEL,
+    topograph::GRAPH,
     kubernetes::FORMAT,
     kueue::FORMAT,
     dot::FORMAT,

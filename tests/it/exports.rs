@@ -75,7 +75,7 @@ fn unsupported_export_names_a_suitable_format() {
     };
     let (code, message) = refused(&["sonic-ocs"]);
     assert!(code == Some(1) && message.contains("this fabric contains none"), "{message}");
-    assert!(message.contains("use one of: slurm, slurm-ring, slurm-tree, kubernetes"), "{message}");
+    assert!(message.contains("use one of: slurm, slurm-ring, slurm-tree, topograph"), "{message}");
     let (code, message) = refused(&["slurm", "--hostname", "gpu"]);
     assert!(code == Some(1) && message.contains("`{:04}`"), "{message}");
     let (code, message) = refused(&["slurm", "--job", "x"]);

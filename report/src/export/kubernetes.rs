@@ -11,11 +11,10 @@ use std::fmt::Write;
 
 use lightloom_units::id::NodeId;
 
+use super::topograph;
 use super::write::{ANY_TEXT, label_value, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
-const TIER_LABEL: &str = "fabric.topograph.run/tier-";
 pub(super) const PREFIX: &str = "lightloom.github.io/";
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -50,16 +49,13 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
 }
 
 pub fn node_labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
-    let above = plan.switches_above(node).into_iter().enumerate();
-    let mut labels: BTreeMap<String, String> =
-        above.map(|(tier, switch)| (format!("{TIER_LABEL}{tier}"), switch)).collect();
+    let mut labels = topograph::labels(plan, node);
     let mut ours =
         vec![("fabric", label_value(&plan.fabric.name)), ("state", plan.state(node).to_owned())];
     match plan.seat(node) {
         Seat::Broken | Seat::Idle => {}
         Seat::Inside { rings } => ours.push(("rings-inside", rings.to_string())),
         Seat::Ring { group, place } => {
-            labels.insert(DOMAIN_LABEL.to_owned(), group.to_string());
             ours.push(("place", place.to_string()));
             if let Some(job) = plan.job_of(plan.group(group)) {
                 ours.push(("job", label_value(&job.name)));

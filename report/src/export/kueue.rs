@@ -5,7 +5,8 @@
 //! Kueue. A topology is one tree of node labels that ends at the host; a flavour with a topology
 //! needs a node label. The `kubernetes` format sets these labels.
 
-use super::kubernetes::{DOMAIN_LABEL, PREFIX};
+use super::kubernetes::PREFIX;
+use super::topograph::DOMAIN_LABEL;
 use super::write::{label_value, object_name, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan};
 

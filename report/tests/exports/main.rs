@@ -156,8 +156,23 @@ proptest! {
     }
 
     #[test]
-    fn kubernetes_places_every_host(case in cases()) {
+    fn topograph_and_kubernetes_place_every_host(case in cases()) {
         let expected = case.hosts();
+        let model: readers::TopographModel = readers::yaml(&case.text("topograph"));
+        prop_assert_eq!(&model.hosts(), &expected);
+
+        #[derive(Deserialize)]
+        struct Graph { instances: Vec<Instance> }
+        #[derive(Deserialize)]
+        struct Instance { id: String, network_layers: Vec<String>, labels: BTreeMap<String, String> }
+        let graph: Graph = serde_json::from_str(&case.text("topograph-graph")).unwrap();
+        let read: BTreeMap<String, Host> = graph.instances.iter().map(|instance| {
+            let host = readers::host_of_labels(&instance.labels);
+            assert_eq!(instance.network_layers, host.above);
+            (instance.id.clone(), host)
+        }).collect();
+        prop_assert_eq!(&read, &expected);
+
         #[derive(Deserialize)]
         struct Node { kind: String, metadata: Metadata }
         #[derive(Deserialize)]

@@ -103,10 +103,59 @@ impl SlurmTopology {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopographModel {
+    pub(crate) switches: BTreeMap<String, TopographSwitch>,
+    pub(crate) blocks: Vec<TopographBlock>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopographSwitch {
+    #[serde(default)]
+    pub(crate) switches: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopographBlock {
+    pub(crate) switch: String,
+    pub(crate) nodes: Vec<String>,
+    #[serde(default)]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
 #[derive(Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) above: Vec<String>,
     pub(crate) ring: Option<String>,
+}
+
+impl TopographModel {
+    pub(crate) fn hosts(&self) -> BTreeMap<String, Host> {
+        let mut parent = BTreeMap::new();
+        for (name, switch) in &self.switches {
+            for child in &switch.switches {
+                assert!(self.switches.contains_key(child), "unknown sub-switch {child}");
+                assert_eq!(parent.insert(child, name), None, "{child} has two parents");
+            }
+        }
+        let mut hosts = BTreeMap::new();
+        for block in &self.blocks {
+            assert!(self.switches.contains_key(&block.switch), "unknown switch");
+            let mut above = vec![block.switch.clone()];
+            while let Some(switch) = parent.get(above.last().unwrap()) {
+                above.push((*switch).clone());
+            }
+            let ring = block.annotations.get("accelerator.topology.test/domain").cloned();
+            for name in block.nodes.iter().flat_map(|list| expand(list)) {
+                let host = Host { above: above.clone(), ring: ring.clone() };
+                assert!(hosts.insert(name, host).is_none(), "a node is in one block");
+            }
+        }
+        hosts
+    }
 }
 
 pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {

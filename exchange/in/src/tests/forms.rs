@@ -102,7 +102,8 @@ fn reads_every_form_of_a_slurm_topology() {
     assert_eq!(logs(&[("x", blocks)]).hosts["a3"].domain.as_deref(), Some("b2"));
 }
 
-/// Tests a model with a map and with a list of switches, and a graph.
+/// Tests files as written by `lightloom export --to topograph` and `topograph-graph`, and a file
+/// with a list of switches.
 #[test]
 fn reads_switches_and_domains_from_topograph_files() {
     let map = "switches:\n  s0: {switches: [t0, t1]}\n  t0: {}\n  t1: {}\nblocks:\n- switch: t0\n  nodes: [\"n[0-1]\", n2]\n  annotations: {accelerator.topology.test/domain: g0}\n- switch: t1\n  nodes: [\"n[3-5]\"]\n";
