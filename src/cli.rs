@@ -103,6 +103,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "rl",
             "serve",
             "calibrate",
+            "measure",
             "report",
             "reproduce",
             "demo",

@@ -81,6 +81,11 @@ pub const VERBS: &[Verb] = &[
         "lightloom calibrate runs.csv --out ours.json",
     ),
     verb(
+        "measure",
+        "Print a script that measures one GPU, and turn its result into an accelerator file",
+        "lightloom measure --from result.json --output mine.yaml",
+    ),
+    verb(
         "workload",
         "Run training steps that other tools described or recorded",
         "lightloom workload run topologies/workloads/simai-layer.txt --arch dgx",

@@ -9,8 +9,8 @@ use lightloom_twin::Twin;
 
 use crate::kinds::READERS;
 use crate::{
-    buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, mfu, report,
-    reproduce, rl, serve, twin, verb, workload,
+    buy, calibrate, compare, completions, cost, ctl, demo, device, export, man, measure, mfu,
+    report, reproduce, rl, serve, twin, verb, workload,
 };
 
 /// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
@@ -53,6 +53,7 @@ enum Verb {
     Rl(rl::Arguments),
     Serve(serve::Arguments),
     Calibrate(calibrate::Arguments),
+    Measure(measure::Arguments),
     Workload(workload::Arguments),
     Ctl(ctl::Arguments),
     Device(device::Arguments),
@@ -88,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Rl(arguments) => rl::run(arguments),
         Verb::Serve(arguments) => serve::run(arguments),
         Verb::Calibrate(arguments) => calibrate::run(arguments),
+        Verb::Measure(arguments) => measure::run(arguments),
         Verb::Workload(arguments) => workload::run(arguments),
         Verb::Ctl(arguments) => ctl::run(arguments),
         Verb::Device(arguments) => device::run(arguments),

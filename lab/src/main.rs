@@ -17,6 +17,7 @@ mod export;
 mod host_names;
 mod kinds;
 mod man;
+mod measure;
 mod mfu;
 mod report;
 mod reproduce;

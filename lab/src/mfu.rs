@@ -21,6 +21,7 @@ use lightloom_training::network::Network;
 use lightloom_training::request::{self, MfuReport, Prepared, Request, Row};
 use lightloom_training::runs::refit::{self, RefitFile};
 use lightloom_training::search::{Found, Search, SearchOutcome};
+use lightloom_training::step::{Job, StepOperator};
 
 use crate::cards::{PRECISIONS, card};
 use limits::LimitArguments;
@@ -42,6 +43,7 @@ use lightloom::table::{TextTable, separated};
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3 --tp 32 --cp 1 --virtual-stages 1 --packets
   lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
+  lightloom mfu --model llama-3.1-8b --gpus 8 --why
   lightloom mfu --runs mine/runs.csv")]
 pub(crate) struct Arguments {
     /// A shipped model, a YAML file with its dimensions, or a Hugging Face `config.json`.
@@ -92,6 +94,9 @@ pub(crate) struct Arguments {
     /// Number of mappings to show for each architecture and number of GPUs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     top: usize,
+    /// List the ten slowest operators of the fastest row, with the measurements they come from.
+    #[arg(long, conflicts_with = "runs")]
+    why: bool,
     #[command(flatten)]
     limits: LimitArguments,
     #[command(flatten)]
@@ -146,7 +151,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if arguments.packets.packets {
         is_good &= add_packets(&mut rows, &found, &job, &arguments.packets)?;
     }
-    let report = job.report(rows, tried, inputs);
+    let mut report = job.report(rows, tried, inputs);
+    let step = |(_, _, found): &&(u64, &Network, Found)| found.step.step_seconds;
+    let fastest = found.iter().min_by(|a, b| step(a).total_cmp(&step(b)));
+    if let Some((gpus, network, found)) = fastest.filter(|_| arguments.why) {
+        let operators = |job: &Job<'_>| Some(job.operators());
+        report.operators =
+            job.search(*gpus, network).with_job(found.mapping, operators).unwrap_or_default();
+    }
     arguments.result.show(&report, "rows", || text(&report, job.request().convention))?;
     Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
@@ -245,7 +257,9 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         Some(_) => packets::table(run, report.software.features),
         None => String::new(),
     };
-    let fitted = if report.constants_fitted_on_this_accelerator {
+    let fitted = if let Some(operators) = &report.operators_measured {
+        &*format!("operators scaled by roofline from {operators}")
+    } else if report.constants_fitted_on_this_accelerator {
         "fitted on this accelerator"
     } else {
         "not fitted on this accelerator; the shares of peak are scaled"
@@ -257,9 +271,10 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         _ => format!("features {features}{source}\n"),
     };
     format!(
-        "{answer}\n{}\n{}{run}\nconstants {}, from {} ({fitted})\n{features}",
+        "{answer}\n{}\n{}{}{run}\nconstants {}, from {} ({fitted})\n{features}",
         mappings(rows, convention),
         parts(rows),
+        operators(&report.operators),
         report.constants,
         report.constants_origin,
     )
@@ -341,6 +356,33 @@ fn parts(rows: &[Row<PacketStep>]) -> TextTable {
         .column("transfer s", |row| seconds(row.pp_transfer_seconds))
         .column("other s", |row| seconds(row.optimizer_seconds + row.jitter_seconds))
         .table()
+}
+
+/// Shows the ten slowest operators and the share of time far from any measurement.
+fn operators(all: &[StepOperator]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let total: f64 = all.iter().map(|one| one.seconds).sum();
+    let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / total);
+    let nearest = |one: &StepOperator| one.nearest.clone();
+    let table = TextTable::of(&all[..all.len().min(10)])
+        .column("operator", |one| one.name)
+        .column("size", |one| one.size.clone())
+        .column("s per step", |one| seconds(one.seconds))
+        .column("share", |one| share(one.seconds))
+        .column("nearest measured", |one| nearest(one).map_or("-".to_owned(), |near| near.size))
+        .column("away", |one| {
+            nearest(one).map_or(String::new(), |near| format!("× {:.2}", near.factor))
+        })
+        .table();
+    if all.iter().all(|one| one.nearest.is_none()) {
+        return format!("\n{table}");
+    }
+    let is_far =
+        |one: &&StepOperator| one.nearest.as_ref().is_some_and(|near| near.is_extrapolated);
+    let far = all.iter().filter(is_far).map(|one| one.seconds).fold(0.0, |sum, one| sum + one);
+    format!("\n{table}more than a factor of 2 from any measurement: {} of the time\n", share(far))
 }
 
 fn explain(search: &Search<'_>, outcome: &SearchOutcome) {

@@ -41,6 +41,7 @@ mod job_step_page;
 mod joint_verbs;
 mod ledger;
 mod live_twin;
+mod measure;
 mod mfu;
 mod mfu_runs;
 mod mistakes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -15,6 +16,7 @@ use super::calibration::{Calibration, Precision, ZeroStage};
 use super::hugging_face;
 use super::model::Model;
 use super::network::{Network, ScaleOutLeaf, Shape};
+use super::operators::{OperatorTable, Operators};
 use super::step::Compute;
 
 pub use lightloom_fabric::model::MODEL_FILES;
@@ -44,6 +46,9 @@ pub struct Accelerator {
     /// Topology of that domain.
     #[serde(default)]
     pub domain_shape: DomainShape,
+    /// Operators measured on this GPU or on a similar one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operators: Option<Operators>,
 }
 
 #[derive(
@@ -71,7 +76,7 @@ pub enum NumberFormat {
 }
 
 impl NumberFormat {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bf16 => "bf16",
             Self::Fp8 => "fp8",
@@ -214,6 +219,7 @@ impl Accelerator {
             peak_flops_fp4: self.peak_flops(Precision::Nvfp4).unwrap_or(bf16),
             memory_rate: self.memory_rate.0.bytes_per_second(),
             memory_bytes: self.memory.0.get() as f64,
+            operators: self.operators.as_ref().map(|known| Arc::new(OperatorTable::of(known))),
         }
     }
 }
@@ -316,6 +322,9 @@ fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Acceler
         if value == 0 {
             check.error(codes::BAD_VALUE, path, "the value must not be 0").help("use at least 1");
         }
+    }
+    if let Some(operators) = &card.operators {
+        operators.check(check);
     }
     Some(card)
 }

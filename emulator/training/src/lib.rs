@@ -32,6 +32,7 @@ pub mod kineto;
 pub mod mapped;
 pub mod memory;
 pub mod mfu;
+pub mod operators;
 pub mod recorded;
 pub mod reinforcement;
 pub mod request;

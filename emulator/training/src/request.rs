@@ -19,7 +19,7 @@ use super::model::Model;
 use super::network::Network;
 use super::schedule::Schedule;
 use super::search::{Found, Limits, RECOMPUTE, Search};
-use super::step::Compute;
+use super::step::{Compute, StepOperator};
 
 pub const SCHEMA: &str = "lightloom.mfu/v1";
 
@@ -290,6 +290,7 @@ impl Prepared {
             constants: self.calibration.name.to_string(),
             constants_origin: self.calibration.name.origin(),
             constants_refitted: request.refitted.clone(),
+            operators_measured: self.compute.operators.as_ref().map(|table| table.to_string()),
             constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name
                 && request.card.is_shipped(),
             software: self.calibration.software,
@@ -298,6 +299,7 @@ impl Prepared {
             sequence_tokens: request.batch.tokens,
             mappings_tried,
             rows,
+            operators: Vec::new(),
         }
     }
 }
@@ -345,6 +347,9 @@ pub struct MfuReport<P> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub constants_refitted: BTreeMap<String, f64>,
     pub constants_fitted_on_this_accelerator: bool,
+    /// Points that matrix products and attention cores are interpolated from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operators_measured: Option<String>,
     pub software: Software,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features_from: Option<&'static str>,
@@ -353,4 +358,7 @@ pub struct MfuReport<P> {
     pub mappings_tried: usize,
     /// Rows for each number of GPUs, fastest first.
     pub rows: Vec<Row<P>>,
+    /// Operators of the fastest row, slowest first, if requested.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<StepOperator>,
 }

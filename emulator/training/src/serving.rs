@@ -32,6 +32,8 @@ pub struct ServingJob {
     pub load: Load,
     pub lengths: [Lengths; 2],
     pub batch: u32,
+    /// Prompt tokens between two decode steps.
+    pub prompt_tokens: u64,
     pub host_seconds: f64,
     pub formats: Formats,
     pub tries_attention_ffn: bool,
@@ -128,8 +130,6 @@ pub struct ServingResult {
 
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
 const TRIAL_SECONDS: f64 = 120.0;
-/// Prompt tokens between two decode steps, a default of vLLM and TensorRT-LLM.
-const PROMPT_TOKENS: u64 = 8192;
 
 impl ServingJob {
     /// A closure is needed because the server borrows local values.
@@ -156,7 +156,7 @@ impl ServingJob {
             self.with_server(gpus, |server| {
                 let moves = server.cache_bytes() / (self.card_rate() * f64::from(gpus));
                 let costs = ReplicaCosts::of(*server, self.batch)?;
-                Some((ReplicaCosts { prompt_tokens: PROMPT_TOKENS, ..costs }, moves))
+                Some((ReplicaCosts { prompt_tokens: self.prompt_tokens, ..costs }, moves))
             })
         };
         let heads = self.model.attention.heads();

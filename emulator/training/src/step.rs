@@ -9,8 +9,9 @@ mod exchange;
 mod inference;
 mod layer;
 mod owned;
+mod why;
 
-use serde::Serialize;
+use std::sync::Arc;
 
 use super::calibration::{Calibration, Precision, ZeroStage};
 use super::features::Feature;
@@ -18,6 +19,7 @@ use super::mapping::{Batch, Mapping};
 use super::memory::{ExpertLayout, weights_per_gpu};
 use super::model::Model;
 use super::network::Network;
+use super::operators::OperatorTable;
 use layer::PlainLayer;
 use lightloom_step::program::Exchange;
 use lightloom_step::work::{Bucket, StepWork};
@@ -26,8 +28,9 @@ pub use attention_ffn::{AttentionFfn, Instances, LayerStages, Stages};
 pub use inference::{Formats, Replica, Server};
 pub use lightloom_step::work::StepTime;
 pub use owned::OwnedJob;
+pub use why::{NearestPoint, StepOperator};
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
     /// With 16 bits.
     pub peak_flops: f64,
@@ -35,6 +38,8 @@ pub struct Compute {
     pub peak_flops_fp4: f64,
     pub memory_rate: f64,
     pub memory_bytes: f64,
+    /// Measured operators, which replace shares of peak.
+    pub operators: Option<Arc<OperatorTable>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -135,11 +140,17 @@ impl Job<'_> {
         let layers = f64::from(self.model.layers.div_ceil(self.mapping.pipeline));
         let launch =
             if is_launched { layers * self.calibration.optimizer_launch_seconds } else { 0.0 };
-        self.memory_seconds(30.0 * (dense / shared + experts / expert_shared)) + launch
+        let bytes = 30.0 * (dense / shared + experts / expert_shared);
+        match &self.compute.operators {
+            Some(table) => bytes / (self.compute.memory_rate * table.optimizer_share),
+            None => self.memory_seconds(bytes) + launch,
+        }
     }
 
     fn memory_seconds(&self, bytes: f64) -> f64 {
-        bytes / (self.compute.memory_rate * self.calibration.memory_efficiency)
+        let measured = self.compute.operators.as_ref().map(|table| table.copy_share);
+        let share = measured.unwrap_or(self.calibration.memory_efficiency);
+        bytes / (self.compute.memory_rate * share)
     }
 
     /// Returns the tokens per micro-batch and rank, before TP.

@@ -14,6 +14,7 @@ fn job() -> ServingJob {
         load: Load::Open { rate: 20.0, seconds: 30.0 },
         lengths: [length(1_000.0, 8_192), length(200.0, 2_048)],
         batch: 128,
+        prompt_tokens: 8192,
         host_seconds: 0.0,
         formats: Formats::SIXTEEN_BITS,
         tries_attention_ffn: false,

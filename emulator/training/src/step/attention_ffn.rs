@@ -134,13 +134,17 @@ impl AttentionFfn<'_> {
 
     #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
-        let compute = *self.server.replica.compute;
+        let compute = self.server.replica.compute.clone();
         if !self.reads_while_computing {
             return self.stages_on(&compute, batch);
         }
         let never = f64::INFINITY;
-        let reads =
-            Compute { peak_flops: never, peak_flops_fp8: never, peak_flops_fp4: never, ..compute };
+        let reads = Compute {
+            peak_flops: never,
+            peak_flops_fp8: never,
+            peak_flops_fp4: never,
+            ..compute.clone()
+        };
         let computes = Compute { memory_rate: never, ..compute };
         let [one, other] = [reads, computes].map(|compute| self.stages_on(&compute, batch));
         let slower = |at: usize| (one.layers[at].0, one.layers[at].1.max(&other.layers[at].1));

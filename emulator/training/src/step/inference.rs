@@ -70,7 +70,11 @@ const FEED_FORWARD_KERNELS: [f64; 2] = [3.0, 7.0];
 
 impl Replica<'_> {
     pub(super) fn decoding(&self) -> Calibration {
-        Calibration { memory_efficiency: READING, gemm_lost_flops: 0.0, ..*self.calibration }
+        let mut constants =
+            Calibration { memory_efficiency: READING, gemm_lost_flops: 0.0, ..*self.calibration };
+        let software = &mut constants.software;
+        software.features = software.features.with(Feature::Graphs);
+        constants
     }
 
     /// Uses 16 bits and counts each key and value once.
@@ -160,8 +164,13 @@ impl<'a> Server<'a> {
         let software = &mut constants.software;
         software.flash_attention = true;
         software.features = software.features.with(Feature::Graphs).with(Feature::GroupedExperts);
+        // It does not overlap all-reduces with products.
+        software.sequence_parallel = false;
+        (constants.tensor_exposed, constants.tensor_exposed_across) = (1.0, 1.0);
         let job = Job { calibration: &constants, ..self.job(1, tokens.into()) };
-        job.work().mean_stage().forward.total()
+        let last = Job { calibration: &constants, ..self.job(1, 1) };
+        let all = job.work().mean_stage().forward.total();
+        all - job.output().forward.total() + last.output().forward.total()
     }
 
     #[must_use]
@@ -220,12 +229,18 @@ impl Job<'_> {
 
     pub(super) fn attention_starts(&self) -> f64 {
         let shares = self.model.shares();
-        (shares.attention + shares.state_space) * ATTENTION_KERNELS * KERNEL_START
+        (shares.attention + shares.state_space) * self.starts(ATTENTION_KERNELS)
     }
 
     pub(super) fn feed_forward_starts(&self, is_expert: bool) -> f64 {
         let kernels = FEED_FORWARD_KERNELS[usize::from(is_expert)];
-        self.model.shares().feed_forward * kernels * KERNEL_START
+        self.model.shares().feed_forward * self.starts(kernels)
+    }
+
+    /// Measured products include their start.
+    fn starts(&self, kernels: f64) -> f64 {
+        let is_measured = self.compute.operators.is_some();
+        KERNEL_START * if is_measured { kernels - 2.0 } else { kernels }
     }
 
     pub(super) fn decode_exchange(&self) -> f64 {

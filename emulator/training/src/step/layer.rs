@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computing in a layer and in the output layer, combined with the layer's communication.
 
+use std::sync::Arc;
+
 use super::Job;
 use crate::calibration::Precision;
 use crate::features::Feature;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
-use crate::model::{Activation, LayerShares, StateSpace};
+use crate::model::{Activation, Experts, LayerShares, StateSpace};
+use crate::operators::{BACKWARD_FLOPS, Estimate, OperatorTable, Size};
 use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
 use lightloom_step::work::{LayerWork, Passes};
 
@@ -29,6 +32,15 @@ impl LayerProducts {
     fn gemms(&self) -> f64 {
         self.projections.iter().chain(&self.feed_forward).sum()
     }
+}
+
+/// Products of the experts on one rank.
+pub(super) struct RoutedExperts {
+    pub(super) local: f64,
+    /// Rows, inner width and columns of the two products of one expert.
+    pub(super) sizes: [[f64; 3]; 2],
+    pub(super) efficiency: f64,
+    pub(super) is_grouped: bool,
 }
 
 /// Without recomputation.
@@ -95,7 +107,7 @@ impl Job<'_> {
             projections: [projections * (1.0 - out), projections * out],
             feed_forward: [products * (1.0 - down), products * down],
             core: self.attention_core().into(),
-            elements: self.memory_seconds(self.element_bytes(is_expert)),
+            elements: self.element_seconds(is_expert),
             tensor: self.tensor_exchanges(),
         }
     }
@@ -229,18 +241,31 @@ impl Job<'_> {
     }
 
     pub(super) fn projection_gemms(&self) -> f64 {
-        let h = f64::from(self.model.hidden);
-        let pair = |into: f64, values: f64| {
-            let tokens = self.tokens();
-            self.gemm(tokens, h, into / self.tensor(), self.precision)
-                + self.gemm(tokens, values / self.tensor(), h, self.precision)
-        };
         let shares = self.model.shares();
-        let mamba = self.model.state_space.as_ref();
-        let mamba = mamba.map_or(0.0, |mamba| pair(mamba.projected(), mamba.inner()));
+        let mamba = self
+            .model
+            .state_space
+            .as_ref()
+            .map_or(0.0, |mamba| self.pair(self.projections(mamba.projected(), mamba.inner())));
+        shares.attention * self.pair(self.attention_projections()) + shares.state_space * mamba
+    }
+
+    /// Sizes of the product before and after the attention core: rows, inner width and columns.
+    pub(super) fn attention_projections(&self) -> [[f64; 3]; 2] {
         let values = self.model.attention.core_width() / 2.0;
-        let into = self.model.attention.parameters(self.model.hidden) / h - values;
-        shares.attention * pair(into, values) + shares.state_space * mamba
+        let into = self.model.attention.parameters(self.model.hidden)
+            / f64::from(self.model.hidden)
+            - values;
+        self.projections(into, values)
+    }
+
+    fn projections(&self, into: f64, values: f64) -> [[f64; 3]; 2] {
+        let (tokens, h) = (self.tokens(), f64::from(self.model.hidden));
+        [[tokens, h, into / self.tensor()], [tokens, values / self.tensor(), h]]
+    }
+
+    fn pair(&self, sizes: [[f64; 3]; 2]) -> f64 {
+        sizes.into_iter().map(|size| self.gemms(1.0, size, self.precision)).sum()
     }
 
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
@@ -252,9 +277,28 @@ impl Job<'_> {
         let (Some(experts), true) = (&self.model.feed_forward.experts, is_expert) else {
             return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
         };
-        let grouped = match self.precision {
+        let routed = self.routed_experts(experts);
+        let seconds = if routed.is_grouped {
+            routed
+                .sizes
+                .into_iter()
+                .map(|size| self.gemms(routed.local, size, self.precision))
+                .sum()
+        } else {
+            routed.local * self.pair(routed.sizes)
+        };
+        let routed = seconds / routed.efficiency;
+        if experts.shared_width == 0 {
+            return routed;
+        }
+        routed + self.feed_forward_products(tokens, experts.shared_width.into())
+    }
+
+    pub(super) fn routed_experts(&self, experts: &Experts) -> RoutedExperts {
+        let features = self.calibration.software.features;
+        let efficiency = match self.precision {
             // A fused kernel is scheduled like a dense product.
-            _ if self.calibration.software.features.has(Feature::FusedExperts) => 1.0,
+            _ if features.has(Feature::FusedExperts) => 1.0,
             Precision::Bf16 => self.calibration.expert_efficiency,
             _ => self.calibration.expert_efficiency_fp8,
         };
@@ -262,22 +306,13 @@ impl Job<'_> {
         let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
         // A rank with whole experts receives the tokens of its own share of the sequence.
         let cut = self.expert_layout().cut(&self.mapping);
-        let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
-        let width = f64::from(experts.width) / cut;
-        let is_grouped = [Feature::GroupedExperts, Feature::FusedExperts];
-        let routed = if self.calibration.software.features.has_any(&is_grouped) {
-            let h = f64::from(self.model.hidden);
-            let gates = self.model.feed_forward.activation.matrices() - 1.0;
-            self.gemms(local, [rows, h, gates * width], self.precision)
-                + self.gemms(local, [rows, width, h], self.precision)
-        } else {
-            local * self.products(rows, width)
-        };
-        let routed = routed / grouped;
-        if experts.shared_width == 0 {
-            return routed;
+        let rows = self.tokens() * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
+        RoutedExperts {
+            local,
+            sizes: self.feed_forward_sizes(rows, f64::from(experts.width) / cut),
+            efficiency,
+            is_grouped: features.has_any(&[Feature::GroupedExperts, Feature::FusedExperts]),
         }
-        routed + self.feed_forward_products(tokens, experts.shared_width.into())
     }
 
     pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
@@ -286,10 +321,13 @@ impl Job<'_> {
 
     /// `width` is per rank.
     fn products(&self, rows: f64, width: f64) -> f64 {
+        self.pair(self.feed_forward_sizes(rows, width))
+    }
+
+    pub(super) fn feed_forward_sizes(&self, rows: f64, width: f64) -> [[f64; 3]; 2] {
         let h = f64::from(self.model.hidden);
         let gates = self.model.feed_forward.activation.matrices() - 1.0;
-        self.gemm(rows, h, gates * width, self.precision)
-            + self.gemm(rows, width, h, self.precision)
+        [[rows, h, gates * width], [rows, width, h]]
     }
 
     /// A `rows×inner` by `inner×columns` product: operations, ramp-up and tail, memory traffic.
@@ -304,16 +342,34 @@ impl Job<'_> {
         precision: Precision,
     ) -> f64 {
         let (compute, shares) = (self.compute, self.calibration);
+        let size = Size::of_product(count, [rows, inner, columns], precision);
+        let estimate = |table: &Arc<OperatorTable>| table.product(size, precision);
+        if let Some(estimate) = compute.operators.as_ref().and_then(estimate) {
+            let seconds = estimate.ratio * size.roofline(self.peak(precision), compute.memory_rate);
+            return seconds.max(self.start_seconds());
+        }
         let rate = match precision {
-            Precision::Bf16 => compute.peak_flops * shares.gemm_efficiency,
-            Precision::Fp8 => compute.peak_flops_fp8 * shares.gemm_efficiency_fp8,
-            Precision::Mxfp8 => compute.peak_flops_fp8 * shares.gemm_efficiency_mxfp8,
-            Precision::Nvfp4 => compute.peak_flops_fp4 * shares.gemm_efficiency_fp4,
-        };
-        let bytes =
-            precision.operand_bytes() * (rows * inner + inner * columns) + 2.0 * rows * columns;
-        (2.0 * count * rows * inner * columns + self.calibration.gemm_lost_flops) / rate
-            + self.memory_seconds(count * bytes)
+            Precision::Bf16 => shares.gemm_efficiency,
+            Precision::Fp8 => shares.gemm_efficiency_fp8,
+            Precision::Mxfp8 => shares.gemm_efficiency_mxfp8,
+            Precision::Nvfp4 => shares.gemm_efficiency_fp4,
+        } * self.peak(precision);
+        (size.flops + self.calibration.gemm_lost_flops) / rate + self.memory_seconds(size.bytes)
+    }
+
+    fn peak(&self, precision: Precision) -> f64 {
+        match precision {
+            Precision::Bf16 => self.compute.peak_flops,
+            Precision::Fp8 | Precision::Mxfp8 => self.compute.peak_flops_fp8,
+            Precision::Nvfp4 => self.compute.peak_flops_fp4,
+        }
+    }
+
+    /// Without CUDA graphs, a product takes at least the measured time between two launches.
+    fn start_seconds(&self) -> f64 {
+        let is_launched = !self.calibration.software.features.has(Feature::Graphs);
+        let table = self.compute.operators.as_ref().filter(|_| is_launched);
+        table.map_or(0.0, |table| table.launch_seconds)
     }
 
     pub(super) fn attention_core(&self) -> (f64, f64) {
@@ -321,9 +377,14 @@ impl Job<'_> {
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
         let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
         if self.calibration.software.flash_attention {
-            // The forward pass has two products, and the backward pass has five because scores are recomputed.
             let forward = full / 2.0 / rate;
-            return (forward, 2.5 * forward);
+            let seconds = [forward, BACKWARD_FLOPS * forward];
+            let Some(estimates) = self.attention_estimates() else { return seconds.into() };
+            // Relative to the time at peak.
+            let at = |pass: usize| {
+                estimates[pass].ratio * seconds[pass] * self.calibration.attention_efficiency
+            };
+            return (at(0), at(1));
         }
         let scores = self.model.shares().attention
             * f64::from(self.model.attention.heads())
@@ -334,6 +395,21 @@ impl Job<'_> {
             full / rate + self.memory_seconds(9.0 * scores),
             2.0 * full / rate + self.memory_seconds(11.0 * scores),
         )
+    }
+
+    pub(super) fn attention_estimates(&self) -> Option<[Estimate; 2]> {
+        let attention = &self.model.attention;
+        let (heads, tokens) = (f64::from(attention.heads()), self.batch.tokens as f64);
+        let head_size = attention.core_width() / 2.0 / heads;
+        let sequences = f64::from(self.mapping.micro_batch) / f64::from(self.mapping.context);
+        let table = self.compute.operators.as_ref()?;
+        table.attention(sequences * heads / self.tensor(), tokens, head_size)
+    }
+
+    pub(super) fn element_seconds(&self, is_expert: bool) -> f64 {
+        let table = self.compute.operators.as_ref();
+        let relative = table.map_or(1.0, |table| table.elementwise);
+        relative * self.memory_seconds(self.element_bytes(is_expert))
     }
 
     pub(super) fn element_bytes(&self, is_expert: bool) -> f64 {

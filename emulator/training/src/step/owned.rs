@@ -23,7 +23,7 @@ impl OwnedJob {
     pub fn of(job: &Job<'_>) -> Self {
         let Job { mapping, batch, precision, expert_imbalance, .. } = *job;
         let (network, calibration) = (job.network.clone(), *job.calibration);
-        let (model, compute) = (job.model.clone(), *job.compute);
+        let (model, compute) = (job.model.clone(), job.compute.clone());
         Self { model, mapping, batch, network, calibration, compute, precision, expert_imbalance }
     }
 

@@ -14,6 +14,7 @@ mod features;
 mod fit_again;
 mod kineto;
 mod kineto_truth;
+mod one_gpu;
 mod published_runs;
 mod rl_rows;
 mod serving_rows;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lists the operators of a step on one GPU, with the measurements they were interpolated from.
+
+use serde::Serialize;
+
+use super::Job;
+use crate::mapping::Recompute;
+use crate::operators::{Estimate, Size};
+
+/// An operator of a step, summed over its calls on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepOperator {
+    pub name: &'static str,
+    /// Rows×inner×columns of a product, or heads×tokens of an attention core.
+    pub size: String,
+    pub seconds: f64,
+    /// `None` without measured operators.
+    pub nearest: Option<NearestPoint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NearestPoint {
+    pub size: String,
+    /// Largest factor between the two in operations or bytes.
+    pub factor: f64,
+    pub is_extrapolated: bool,
+}
+
+impl Job<'_> {
+    /// Returns the computing operators of a mean pipeline stage, slowest first.
+    #[must_use]
+    pub fn operators(&self) -> Vec<StepOperator> {
+        let again = f64::from(u8::from(self.mapping.recompute == Recompute::Full));
+        let micro_batches = self.mapping.micro_batches(self.batch) as f64;
+        let per_stage = micro_batches / f64::from(self.mapping.pipeline);
+        let shares = self.model.shares();
+        let [dense, expert] = [self.model.dense_layers(), self.model.expert_layers()]
+            .map(|layers| f64::from(layers) * per_stage);
+        let passes = 3.0 + again;
+        let [into, out] = self.attention_projections();
+        let attention = (dense + expert) * shares.attention;
+        let mut all = vec![
+            self.product("input projections", attention * passes, into),
+            self.product("output projection", attention * passes, out),
+        ];
+        let width = f64::from(self.model.feed_forward.width) / self.tensor();
+        let feed_forward = shares.feed_forward * passes;
+        let [up, down] = self.feed_forward_sizes(self.tokens(), width);
+        all.push(self.product("feed-forward up", dense * feed_forward, up));
+        all.push(self.product("feed-forward down", dense * feed_forward, down));
+        if let Some(experts) = &self.model.feed_forward.experts {
+            let routed = self.routed_experts(experts);
+            let [up, down] = routed.sizes;
+            for (name, size) in [("experts up", up), ("experts down", down)] {
+                let [calls, count] =
+                    if routed.is_grouped { [1.0, routed.local] } else { [routed.local, 1.0] };
+                let times = expert * feed_forward * calls / routed.efficiency;
+                all.push(self.products_of(name, times, count, size));
+            }
+            let width = f64::from(experts.shared_width) / self.tensor();
+            let [up, down] = self.feed_forward_sizes(self.tokens(), width);
+            all.push(self.product("shared experts up", expert * feed_forward, up));
+            all.push(self.product("shared experts down", expert * feed_forward, down));
+        }
+        all.extend(self.cores((dense + expert) * (1.0 + again), dense + expert));
+        let elements = dense * self.element_seconds(false) + expert * self.element_seconds(true);
+        let output = self.output();
+        for (name, seconds) in [
+            ("norms and activations", elements * passes),
+            ("output layer", per_stage * (output.forward.total() + output.backward.total())),
+            ("optimizer", self.optimizer()),
+        ] {
+            all.push(StepOperator { name, size: String::new(), seconds, nearest: None });
+        }
+        all.retain(|one| one.seconds > 0.0);
+        all.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        all
+    }
+
+    fn product(&self, name: &'static str, times: f64, size: [f64; 3]) -> StepOperator {
+        self.products_of(name, times, 1.0, size)
+    }
+
+    fn products_of(
+        &self,
+        name: &'static str,
+        times: f64,
+        count: f64,
+        size: [f64; 3],
+    ) -> StepOperator {
+        let seconds =
+            if times > 0.0 { times * self.gemms(count, size, self.precision) } else { 0.0 };
+        let estimate = self.compute.operators.as_ref().and_then(|table| {
+            table.product(Size::of_product(count, size, self.precision), self.precision)
+        });
+        let [rows, inner, columns] = size.map(|side| side.round());
+        let of = if count > 1.0 { format!("{count:.0} × ") } else { String::new() };
+        StepOperator {
+            name,
+            size: format!("{of}{rows}×{inner}×{columns}"),
+            seconds,
+            nearest: estimate.map(|estimate| self.nearest_product(estimate)),
+        }
+    }
+
+    fn nearest_product(&self, estimate: Estimate) -> NearestPoint {
+        let products = self.compute.operators.as_ref().map(|table| &table.source.products);
+        let point = products.map(|all| all[estimate.nearest]);
+        let size = point
+            .map_or_else(String::new, |one| format!("{}×{}×{}", one.rows, one.inner, one.columns));
+        NearestPoint::of(size, estimate)
+    }
+
+    /// Forward and backward pass of the attention core.
+    fn cores(&self, forward: f64, backward: f64) -> [StepOperator; 2] {
+        let (once, back) = self.attention_core();
+        let sequences = f64::from(self.mapping.micro_batch) / f64::from(self.mapping.context);
+        let heads = sequences * f64::from(self.model.attention.heads()) / self.tensor();
+        let size = format!("{heads:.0}×{}", self.batch.tokens);
+        let nearest = |pass: usize| {
+            let estimate = self.attention_estimates()?[pass];
+            let table = self.compute.operators.as_ref()?;
+            let point = table.source.attention[estimate.nearest];
+            Some(NearestPoint::of(format!("{}×{}", point.heads, point.tokens), estimate))
+        };
+        [
+            ("attention core, forward", forward * once, 0),
+            ("attention core, backward", backward * back, 1),
+        ]
+        .map(|(name, seconds, pass)| StepOperator {
+            name,
+            size: size.clone(),
+            seconds,
+            nearest: nearest(pass),
+        })
+    }
+}
+
+impl NearestPoint {
+    fn of(size: String, estimate: Estimate) -> Self {
+        Self { size, factor: estimate.factor, is_extrapolated: estimate.is_extrapolated() }
+    }
+}

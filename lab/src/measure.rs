@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use lightloom_fabric::provenance::Inputs;
+use lightloom_training::cards::{self, Accelerator};
+use lightloom_training::operators::result::{GpuResult, ResultError};
+use serde::Serialize;
+
+use crate::cards::card;
+use lightloom::files;
+use lightloom::output::{self, VerbOutcome};
+
+/// Print a script that measures one GPU, and turn its result into an accelerator file.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The script needs PyTorch and one NVIDIA GPU for about five minutes, and no network.
+
+Examples:
+  lightloom measure > measure.py
+  python3 measure.py result.json
+  lightloom measure --from result.json --output mine.yaml
+  lightloom mfu --model llama-3.1-8b --gpus 8 --accelerator mine.yaml --why"
+)]
+pub(crate) struct Arguments {
+    /// Result of the script.
+    #[arg(long, value_name = "RESULT.json")]
+    from: Option<PathBuf>,
+    /// Accelerator to describe, whose operators are scaled from the measured ones by roofline
+    /// [default: the measured GPU].
+    #[arg(long, value_name = "NAME|FILE", requires = "from")]
+    accelerator: Option<String>,
+    /// Describe software that runs norms and activations as separate kernels, such as PyTorch
+    /// without `torch.compile`.
+    #[arg(long, requires = "from")]
+    eager: bool,
+    /// Accelerator file to write [default: standard output].
+    #[arg(short, long, value_name = "CARD.yaml", requires = "from", value_parser = files::destination)]
+    output: Option<PathBuf>,
+}
+
+const SCRIPT: &str = include_str!("measure/measure.py");
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
+    let Some(from) = &arguments.from else {
+        output::print(SCRIPT)?;
+        return Ok(VerbOutcome::Good);
+    };
+    let bytes = files::read_result(from)?;
+    let place = || from.display().to_string();
+    let result = GpuResult::read(&String::from_utf8_lossy(&bytes)).with_context(place)?;
+    let target = arguments
+        .accelerator
+        .as_ref()
+        .map(|name| {
+            let read = cards::read_accelerator;
+            card("accelerator", name, cards::accelerator, read, &mut Inputs::new())
+        })
+        .transpose()?;
+    let gpu = &result.env.gpu;
+    let measured = measured_card(gpu)
+        .or_else(|| target.clone())
+        .ok_or_else(|| ResultError::UnknownGpu(gpu.clone()))
+        .with_context(place)?;
+    let mut card = result.card(&measured, arguments.eager).with_context(place)?;
+    if let Some(target) = target {
+        let source = format!("{}; operators measured on {gpu}", target.source);
+        card = Accelerator { operators: card.operators, source, ..target };
+    }
+    for error in &result.errors {
+        output::note(&format!("not measured: {error}"));
+    }
+    if !arguments.eager {
+        output::note("assumed: norms and activations run as fused kernels; otherwise use --eager");
+    }
+    let text = yaml(&card)?;
+    match &arguments.output {
+        Some(path) => files::write(path, text.as_bytes())?,
+        None => output::print(&text)?,
+    }
+    Ok(VerbOutcome::Good)
+}
+
+/// Returns the shipped accelerator whose name is part of the GPU's. `GB200` is not `B200`.
+fn measured_card(gpu: &str) -> Option<Accelerator> {
+    let [_, accelerators, _] = cards::all_names();
+    let name = gpu.to_lowercase();
+    let known = accelerators.into_iter().filter(|known| name.contains(known));
+    cards::accelerator(known.max_by_key(|known| known.len())?).ok()
+}
+
+/// Writes one line for each measured point.
+fn yaml(card: &Accelerator) -> anyhow::Result<String> {
+    let mut text = scalars("", card)?;
+    let Some(operators) = &card.operators else { return Ok(text) };
+    write!(text, "operators:\n{}  products:\n", scalars("  ", operators)?)?;
+    for product in &operators.products {
+        writeln!(text, "  - {}", serde_json::to_string(product)?)?;
+    }
+    writeln!(text, "  attention:")?;
+    for core in &operators.attention {
+        writeln!(text, "  - {}", serde_json::to_string(core)?)?;
+    }
+    Ok(text)
+}
+
+fn scalars(indent: &str, value: &impl Serialize) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for (key, value) in serde_json::to_value(value)?.as_object().into_iter().flatten() {
+        if !value.is_array() && key != "operators" {
+            writeln!(text, "{indent}{key}: {value}")?;
+        }
+    }
+    Ok(text)
+}
