@@ -40,7 +40,7 @@ pub use replay::{Replay, TraceDay};
 pub use restart::{Checkpoints, MemoryCopies, Restart};
 pub use span::{FailureRate, FailureSource, Span};
 pub use start::{CircuitPlan, FirstPlan, RunStart, StartError, plan};
-pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
+pub use traffic::{Pattern, Prior, Traffic};
 pub use train::{Train, TrainError, TrainStep};
 
 use crate::substrate::{PacketSwitches, Substrate};

@@ -15,6 +15,7 @@ mod expert;
 mod halving_doubling;
 mod hierarchical;
 mod library;
+mod method;
 mod ring;
 mod schedule;
 mod torus;
@@ -30,6 +31,7 @@ pub use library::{
     Algorithm, Delivery, Generation, Hops, Joined, Launch, LibraryPlan, LibraryTime, Pace,
     Protocol, Shape, Site, rows,
 };
+pub use method::{AllReduceWay, Method};
 pub use ring::{Directions, Ring};
 pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;
@@ -47,6 +49,9 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// The kind with a different piece for every pair of ranks.
+    pub const PAIRWISE: Self = Self::AllToAll;
+
     /// Kinds that files and options name.
     pub const NAMED: [Self; 5] =
         [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::Broadcast];
@@ -61,6 +66,19 @@ impl CollectiveKind {
     #[must_use]
     pub const fn is_pairwise(self) -> bool {
         matches!(self, Self::AllToAll)
+    }
+
+    /// Returns the schedule of all pieces sent at the start if every rank has one for every other rank; otherwise of a ring.
+    pub fn schedule(
+        self,
+        ranks: usize,
+        size: Bytes,
+        directions: Directions,
+    ) -> Result<Schedule, CollectiveError> {
+        match self.is_pairwise() {
+            true => AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule(),
+            false => Ring { kind: self, ranks, size, directions }.schedule(),
+        }
     }
 
     /// Returns the pairs of ranks between which data is sent: all, or neighbours around a ring.

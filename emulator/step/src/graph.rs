@@ -3,6 +3,8 @@
 //!
 //! Every [`TaskGraph`] can be executed: dependencies exist and have no cycles. A ring is a list of ranks, from 0.
 
+use std::borrow::Cow;
+use std::slice;
 use std::sync::Arc;
 
 use lightloom_collective::{CollectiveKind, Pace};
@@ -44,6 +46,41 @@ pub enum TaskWork {
         to: u32,
         bytes: Bytes,
     },
+}
+
+impl TaskWork {
+    /// Returns the operation of a collective. `None` for a computation or transfer.
+    pub const fn kind(&self) -> Option<CollectiveKind> {
+        match self {
+            Self::Compute { .. } | Self::Transfer { .. } => None,
+            Self::Ring { kind, .. } | Self::Across { kind, .. } => Some(*kind),
+            Self::Pairs { .. } => Some(CollectiveKind::PAIRWISE),
+        }
+    }
+
+    /// Returns the buffer of one rank, and its mean if the messages differ. 0 for a computation.
+    pub fn bytes(&self) -> Bytes {
+        match self {
+            Self::Compute { .. } => Bytes::ZERO,
+            Self::Ring { bytes, .. }
+            | Self::Across { bytes, .. }
+            | Self::Transfer { bytes, .. } => *bytes,
+            Self::Pairs { ranks, bytes } => {
+                Bytes(bytes.iter().sum::<u64>() / ranks.len().max(1) as u64)
+            }
+        }
+    }
+
+    /// # Panics
+    /// Panics if the task uses a ring that is not in `rings`.
+    pub fn members<'a>(&'a self, rings: &'a [Vec<u32>]) -> Cow<'a, [u32]> {
+        match self {
+            Self::Compute { rank, .. } => slice::from_ref(rank).into(),
+            Self::Ring { ring, .. } => (&*rings[*ring as usize]).into(),
+            Self::Across { ranks, .. } | Self::Pairs { ranks, .. } => (&**ranks).into(),
+            Self::Transfer { from, to, .. } => vec![*from, *to].into(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

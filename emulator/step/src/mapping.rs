@@ -57,8 +57,9 @@ pub enum ContextExchange {
     /// Block by block around a ring, overlapped with computation on the previous block.
     Ring,
     AllGather,
-    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads (Ulysses).
-    AllToAll,
+    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads.
+    #[serde(rename = "all-to-all")]
+    Ulysses,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -201,7 +202,7 @@ impl Mapping {
         let pieces = u64::from(self.pipeline) * u64::from(self.virtual_stages);
         let heads = u64::from(model.attention.heads());
         divide("attention heads", heads, "TP", tensor);
-        if context_exchange == ContextExchange::AllToAll && self.context > 1 {
+        if context_exchange == ContextExchange::Ulysses && self.context > 1 {
             // With Ulysses, each CP rank has whole sequences of its share of the heads.
             divide("attention heads", heads, "TP×CP", tensor * u64::from(self.context));
         }

@@ -234,7 +234,7 @@ impl Network {
         let rates = [self.domain_rate * shares[0], self.across_rate(group) * shares[1]];
         let hops = Hops { ranks, domains, steps, rates };
         let (seconds, count) = match kind {
-            CollectiveKind::AllToAll => {
+            _ if kind.is_pairwise() => {
                 let links = self.shape.links(hops.inside());
                 (hops.pairwise(bytes, links), [hops.inside() - 1.0, domains as f64 - 1.0])
             }

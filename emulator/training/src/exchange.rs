@@ -128,29 +128,20 @@ impl Exchange {
 
     #[must_use]
     pub fn of(work: &TaskWork, machine: &Machine) -> Option<Self> {
-        let (kind, members, bytes) = match work {
+        let (operation, pairs) = match work {
             TaskWork::Compute { .. } => return None,
-            TaskWork::Transfer { from, to, bytes } => {
-                return Some(Self::new(Operation::Send, vec![*from, *to], Size::Whole(bytes.0)));
-            }
-            TaskWork::Pairs { ranks, bytes } => {
-                let size = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
-                let even = Self::new(Operation::AllToAll, ranks.clone(), Size::Whole(size));
-                return Some(Self { pairs: Some(Arc::clone(bytes)), ..even });
-            }
-            TaskWork::Ring { kind, ring, bytes } => {
-                (*kind, machine.rings.get(*ring as usize)?.clone(), *bytes)
-            }
-            TaskWork::Across { kind, ranks, bytes } => (*kind, ranks.clone(), *bytes),
+            TaskWork::Transfer { .. } => (Operation::Send, None),
+            TaskWork::Pairs { bytes, .. } => (Operation::AllToAll, Some(Arc::clone(bytes))),
+            TaskWork::Ring { kind, .. } | TaskWork::Across { kind, .. } => match kind {
+                CollectiveKind::AllReduce => (Operation::AllReduce, None),
+                CollectiveKind::AllGather => (Operation::AllGather, None),
+                CollectiveKind::ReduceScatter => (Operation::ReduceScatter, None),
+                CollectiveKind::AllToAll | CollectiveKind::Flows => (Operation::AllToAll, None),
+                CollectiveKind::Broadcast => (Operation::Broadcast, None),
+            },
         };
-        let operation = match kind {
-            CollectiveKind::AllReduce => Operation::AllReduce,
-            CollectiveKind::AllGather => Operation::AllGather,
-            CollectiveKind::ReduceScatter => Operation::ReduceScatter,
-            CollectiveKind::AllToAll | CollectiveKind::Flows => Operation::AllToAll,
-            CollectiveKind::Broadcast => Operation::Broadcast,
-        };
-        Some(Self::new(operation, members, Size::Whole(bytes.0)))
+        let whole = Size::Whole(work.bytes().0);
+        Some(Self { pairs, ..Self::new(operation, work.members(&machine.rings).into(), whole) })
     }
 
     #[must_use]

@@ -238,9 +238,8 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
     let first = operations.iter().map(|operation| operation.source.ts).fold(f64::MAX, f64::min);
     let ends = operations.iter().map(|operation| operation.source.ts + operation.source.dur);
     let named = operations.iter().flat_map(|operation| match &operation.work {
-        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.clone(),
-        TaskWork::Transfer { from, to, .. } => vec![*from, *to],
         TaskWork::Compute { .. } | TaskWork::Ring { .. } => vec![operation.rank],
+        work => work.members(&[]).into_owned(),
     });
     let part = |task: &Task| match task.work {
         TaskWork::Compute { .. } => TimedPart::Kernel,

@@ -90,7 +90,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 
     /// Mean hops per byte in an all-to-all within a group of `tp` GPUs. A switch adds one hop.
-    fn all_to_all_hops(&self, _tp: u32) -> f64 {
+    fn mean_hops(&self, _tp: u32) -> f64 {
         1.0
     }
 

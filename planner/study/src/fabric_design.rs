@@ -95,8 +95,8 @@ impl Architecture for FabricDesign {
         }
     }
 
-    fn all_to_all_hops(&self, tp: u32) -> f64 {
-        self.kin.as_ref().map_or(1.0, |kin| kin.all_to_all_hops(tp))
+    fn mean_hops(&self, tp: u32) -> f64 {
+        self.kin.as_ref().map_or(1.0, |kin| kin.mean_hops(tp))
     }
 
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {

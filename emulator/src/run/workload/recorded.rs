@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lightloom_collective::{CollectiveKind, Directions};
+use lightloom_collective::Directions;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, FlowId, VertexId};
 use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, TaskWork};
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
@@ -196,17 +196,11 @@ impl<'a> Jobs<'a> {
     fn sends_of(&self, context: &Context<'_>, place: usize, id: TaskId) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let work = &described.graph.tasks()[id.index()].work;
-        let (kind, ranks, bytes) = match work {
+        let (kind, bytes) = (work.kind(), work.bytes());
+        let ranks = match work {
             TaskWork::Compute { .. } => return None,
-            TaskWork::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
-            TaskWork::Ring { kind, ring, bytes } => {
-                (Some(*kind), described.ring(*ring).into_iter().flatten().collect(), *bytes)
-            }
-            TaskWork::Across { kind, ranks, bytes } => (Some(*kind), ranks.clone(), *bytes),
-            TaskWork::Pairs { ranks, bytes } => {
-                let mean = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
-                (Some(CollectiveKind::AllToAll), ranks.clone(), Bytes(mean))
-            }
+            TaskWork::Ring { ring, .. } => described.ring(*ring).into_iter().flatten().collect(),
+            work => work.members(&[]).into_owned(),
         };
         let hosts: Vec<VertexId> = ranks.iter().map(|rank| traffic.hosts[*rank as usize]).collect();
         if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {

@@ -72,6 +72,6 @@ fn how(exchange: ContextExchange) -> &'static str {
     match exchange {
         ContextExchange::Ring => "ring",
         ContextExchange::AllGather => "all-gather",
-        ContextExchange::AllToAll => "ulysses",
+        ContextExchange::Ulysses => "ulysses",
     }
 }

@@ -302,7 +302,7 @@ fn question(file: BuyFile, fabrics: ReadFabric<'_>, check: &mut Check<'_>) -> Op
         step: ((step.seconds * 1e12).round() as i128).max(1),
         speed: Speed {
             tensor_parallel: step.tensor_parallel,
-            all_to_all: step.all_to_all,
+            expert_parallel: step.all_to_all,
             data_parallel: step.data_parallel,
             at_gbytes_per_s: step.at_gbytes_per_s,
             cross_tor_slowdown: step.cross_tor_slowdown,
