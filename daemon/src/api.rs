@@ -111,7 +111,6 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
 )]
 struct Document;
 
-#[must_use]
 pub fn openapi() -> String {
     let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
     text.push('\n');

@@ -182,7 +182,6 @@ pub enum CollectiveOperation {
 
 impl CollectiveOperation {
     /// Returns `None` for an operation between groups.
-    #[must_use]
     pub const fn of_group(self) -> Option<collective::CollectiveKind> {
         match self {
             Self::AllReduce => Some(collective::CollectiveKind::AllReduce),
@@ -192,7 +191,6 @@ impl CollectiveOperation {
         }
     }
     /// Returns the name used in scenario files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self.of_group() {
             Some(kind) => kind.name(),
@@ -200,12 +198,10 @@ impl CollectiveOperation {
         }
     }
     /// Returns whether the operation runs between groups.
-    #[must_use]
     pub const fn is_between_groups(self) -> bool {
         self.of_group().is_none()
     }
     /// Returns the ratio of bus bandwidth to algorithm bandwidth, as defined by nccl-tests.
-    #[must_use]
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.of_group().unwrap_or(collective::CollectiveKind::AllReduce).bus_factor(ranks as usize)
     }

@@ -37,7 +37,6 @@ pub enum MoveGroups {
 }
 
 impl MayMove {
-    #[must_use]
     pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
         let policy = match (self.groups, self.max_healthy_circuits) {
             (MoveGroups::Ask, _) if moved.rings > 0 => "move_groups: ask".to_owned(),
@@ -50,7 +49,6 @@ impl MayMove {
     }
 }
 
-#[must_use]
 pub fn said(moved: &MovedForOthers) -> Option<String> {
     (*moved != MovedForOthers::default()).then(|| moved.to_string())
 }
@@ -155,7 +153,6 @@ pub(crate) fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     !covered && known.clone().insert(fabric, part).unwrap_or(false)
 }
 
-#[must_use]
 pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }

@@ -25,7 +25,6 @@ pub struct Device {
 }
 
 impl Device {
-    #[must_use]
     pub fn new(sharing: Sharing) -> Self {
         Self {
             sharing,

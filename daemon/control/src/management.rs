@@ -47,13 +47,11 @@ impl Management {
         self.shared.entry(device).or_default().insert(domain);
     }
 
-    #[must_use]
     pub fn share(&self, one: &DeviceName, other: &DeviceName) -> bool {
         let [ones, others] = [one, other].map(|device| self.shared.get(device));
         one == other || ones.zip(others).is_some_and(|(ones, others)| !ones.is_disjoint(others))
     }
 
-    #[must_use]
     pub fn shared(&self) -> BTreeMap<&Domain, BTreeSet<&DeviceName>> {
         let mut behind = BTreeMap::<&Domain, BTreeSet<&DeviceName>>::new();
         for (device, domains) in &self.shared {
@@ -74,7 +72,6 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    #[must_use]
     pub fn why(&self) -> &str {
         match self {
             Self::Silent(why) | Self::Local(why) => why,

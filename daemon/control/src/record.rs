@@ -139,7 +139,6 @@ impl Pending {
         end_of(&self.since, self.within, now)
     }
 
-    #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
             let promised = self.since.wall_ms.saturating_add(self.within.0 / 1000);

@@ -207,13 +207,11 @@ impl Default for PoliciesFile {
 }
 
 impl PoliciesFile {
-    #[must_use]
     pub fn may_move(&self) -> MayMove {
         let groups = self.move_groups.unwrap_or_default();
         MayMove { groups, max_healthy_circuits: self.max_healthy_circuits }
     }
 
-    #[must_use]
     pub fn heal_policy(&self) -> Option<HealPolicy> {
         let jobs = self.heal.clone()?;
         Some(HealPolicy { jobs, hours: self.heal_hours })

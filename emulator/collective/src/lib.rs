@@ -57,13 +57,11 @@ impl CollectiveKind {
         [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::Broadcast];
 
     /// Looks up a kind by its name, also if written with underscores.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|kind| kind.name() == name.replace('_', "-"))
     }
 
     /// Returns whether every rank has a different piece for every other rank.
-    #[must_use]
     pub const fn is_pairwise(self) -> bool {
         matches!(self, Self::AllToAll)
     }
@@ -82,7 +80,6 @@ impl CollectiveKind {
     }
 
     /// Returns the pairs of ranks between which data is sent: all, or neighbours around a ring.
-    #[must_use]
     pub fn pairs(self, ranks: usize) -> Vec<(usize, usize)> {
         match self.is_pairwise() {
             true => (0..ranks)
@@ -92,7 +89,6 @@ impl CollectiveKind {
         }
     }
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all-reduce",
@@ -105,7 +101,6 @@ impl CollectiveKind {
     }
     /// Returns the bytes that every rank must send, as a fraction of the size. nccl-tests uses this
     /// factor to convert algorithm bandwidth to bus bandwidth (doc/PERFORMANCE.md).
-    #[must_use]
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let share = (ranks as f64 - 1.0) / ranks as f64;
         match self {

@@ -189,7 +189,6 @@ pub struct DeviceList {
 }
 
 /// Parses a device list. Returns `None` if and only if a diagnostic is an error.
-#[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
     load_beside(file, bytes, &mut |name| {
         Err(format!("{name}: references to other files are not supported here"))
@@ -197,7 +196,6 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
 }
 
 /// Like [`load`], but loads a referenced fabric file with `read`.
-#[must_use]
 pub fn load_beside(
     file: &str,
     bytes: &[u8],

@@ -144,7 +144,6 @@ impl Server {
         Ok(server)
     }
 
-    #[must_use]
     pub fn addresses(&self) -> &[ServedAddress] {
         &self.addresses
     }
@@ -155,7 +154,6 @@ impl Server {
         self.watcher = Some(watcher);
     }
 
-    #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }

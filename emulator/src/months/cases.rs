@@ -182,7 +182,6 @@ impl Prepared {
     }
 
     /// Returns the source of reused losses. `None` if they are measured in runs of this scenario.
-    #[must_use]
     pub fn losses_from(&self) -> Option<&LossesFrom> {
         self.losses_from.as_ref()
     }
@@ -204,25 +203,21 @@ impl Prepared {
         Ok(other)
     }
 
-    #[must_use]
     pub(super) fn with_scenario(&self, scenario: Scenario) -> Self {
         Self { scenario, ..self.clone() }
     }
 
     /// Returns the original scenario.
-    #[must_use]
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
     /// Returns the time span of the scenario.
-    #[must_use]
     pub fn span(&self) -> &Span {
         self.scenario.span.as_ref().expect("the scenario was prepared for a span")
     }
 
     /// Returns an empty loss table for the scenario's jobs.
-    #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
     }
@@ -235,7 +230,6 @@ impl Prepared {
 
     /// Returns the cases for the loss table. Without spare nodes, node failures are included only
     /// for elastic jobs, because all other jobs wait for a repair.
-    #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
             FailureSource::Trace { .. } => vec![AnyPart::Node],

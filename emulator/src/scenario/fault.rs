@@ -22,7 +22,6 @@ pub struct PartName(pub String);
 
 impl PartName {
     /// Returns whether this can be a part of any fabric or network.
-    #[must_use]
     pub fn could_be(&self) -> bool {
         let plain = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
@@ -92,19 +91,16 @@ pub enum Effect {
 
 impl Effect {
     /// Returns whether links stay up in a degraded state, so that plans do not bypass the part.
-    #[must_use]
     pub const fn is_grey(&self) -> bool {
         matches!(self, Self::PauseStorm(_)) || self.is_of_links()
     }
 
     /// Returns whether its links go dark.
-    #[must_use]
     pub const fn goes_dark(&self) -> bool {
         matches!(self, Self::Down | Self::Flapping { .. } | Self::Reboots(_))
     }
 
     /// Returns whether random packets are affected.
-    #[must_use]
     pub const fn is_drawn(&self) -> bool {
         matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
     }
@@ -114,13 +110,11 @@ impl Effect {
     }
 
     /// Returns whether the effect can be limited to one direction of a cable.
-    #[must_use]
     pub const fn has_direction(&self) -> bool {
         self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
     }
 
     /// Returns the change that the effect makes to a link with this rate. `None` if links do not change.
-    #[must_use]
     pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
         Some(match *self {
             Self::Rate(rate) => LinkChange::Rate(rate),
@@ -136,13 +130,11 @@ impl Effect {
     }
 
     /// Returns whether the effect requires the production control plane.
-    #[must_use]
     pub const fn needs_daemon(&self) -> bool {
         matches!(self, Self::Lies | Self::Late(_) | Self::SlowDisk(_))
     }
 
     /// Returns the name used in scenario files.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -232,7 +224,6 @@ pub struct ScenarioFault {
 
 impl ScenarioFault {
     /// Creates a permanent fault of one part with probability 1.
-    #[must_use]
     pub fn of(part: &str, at: lightloom_units::SimTime) -> Self {
         Self {
             parts: vec![PartName(part.to_owned())],
@@ -246,14 +237,12 @@ impl ScenarioFault {
     }
 
     /// Returns whether the fault affects the control plane.
-    #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.0.trim() == "control")
     }
 
     /// Makes the random choices for the `index`-th fault, or returns `None` if it does not occur.
     /// `works` returns whether a node works at the start.
-    #[must_use]
     pub fn draw(
         &self,
         seed: Seed,

@@ -178,7 +178,6 @@ fn packet_limit() -> u64 {
 }
 
 /// Reads a scenario file and all files that it references. Returns all errors.
-#[must_use]
 pub fn load(
     file: &str,
     bytes: &[u8],
@@ -199,7 +198,6 @@ pub struct LoadPurpose {
 }
 
 /// Reads the network for an external program. The file may contain workloads but not expectations.
-#[must_use]
 pub fn load_called(
     file: &str,
     bytes: &[u8],
@@ -209,7 +207,6 @@ pub fn load_called(
 }
 
 /// Like [`load`], with overrides.
-#[must_use]
 pub fn load_for(
     purpose: LoadPurpose,
     file: &str,
@@ -548,7 +545,6 @@ fn faults_beside(
 
 impl Scenario {
     /// Returns all errors of a fault file for this scenario.
-    #[must_use]
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         let start = plan(&Self { faults: Vec::new(), ..self.clone() }).ok();
         let phases =

@@ -42,7 +42,6 @@ const MORE: [&str; 3] = ["priority", "id", "after"];
 const MOST_SHOWN: usize = 20;
 
 /// Reads a flow table. Returns the flows or all errors. `host` looks up a host by name.
-#[must_use]
 pub fn read_flows(
     file: &str,
     bytes: &[u8],

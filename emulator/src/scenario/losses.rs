@@ -103,7 +103,6 @@ pub struct KnownLosses {
 
 impl KnownLosses {
     /// Returns the job with this name.
-    #[must_use]
     pub fn job(&self, name: &str) -> Option<&KnownJob> {
         self.jobs.iter().find(|job| job.job == name)
     }

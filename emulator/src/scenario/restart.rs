@@ -42,7 +42,6 @@ pub enum Restart {
 
 impl Restart {
     /// Returns the checkpoints from which the whole job restarts. `None` if replicas continue.
-    #[must_use]
     pub const fn rolls_back_to(self) -> Option<Checkpoints> {
         match self {
             Self::Barrier | Self::Migrate { .. } | Self::Elastic { .. } => None,
@@ -54,7 +53,6 @@ impl Restart {
     }
 
     /// Returns the name used in scenario files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",

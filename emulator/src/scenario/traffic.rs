@@ -76,7 +76,6 @@ pub enum Pattern {
 
 impl Pattern {
     /// Returns the name used in results.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Permutation { .. } => "permutation",
@@ -89,7 +88,6 @@ impl Pattern {
     }
 
     /// Returns the ratio of bus bandwidth to algorithm bandwidth, as defined by nccl-tests.
-    #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
         match self {
             Self::Collective(method) => method.kind().bus_factor(ranks),
@@ -98,7 +96,6 @@ impl Pattern {
     }
 
     /// Returns whether the pattern needs a size.
-    #[must_use]
     pub fn has_size(&self) -> bool {
         !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Recorded(_) | Self::Compute(_))
     }
@@ -106,7 +103,6 @@ impl Pattern {
 
 impl Traffic {
     /// Returns the priorities of the flows.
-    #[must_use]
     pub fn priorities(&self) -> Vec<u8> {
         match &self.run {
             Pattern::Compute(_) => Vec::new(),

@@ -14,7 +14,6 @@ use lightloom_units::{Bytes, Picoseconds};
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -124,7 +123,6 @@ impl TaskPace {
         billionths: [1_000_000_000; 2],
     };
 
-    #[must_use]
     pub fn of(pace: &Pace) -> Self {
         let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12).round() as u64);
         Self {
@@ -135,7 +133,6 @@ impl TaskPace {
         }
     }
 
-    #[must_use]
     pub fn lag(&self, cables: [Picoseconds; 2]) -> Picoseconds {
         let waits =
             [0, 1].map(|at| self.step[at].saturating_sub(cables[at]) * self.steps[at].into());
@@ -143,7 +140,6 @@ impl TaskPace {
     }
 
     /// Returns the effective shares of the link rates, inside a domain and between domains.
-    #[must_use]
     pub fn shares(&self) -> [f64; 2] {
         self.billionths.map(|share| f64::from(share) * 1e-9)
     }
@@ -221,13 +217,11 @@ impl TaskGraph {
     }
 
     /// Tasks of a recorded step use the full link rates.
-    #[must_use]
     pub fn pace(&self, task: TaskId) -> TaskPace {
         let at = self.paces.of_task.get(task.index());
         at.map_or(TaskPace::BARE, |at| self.paces.different[*at as usize])
     }
 
-    #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
     }
@@ -274,14 +268,12 @@ impl Dependents {
 }
 
 impl Schedule {
-    #[must_use]
     pub fn of(graph: &TaskGraph) -> Self {
         let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
         let (open, done) = (waiting.len(), vec![false; waiting.len()]);
         Self { dependents: Dependents::of(graph), waiting, done, open }
     }
 
-    #[must_use]
     pub fn ready(&self) -> Vec<TaskId> {
         let tasks = 0..self.waiting.len();
         let ready = tasks.filter(|task| self.waiting[*task] == 0 && !self.done[*task]);
@@ -303,17 +295,14 @@ impl Schedule {
         ready
     }
 
-    #[must_use]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    #[must_use]
     pub fn dependents(&self, task: TaskId) -> &[TaskId] {
         self.dependents.of_task(task)
     }
 
-    #[must_use]
     pub fn is_done(&self, task: TaskId) -> bool {
         self.done[task.index()]
     }

@@ -69,7 +69,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    #[must_use]
     pub fn total_tokens(self) -> f64 {
         self.sequences as f64 * self.tokens as f64
     }
@@ -102,7 +101,6 @@ pub enum MappingRefusal {
     Memory { needed_bytes: u64, available_bytes: u64, over_bytes: u64 },
 }
 
-#[must_use]
 pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
     (1..=whole.isqrt())
         .filter(|least| whole.is_multiple_of(*least))
@@ -130,7 +128,6 @@ impl std::fmt::Display for Mapping {
 }
 
 impl Recompute {
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -153,23 +150,19 @@ impl Mapping {
         schedule: Schedule::OneForwardOneBackward,
     };
 
-    #[must_use]
     pub fn gpus(&self) -> u64 {
         [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()
     }
 
-    #[must_use]
     pub fn is_zero_bubble(&self) -> bool {
         self.schedule == Schedule::ZeroBubble
     }
 
-    #[must_use]
     pub fn micro_batches(&self, batch: Batch) -> u64 {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
     }
 
     /// Returns all reasons other than memory why the mapping does not fit `model`. `context_exchange` is the CP method.
-    #[must_use]
     pub fn refusals(
         &self,
         model: &Model,

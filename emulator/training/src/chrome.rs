@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::machine::Machine;
 
-#[must_use]
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
     let members = graph.tasks().iter().map(|task| task.work.members(&machine.rings));
     let all: Vec<_> = members.collect();

@@ -337,13 +337,11 @@ impl Recorded {
         Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ..self.clone() })
     }
 
-    #[must_use]
     pub fn time_of(&self, part: TimedPart) -> Picoseconds {
         let tasks = self.took.iter().zip(&self.parts).filter(|(_, own)| **own == part);
         tasks.map(|(took, _)| *took).fold(Picoseconds::ZERO, |sum, took| sum + took)
     }
 
-    #[must_use]
     pub fn step_seconds(&self, end: Picoseconds) -> f64 {
         (end + self.before).as_secs_f64() / f64::from(self.steps.max(1)) * self.steady
     }

@@ -44,12 +44,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    #[must_use]
     pub const fn gpus(self) -> u32 {
         self.nodes * self.gpus_per_node
     }
 
-    #[must_use]
     pub const fn site(self, nic: NicRate) -> Site {
         Site { gpus: self.gpus(), gpus_per_node: self.gpus_per_node, nic }
     }
@@ -118,7 +116,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 }
 
-#[must_use]
 pub fn name_of(fabric: &Fabric) -> Option<String> {
     let hbd = &fabric.hbd;
     match (hbd.grouping(), hbd.shape()) {

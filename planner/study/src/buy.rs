@@ -245,7 +245,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    #[must_use]
     pub fn winners(&self) -> Vec<String> {
         verdict::winners(&self.rows)
     }

@@ -28,14 +28,12 @@ pub struct FabricDesign {
 
 impl FabricDesign {
     /// An optical switch without a price is counted by its ports, so the bill depends on `prices`.
-    #[must_use]
     pub fn new(fabric: Fabric, prices: &PriceList) -> Self {
         let kin = name_of(&fabric).and_then(|name| parse(&name).ok());
         let installed = fabric.installed().collect();
         Self { parts: parts_of(&fabric, prices), kin, installed, fabric }
     }
 
-    #[must_use]
     pub fn cluster(&self) -> Cluster {
         let nodes =
             u32::try_from(self.installed.len()).expect("a fabric has at most 4,000,000 nodes");

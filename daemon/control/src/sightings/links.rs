@@ -40,13 +40,11 @@ impl Sighting {
 }
 
 impl Links<'_> {
-    #[must_use]
     pub fn all(&self) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.sightings.inventory.fibres.iter();
         self.of(fibres.map(|(one, other)| (one.min(other), one.max(other))).collect())
     }
 
-    #[must_use]
     pub fn near(&self, nodes: &BTreeSet<&str>) -> (Vec<Link>, Vec<Loose>) {
         let modules = nodes.iter().flat_map(|node| {
             let first = DeviceName::from(format!("{node}/").as_str());

@@ -148,7 +148,6 @@ impl<'a> FaultContext<'a> {
 }
 
 /// Returns all errors in a fault file that can be found without a scenario.
-#[must_use]
 pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     load(file, bytes, None).1
 }

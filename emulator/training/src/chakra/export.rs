@@ -19,7 +19,6 @@ const VERSION: &str = "0.0.4";
 ///
 /// If a single rank of a ring computes for the whole ring, its compute tasks are written for every
 /// member. Durations are rounded to microseconds, the unit of the format.
-#[must_use]
 pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
     let mut ring_of = vec![None; machine.ranks as usize];
     for (index, ring) in machine.rings.iter().enumerate() {
@@ -59,7 +58,6 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
 }
 
 /// Sets of ranks that share collectives, by their number in the traces, as in ASTRA-sim's `comm_group.json`.
-#[must_use]
 pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
     let collectives = graph.tasks().iter().filter(|task| task.work.kind().is_some());
     let all = collectives.map(|task| task.work.members(&machine.rings).into_owned());

@@ -6,7 +6,6 @@ use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
 
 impl MeasuredRun {
-    #[must_use]
     pub fn words(&self, model_file: &str, accelerator_file: &str) -> Vec<String> {
         let request = &self.request;
         let is_shipped =

@@ -14,7 +14,6 @@ const MOST_MICRO_BATCHES: u32 = 4;
 impl AttentionFfn<'_> {
     /// Returns the largest batch whose step takes at most `seconds`, and its tokens per second and
     /// GPU. Every request has `context` cached tokens, and all micro-batches are equal.
-    #[must_use]
     pub fn most_tokens(&self, seconds: f64, context: f64, most: u32) -> Option<(u32, f64)> {
         let each = self.attention.count.saturating_mul(self.micro_batches.max(1));
         let room = self.cache_tokens()? as f64 / context.max(1.0);

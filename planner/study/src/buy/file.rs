@@ -254,7 +254,6 @@ pub fn load_buy(
 const REMEDY: &str = "for valid values, see docs/buy.md";
 
 /// Reports an error at `path` whose cause is outside the file.
-#[must_use]
 pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
     let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {
         check.error(codes::UNREADABLE, path, message).help(REMEDY);

@@ -49,7 +49,6 @@ pub struct RfabricClaim {
 }
 
 impl RfabricClaim {
-    #[must_use]
     pub fn agrees(&self) -> bool {
         self.ours >= self.low && self.high.is_none_or(|high| self.ours <= high)
     }
@@ -57,7 +56,6 @@ impl RfabricClaim {
 
 /// Uses the ports and the core of `base`. Each claim has separate timing and demands, except that
 /// performance per cost uses `phases`.
-#[must_use]
 pub fn rfabric(
     base: &ReconfigurableFatTree,
     phases: &[Phase],
