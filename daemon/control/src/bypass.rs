@@ -13,6 +13,7 @@ use lightloom_planner::joint::{self, Bounds, Options};
 use lightloom_planner::khop::{MovedForOthers, from_document};
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::drive::Verdict;
@@ -26,13 +27,17 @@ pub struct MayMove {
     pub max_healthy_circuits: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Healthy rings that an automatic bypass may move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "MoveGroupsFile")]
 pub enum MoveGroups {
+    /// No healthy rings. A bypass reduces the number of GPUs in service instead.
     Never,
-    /// Groups of a job with a fault, which cannot continue until every group has a ring again.
+    /// Rings of the stopped job.
     #[default]
     OwnJob,
+    /// Rings of the stopped job, after an operator accepts with `ctl fault`.
     Ask,
 }
 

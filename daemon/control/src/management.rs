@@ -6,16 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::state::DeviceName;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Type of a management failure domain.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "DomainKindFile")]
 pub enum DomainKind {
+    /// A line shared by several devices.
     Line,
+    /// A terminal server, or a host with several devices behind one address.
     Server,
+    /// An agent that gives access to the modules of its host.
     Agent,
+    /// A switch of the management network.
     Switch,
 }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bypass::{self, Backoff, MayMove};
@@ -44,11 +45,15 @@ use unstored::Unstored;
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
 const OWN: ReplyTo = ReplyTo(0);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Action when a node or module fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "OnFaultFile")]
 pub enum OnFault {
+    /// Report it only.
     #[default]
     Report,
+    /// Plan a bypass and apply it.
     Bypass,
 }
 
