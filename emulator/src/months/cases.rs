@@ -8,7 +8,7 @@ use lightloom_fabric::file::StepFile;
 use lightloom_fabric::trace::NodesError;
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
-use lightloom_units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime, Text};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::Serialize;
@@ -90,14 +90,14 @@ pub struct Prepared {
 
 impl Prepared {
     /// Plans the fabric and runs its jobs without failures. Returns `None` if the scenario has no time span.
-    pub fn of(scenario: &Scenario, maker: &dyn MakeControl) -> Result<Option<Self>, EmulateError> {
+    pub fn of(scenario: &Scenario, maker: &MakeControl) -> Result<Option<Self>, EmulateError> {
         let (Some(span), On::Fabric(_)) = (&scenario.span, &scenario.on) else {
             return Ok(None);
         };
         let mut short = scenario.clone();
         for train in &mut short.train {
             train.steps = STEPS;
-            let (every, load, write) = (1, Picoseconds::ZERO, Picoseconds::ZERO);
+            let (every, load, write) = (1, Text(Picoseconds::ZERO), None);
             let is_whole = train.restart.rolls_back_to().is_some();
             let at_once = Restart::Checkpoint(Checkpoints { every, load, write });
             train.restart = if is_whole { at_once } else { Restart::Barrier };
@@ -195,7 +195,7 @@ impl Prepared {
     pub fn with_control(
         &self,
         control: ControlDelays,
-        maker: &dyn MakeControl,
+        maker: &MakeControl,
     ) -> Result<Self, EmulateError> {
         let mut other = self.clone();
         (other.scenario.control, other.short.control) = (control, control);
@@ -250,7 +250,7 @@ impl Prepared {
     }
 
     /// Executes a case.
-    pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
+    pub fn run(&self, case: &Case, maker: &MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
         // Rotate through the parts, so that all of them fail equally often.
         let mut places: Vec<usize> = (0..self.start.substrate.count(case.part)).collect();
@@ -277,7 +277,7 @@ impl Prepared {
         out: &[usize],
         place: usize,
         share: f64,
-        maker: &dyn MakeControl,
+        maker: &MakeControl,
     ) -> Result<CaseRun, EmulateError> {
         let mut events: Vec<FaultEvent> = Vec::new();
         for node in out {
@@ -359,7 +359,7 @@ fn with_fewer(
     short: &Scenario,
     log: &TrainLog,
     replicas: Replicas,
-    maker: &dyn MakeControl,
+    maker: &MakeControl,
 ) -> Result<Replicas, EmulateError> {
     let mut fewer = short.clone();
     let On::Fabric(fabric) = &mut fewer.on else { return Ok(replicas) };

@@ -4,7 +4,7 @@ use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::Part as PlannedPart;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::Effect;
+use super::{Effect, Flapping};
 use crate::substrate::{NetworkPart, OpticalPort};
 
 /// A fault after all random choices have been made.
@@ -111,7 +111,7 @@ impl FaultEvent {
         at: SimTime,
     ) -> impl Iterator<Item = (SimTime, LinkChange)> + use<> {
         let (down, up, times) = match self.effect {
-            Effect::Flapping { down, up, times } => (down, up, times),
+            Effect::Flapping(Flapping { down, up, times }) => (down.0, up.0, times),
             _ => (Picoseconds::ZERO, Picoseconds::ZERO, 0),
         };
         (0..u64::from(times)).flat_map(move |turn| {

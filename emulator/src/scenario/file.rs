@@ -40,14 +40,13 @@ use serde::{Deserialize, Serialize};
 pub use collectives::{CollectiveFile, RingFile};
 pub use congestion::*;
 pub use control::{AssumedFile, ControlFile, DaemonFile};
-pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
+pub use faults::{FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
 pub use neighbours::{NamedFile, ReadNeighbour};
 pub use network::OnFile;
 pub use phases::{Acknowledgements, PhasesFile};
 pub use place::PlaceFile;
 pub use replay::{ReplayFile, TraceDayFile};
-pub use restart::{CheckpointFile, ElasticFile, InMemoryFile, MigrateFile, RestartFile};
 pub use span::{FailuresFile, GpuHourFile, RateFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
@@ -428,7 +427,7 @@ fn lower_phases_after(
 }
 
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
-    let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
+    let between = scenario.collectives.iter().filter(|one| one.is_between_groups);
     let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
     if start.substrate.has_switches() {
         priorities.extend(scenario.traffic.iter().flat_map(Traffic::priorities));

@@ -53,7 +53,7 @@ pub struct KnownJob {
 impl KnownJob {
     /// Losses of elastic jobs are not comparable with losses of other jobs.
     pub(crate) fn fits(&self, restart: Restart) -> bool {
-        (self.answer == "elastic") == matches!(restart, Restart::Elastic { .. })
+        (self.answer == "elastic") == matches!(restart, Restart::Elastic(_))
     }
 }
 

@@ -316,6 +316,5 @@ fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model
     let wrong = |error: String| TrainError::Model { job: job.name.clone(), error };
     let text = fabric.neighbour(&raw.model).map_err(wrong)?;
     let (model, mistakes) = read_model(&raw.model, text.as_bytes());
-    let first = || mistakes.first().map(ToString::to_string).unwrap_or_default();
-    model.ok_or_else(|| wrong(first()))
+    model.ok_or_else(|| wrong(mistakes.first().map(ToString::to_string).unwrap_or_default()))
 }
