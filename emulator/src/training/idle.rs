@@ -183,7 +183,8 @@ mod tests {
             for bytes in [30_000_017, 52_428_800].map(Bytes) {
                 let ring = |kind| TaskWork::Ring { kind, ring: 0, bytes };
                 let across = |kind| TaskWork::Across { kind, ranks: vec![0, 4], bytes };
-                let works = CollectiveKind::NAMED[..4].iter().flat_map(|kind| [ring(*kind), across(*kind)]);
+                let works =
+                    CollectiveKind::NAMED[..4].iter().flat_map(|kind| [ring(*kind), across(*kind)]);
                 for work in works.chain([TaskWork::Transfer { from: 1, to: 5, bytes }]) {
                     let long = super::packet_hops(&work, &machine) / 2.0;
                     assert_eq!(

@@ -91,10 +91,10 @@ impl Links<'_> {
         let seen = &self.sightings.devices[device];
         let least = self.sightings.inventory.limits(device).power_min_mdbm;
         let usual = seen.usual.get(&(*slot, *to)).copied().unwrap_or(least);
-        let is_at = |read: &Observation| at(&read.positions, *slot) == *to;
         let now = PortReading {
             answers: !self.sightings.is_silent(self.now, device),
-            stands: !seen.up || seen.observed.as_ref().is_none_or(is_at),
+            stands: !seen.up
+                || seen.observed.as_ref().is_none_or(|read| at(&read.positions, *slot) == *to),
             tap: self.certain_tap(seen, end, far),
             ..PortReading::default()
         };

@@ -77,13 +77,13 @@ impl Traffic {
                 let others = self.hosts.iter().filter(|host| *host != into);
                 others.map(|host| pair(*host, *into)).collect()
             }
-            Pattern::Flows(rows) => {
-                let flow = |row: &ListedFlow| FlowSpec {
+            Pattern::Flows(rows) => rows
+                .iter()
+                .map(|row| FlowSpec {
                     priority: row.priority.unwrap_or(self.priority),
                     ..FlowSpec::new(row.source, row.destination, row.bytes).at(now + row.start)
-                };
-                rows.iter().map(flow).collect()
-            }
+                })
+                .collect(),
             Pattern::Random { sizes, load, lasts } => {
                 let network = engine.network();
                 let cables =

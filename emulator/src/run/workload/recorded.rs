@@ -60,11 +60,11 @@ impl Playing {
             }
             _ => None,
         };
-        let meets = |other: &TaskId| {
-            let is_open = !self.schedule.is_done(*other);
-            is_open && (self.is_begun[other.index()] || may_begin(graph, &left, *other, took))
-        };
-        of_ring.count == 1 && !of_ring.others.iter().take(OTHERS).any(meets)
+        of_ring.count == 1
+            && !of_ring.others.iter().take(OTHERS).any(|other| {
+                let is_open = !self.schedule.is_done(*other);
+                is_open && (self.is_begun[other.index()] || may_begin(graph, &left, *other, took))
+            })
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -270,11 +270,10 @@ impl<'a> Jobs<'a> {
         let Some(class) = *class else { return Ok(None) };
         let (settings, now) = (context.engine.settings(), context.now());
         let spans = &self.jobs[place].steps.last().expect("every task belongs to a step").spans;
-        let is_alone = |took| {
+        let took = self.times.time_of(settings, class, around, |took| {
             let room = (now, lag + took);
             playing.is_alone(&described.graph, (id, ring), room, spans)
-        };
-        let took = self.times.time_of(settings, class, around, is_alone)?;
+        })?;
         if let Some(of_ring) = playing.busy.get_mut(&ring) {
             of_ring.is_reused = took.is_some();
         }

@@ -422,7 +422,6 @@ impl TaskWriter<'_> {
     fn inputs(&mut self, trainer: &Job<'_>, arrived: &[Option<TaskId>]) -> Vec<Vec<Vec<TaskId>>> {
         let mapping = &trainer.mapping;
         let lanes = (mapping.data * mapping.context) as usize;
-        let nothing = || vec![Vec::new(); lanes];
         match self.pool.training_loop {
             TrainingLoop::OneStepOff | TrainingLoop::Asynchronous => Vec::new(),
             TrainingLoop::Synchronous => {
@@ -434,7 +433,7 @@ impl TaskWriter<'_> {
             }
             TrainingLoop::Streaming => {
                 let count = mapping.micro_batches(trainer.batch) as usize;
-                let mut inputs: Vec<_> = (0..count).map(|_| nothing()).collect();
+                let mut inputs: Vec<_> = (0..count).map(|_| vec![Vec::new(); lanes]).collect();
                 for (sample, task) in arrived.iter().enumerate() {
                     let (micro, lane) = place(trainer, sample);
                     let waits: &mut Vec<TaskId> = &mut inputs[micro][lane];

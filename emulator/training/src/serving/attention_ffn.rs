@@ -42,13 +42,12 @@ impl ServingJob {
         let best: Vec<(u32, DecodeGroups)> = shares.into_par_iter().filter_map(best).collect();
         let with = |size: &u32| {
             let prefill_replica_gpus = *size;
-            let of = move |(prefill_gpus, decodes): &(u32, DecodeGroups)| {
+            best.iter().filter_map(move |(prefill_gpus, decodes)| {
                 let (prefill_gpus, decodes) = (*prefill_gpus, *decodes);
                 let fits = prefill_gpus > 0 && prefill_gpus.is_multiple_of(prefill_replica_gpus);
                 let layout = Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes };
                 fits.then_some(layout)
-            };
-            best.iter().filter_map(of)
+            })
         };
         sizes.iter().flat_map(with).collect()
     }
