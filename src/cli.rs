@@ -17,7 +17,7 @@ use crate::{emulate, explain, init, merge, plan, replan, schema, second, trace, 
     disable_help_subcommand = true,
     after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
 )]
-struct Arguments {
+pub struct Arguments<V: Subcommand> {
     /// When to colour messages (NO_COLOR disables `auto`)
     #[arg(
         long,
@@ -27,9 +27,9 @@ struct Arguments {
         default_value_t,
         value_name = "WHEN"
     )]
-    color: Colour,
+    pub color: Colour,
     #[command(subcommand)]
-    verb: Verb,
+    pub verb: V,
 }
 
 /// Verbs that this library runs.
@@ -46,7 +46,6 @@ pub enum Verb {
     Trace(trace::Arguments),
 }
 
-#[must_use]
 pub fn main() -> ExitCode {
     let matches = command().get_matches_from(help_of_verb(std::env::args_os().collect()));
     let colour = matches.get_one::<Colour>("color").copied().unwrap_or_default();
@@ -55,7 +54,8 @@ pub fn main() -> ExitCode {
     if second::has(verb) {
         return output::conclude(second::hand_over(verb));
     }
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let arguments =
+        Arguments::<Verb>::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     output::conclude(match run(&arguments.verb) {
         Err(error) if error.is::<second::Needed>() => second::hand_over(verb),
         ended => ended,
@@ -63,7 +63,6 @@ pub fn main() -> ExitCode {
 }
 
 /// Rewrites `lightloom help VERB` as `lightloom VERB --help`, whichever program provides the verb.
-#[must_use]
 pub fn help_of_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|verb| verb == "help") {
         arguments.remove(1);
@@ -88,7 +87,9 @@ pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
 }
 
 fn command() -> clap::Command {
-    grouped(Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command)))
+    grouped(
+        Arguments::<Verb>::command().subcommands(second::VERBS.iter().map(second::Verb::command)),
+    )
 }
 
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -114,7 +115,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Files", &["validate", "explain", "schema", "completions", "man"]),
 ];
 
-#[must_use]
 pub fn grouped(command: clap::Command) -> clap::Command {
     // A negative number is a wrong value and not an unknown option.
     let command = command.mut_subcommands(|verb| verb.allow_negative_numbers(true));

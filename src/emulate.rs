@@ -20,7 +20,7 @@ use std::time::Instant;
 use lightloom_emulator::outcome::{FlowRow, Outcome as RunOutcome};
 use lightloom_emulator::run::IslandReuse;
 use lightloom_emulator::scenario::{self, On, RunStart, Scenario};
-use lightloom_emulator::shipped::{MakeControl, NoDaemon};
+use lightloom_emulator::shipped::{MakeControl, no_daemon};
 use lightloom_emulator::sweep::{SeedRange, SweepShard};
 use lightloom_emulator::{RunSettings, emulate_with};
 use lightloom_units::seed::Seed;
@@ -88,10 +88,7 @@ pub struct Arguments {
 }
 
 /// `control` creates the production daemon. Without it, a scenario that needs the daemon returns [`Needed`].
-pub fn run(
-    arguments: &Arguments,
-    control: Option<&dyn MakeControl>,
-) -> anyhow::Result<VerbOutcome> {
+pub fn run(arguments: &Arguments, control: Option<&MakeControl>) -> anyhow::Result<VerbOutcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
         let message = "--prove-reuse has no effect with --timeline, --pcap, --links-out or series, which simulate every ring";
         return Err(WrongUsage(message.to_owned()).into());
@@ -111,7 +108,7 @@ pub fn run(
     }
     output::diagnostics(&mistakes);
     let source = source.ok_or(output::InputRefused)?;
-    let control = control.unwrap_or(&NoDaemon);
+    let control = control.unwrap_or(&no_daemon);
     if source.scenario.span.is_some() {
         return months::run(arguments, &source, control);
     }
@@ -130,7 +127,7 @@ pub fn run(
 
 fn of_a_sweep(
     scenario: &Scenario,
-    control: &dyn MakeControl,
+    control: &MakeControl,
 ) -> anyhow::Result<lightloom_emulator::outcome::Outcome> {
     let start = scenario::plan(scenario)?;
     let (watch, sharing) = (Default::default(), IslandReuse::Reuse);
@@ -142,7 +139,7 @@ fn run_once(
     arguments: &Arguments,
     source: &ScenarioSource,
     scenario: &Scenario,
-    control: &dyn MakeControl,
+    control: &MakeControl,
 ) -> anyhow::Result<VerbOutcome> {
     let start = scenario::plan(scenario)?;
     arguments.look.refuse_packets(scenario)?;

@@ -6,7 +6,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-#[must_use]
 pub fn document(name: &str, suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
     let cases = || suites.iter().flat_map(|suite| &suite.cases);
@@ -27,7 +26,6 @@ pub struct Suite {
 }
 
 impl Suite {
-    #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -81,7 +79,6 @@ pub struct JunitCase {
 }
 
 impl JunitCase {
-    #[must_use]
     pub fn new(name: impl Into<String>, class: impl Into<String>, ended: JunitEnd) -> Self {
         let (name, class, output) = (name.into(), class.into(), String::new());
         Self { name, class, time: None, ended, output }

@@ -67,7 +67,6 @@ impl<R> TableColumns<R> {
         self
     }
 
-    #[must_use]
     pub fn table(self) -> TextTable {
         self.table
     }

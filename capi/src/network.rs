@@ -113,8 +113,8 @@ impl OpenNetwork {
             Ok(NamedFile { name: there.display().to_string(), bytes })
         };
         let (scenario, mistakes) = load_called(name, bytes, &mut beside);
-        let refused = || CallFailure::new(ErrorCode::BadFile, listed(&mistakes));
-        let scenario = scenario.ok_or_else(refused)?;
+        let scenario =
+            scenario.ok_or_else(|| CallFailure::new(ErrorCode::BadFile, listed(&mistakes)))?;
         let start = plan(&scenario)
             .map_err(|error| CallFailure::new(ErrorCode::BadFile, format!("{name}: {error}")))?;
         let ranks = u32::try_from(start.substrate.hosts.len()).unwrap_or(u32::MAX);

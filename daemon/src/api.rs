@@ -51,7 +51,7 @@ pub use body::{ApplyBody, Last, Wait};
 pub use document::PlanDocument;
 use gate::{BODY_BYTES_MAX, Gate, gate};
 use problem::{Answered, Problem, Reply};
-use reading::Body;
+use reading::Posted;
 use responses::InCommon;
 pub use shared::Shared;
 use shared::{asked, sha256};
@@ -111,7 +111,6 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
 )]
 struct Document;
 
-#[must_use]
 pub fn openapi() -> String {
     let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
     text.push('\n');
@@ -403,14 +402,10 @@ fn confirmation(apply: &Apply) -> String {
 /// Previews an apply, including the bytes for each device, without changing anything.
 #[utoipa::path(post, path = "/v1/diff", request_body = ApplyBody,
     responses((status = 200, body = Diff), (status = 422)))]
-async fn diff(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(mut body): Body<ApplyBody>,
-) -> Reply<Diff> {
+async fn diff(Posted { shared, client, mut body }: Posted<ApplyBody>) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (apply, plan) = read_apply(&shared, &mut body).await?;
-    let find = move |runtime: &Runtime| {
+    previewed(&shared, move |runtime: &Runtime| {
         let mut apply = apply;
         let reasons =
             plan.as_deref().map_or_else(Vec::new, |plan| runtime.control.objections(&apply, plan));
@@ -421,18 +416,14 @@ async fn diff(
             runtime.control.facts().broken_with(plan, &runtime.clock.now(), |_| Default::default())
         });
         Ok((apply, plan.map(|plan| Arc::new(*plan))))
-    };
-    previewed(&shared, find).await
+    })
+    .await
 }
 
 /// Previews a rollback, including the bytes for each device, without changing anything.
 #[utoipa::path(post, path = "/v1/rollback/diff", request_body = RollbackBody,
     responses((status = 200, body = Diff), (status = 422)))]
-async fn rollback_diff(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<RollbackBody>,
-) -> Reply<Diff> {
+async fn rollback_diff(Posted { shared, client, body }: Posted<RollbackBody>) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let rollback = Rollback { txn: Txn(body.txn), ..Rollback::default() };
     previewed(&shared, move |runtime: &Runtime| runtime.control.facts().way_back(&rollback)).await
@@ -502,8 +493,7 @@ async fn bytes_of(
 }
 
 fn readable(bytes: &[u8]) -> String {
-    let text = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
-    if bytes.iter().all(text) {
+    if bytes.iter().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n')) {
         String::from_utf8_lossy(bytes).trim_end().to_owned()
     } else {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
@@ -514,9 +504,7 @@ fn readable(bytes: &[u8]) -> String {
 #[utoipa::path(post, path = "/v1/apply", request_body = ApplyBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
 async fn apply(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(mut body): Body<ApplyBody>,
+    Posted { shared, client, mut body }: Posted<ApplyBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     // Check the role first, so that an unauthorized client cannot make the daemon parse a plan.
@@ -554,11 +542,7 @@ async fn apply(
 /// Confirms a pending change.
 #[utoipa::path(post, path = "/v1/confirm", request_body = TxnBody,
     responses((status = 200), (status = 409)))]
-async fn confirm(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<TxnBody>,
-) -> Result<Answered, Problem> {
+async fn confirm(Posted { shared, client, body }: Posted<TxnBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let request = Request::Confirm(Txn(body.txn));
     let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
@@ -569,9 +553,7 @@ async fn confirm(
 #[utoipa::path(post, path = "/v1/rollback", request_body = RollbackBody,
     responses((status = 202), (status = 409), (status = 422)))]
 async fn rollback(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<RollbackBody>,
+    Posted { shared, client, body }: Posted<RollbackBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let change = json!({"actor": asked.actor.as_str(), "verb": "rollback", "txn": body.txn});
@@ -591,11 +573,7 @@ async fn rollback(
 /// Adopts the current positions of these devices without switching any circuits.
 #[utoipa::path(post, path = "/v1/adopt", request_body = AdoptBody,
     responses((status = 200), (status = 409), (status = 422)))]
-async fn adopt(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<AdoptBody>,
-) -> Result<Answered, Problem> {
+async fn adopt(Posted { shared, client, body }: Posted<AdoptBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let every = |runtime: &Runtime| {
         let devices = runtime.control.sightings().inventory().devices.iter();
@@ -622,20 +600,14 @@ async fn adopt(
 /// Drains these devices and keeps them drained.
 #[utoipa::path(post, path = "/v1/drain", request_body = DevicesBody,
     responses((status = 200), (status = 409), (status = 422)))]
-async fn drain(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<DevicesBody>,
-) -> Result<Answered, Problem> {
+async fn drain(Posted { shared, client, body }: Posted<DevicesBody>) -> Result<Answered, Problem> {
     hold(&shared, &client, body, true).await
 }
 
 #[utoipa::path(post, path = "/v1/undrain", request_body = DevicesBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn undrain(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<DevicesBody>,
+    Posted { shared, client, body }: Posted<DevicesBody>,
 ) -> Result<Answered, Problem> {
     hold(&shared, &client, body, false).await
 }
@@ -694,11 +666,7 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
 /// Reports failed or repaired parts, then plans and applies the bypass.
 #[utoipa::path(post, path = "/v1/faults", request_body = FaultBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
-async fn fault(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<FaultBody>,
-) -> Result<Answered, Problem> {
+async fn fault(Posted { shared, client, body }: Posted<FaultBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let told = match client.must_have(Role::Apply) {
         Ok(()) => told(&shared, &client, &body).await,
@@ -714,11 +682,7 @@ async fn fault(
 /// Previews a bypass or a repair, including the bytes for each device, without changing anything.
 #[utoipa::path(post, path = "/v1/faults/diff", request_body = FaultBody,
     responses((status = 200, body = Diff), (status = 422)))]
-async fn fault_diff(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<FaultBody>,
-) -> Reply<Diff> {
+async fn fault_diff(Posted { shared, client, body }: Posted<FaultBody>) -> Reply<Diff> {
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (broken, repaired) = told(&shared, &client, &body).await?;
     previewed(&shared, move |runtime: &Runtime| {

@@ -72,7 +72,6 @@ struct Lines {
 }
 
 impl Audit {
-    #[must_use]
     pub fn new(journal: Journal<Entry, FileStorage>) -> Self {
         let rates = Rates::new(REFUSALS_OF_EACH, REFUSALS_OF_ALL);
         Self(Arc::new(Mutex::new(Lines { journal, rates, not_listed: BTreeMap::new() })))
@@ -117,12 +116,10 @@ impl Audit {
         }
     }
 
-    #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.lines().journal.short_of_space()
     }
 
-    #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.lines().journal.failure().map(str::to_owned)
     }

@@ -26,7 +26,6 @@ pub struct Checked {
     pub audit: String,
 }
 
-#[must_use]
 pub fn check(config: &Config) -> Checked {
     let mut checked = Checked::default();
     let mut found = |place: &str, error: &anyhow::Error| {

@@ -14,18 +14,15 @@ pub struct Clock {
 }
 
 impl Clock {
-    #[must_use]
     pub fn new() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self { boot: boot.trim().to_owned(), simulated: None }
     }
 
-    #[must_use]
     pub fn simulated(now: Arc<Mutex<Now>>) -> Self {
         Self { boot: String::new(), simulated: Some(now) }
     }
 
-    #[must_use]
     pub fn now(&self) -> Now {
         if let Some(now) = &self.simulated {
             return now.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -45,7 +45,6 @@ impl JournalPlace {
     pub const AFTER_FULL_DISK: &str = "circuits stay lit and devices are still read: free space \
         or repair the disk, and lightloomd resumes automatically";
 
-    #[must_use]
     pub fn of(config: &Config) -> Self {
         let etcd = config.file.etcd.clone().map(Self::Etcd);
         etcd.unwrap_or_else(|| Self::File(config.journal_file()))
@@ -67,7 +66,6 @@ impl JournalPlace {
         Ok((records, damage.or(missing)))
     }
 
-    #[must_use]
     pub fn after_damage(&self, damage: &Damage) -> String {
         if damage.is_newer {
             return "start that version of lightloomd or a later one".into();
@@ -87,7 +85,6 @@ impl JournalPlace {
         }
     }
 
-    #[must_use]
     pub fn after_failure(&self) -> &'static str {
         match self {
             Self::File(_) => Self::AFTER_FULL_DISK,

@@ -81,12 +81,10 @@ pub struct Config {
 
 const DEVICES_MAX: usize = 65_536;
 
-#[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
     document::load(file, bytes, |file, check| lower(file, None, check))
 }
 
-#[must_use]
 pub fn load_for(file: &str, bytes: &[u8], installed: &Fabric) -> (Option<Config>, Vec<Diagnostic>) {
     document::load(file, bytes, |file, check| lower(file, Some(installed), check))
 }
@@ -204,7 +202,6 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 }
 
 impl Config {
-    #[must_use]
     pub fn journal_file(&self) -> PathBuf {
         self.file.state_dir.join("journal.log")
     }

@@ -15,7 +15,6 @@ struct FencedLease {
 }
 
 impl Fence {
-    #[must_use]
     pub fn closed() -> Self {
         let open_until = AtomicU64::new(0);
         Self(Some(Arc::new(FencedLease { began: Instant::now(), open_until })))
@@ -37,7 +36,6 @@ impl Fence {
         }
     }
 
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.as_ref().is_none_or(|lease| {
             lease.began.elapsed().as_micros() < u128::from(lease.open_until.load(Ordering::SeqCst))

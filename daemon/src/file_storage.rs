@@ -52,7 +52,6 @@ impl<D: Disk> FileStorage<D> {
         Ok(storage)
     }
 
-    #[must_use]
     pub fn has_bytes(&self) -> bool {
         self.end > 0
     }

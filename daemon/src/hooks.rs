@@ -30,7 +30,6 @@ pub enum Hook {
 }
 
 impl Hook {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -57,7 +56,6 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    #[must_use]
     pub fn start(file: HooksFile, metrics: &Metrics) -> Self {
         if file.after.is_none() && file.failed.is_none() {
             return Self { file, waiting: None };
@@ -84,7 +82,6 @@ impl Hooks {
         Self { file, waiting: Some(sender) }
     }
 
-    #[must_use]
     pub fn has_before(&self) -> bool {
         self.file.before.is_some()
     }

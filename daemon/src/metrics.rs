@@ -155,7 +155,6 @@ impl Metrics {
         }
     }
 
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = Vec::new();
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);

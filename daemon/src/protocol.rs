@@ -48,7 +48,6 @@ pub enum DriverFile {
 }
 
 impl DriverFile {
-    #[must_use]
     pub fn protocol(&self) -> &dyn Protocol {
         match self {
             Self::Ocstrx(file) => file,
@@ -99,7 +98,6 @@ impl Kind {
         Self::OpticalSwitch { ports, agent: None }
     }
 
-    #[must_use]
     pub fn sharing(&self) -> Sharing {
         match self {
             Self::OpticalSwitch { .. } => Sharing::Exclusive,

@@ -46,7 +46,6 @@ pub struct Rates {
 }
 
 impl Rates {
-    #[must_use]
     pub fn new(each: Allowance, all: Allowance) -> Self {
         Self { each, all, clients: BTreeMap::new(), together: None }
     }

@@ -119,7 +119,6 @@ pub struct Parts {
 }
 
 impl Runtime {
-    #[must_use]
     pub fn new(parts: Parts) -> Self {
         let names = parts.devices.keys().map(|name| (name.clone(), Contact::default()));
         let mut runtime = Self {

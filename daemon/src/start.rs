@@ -313,7 +313,6 @@ fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     format!("lightloomd@{}:{}", host.trim(), folder.display()).replace(' ', "_")
 }
 
-#[must_use]
 pub fn socket_path(config: &Config) -> PathBuf {
     config.file.socket.clone().unwrap_or_else(|| config.file.state_dir.join("lightloomd.sock"))
 }

@@ -30,7 +30,6 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    #[must_use]
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
         let (version, trace, span) = (parts.next()?, parts.next()?, parts.next()?);

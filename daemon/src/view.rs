@@ -71,7 +71,6 @@ impl<'a> From<&'a Runtime> for Knowledge<'a> {
     }
 }
 
-#[must_use]
 pub fn status(runtime: &Runtime) -> Status {
     let failed =
         runtime.control.failed().map(|why| (why.to_owned(), runtime.place.after_failure()));
@@ -95,7 +94,6 @@ pub fn status(runtime: &Runtime) -> Status {
     status
 }
 
-#[must_use]
 pub fn of_fabric(known: &Knowledge<'_>) -> Status {
     let controller = known.control.controller();
     let ledger = controller.ledger();
@@ -185,7 +183,6 @@ fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
     drifted.map(|device| DeviceName::from(device.name.as_str())).collect()
 }
 
-#[must_use]
 pub fn circuits_dark(runtime: &Runtime) -> usize {
     let known = &runtime.into();
     let dark = circuits::dark(known, &circuits::all(known), &circuits::loopbacks(known));
@@ -276,7 +273,6 @@ fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
     known.control.sightings().crossed(device, known.control.ledger()).into_iter().map(of).collect()
 }
 
-#[must_use]
 pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     let devices = known.control.sightings().devices().iter();
     let unseen = devices.filter(|(_, seen)| !seen.answers());
@@ -285,7 +281,6 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
 
 /// Returns whether every device has been read or will remain unreadable for a while. Devices that
 /// the previous leader still holds are expected to become readable soon.
-#[must_use]
 pub fn is_settled(runtime: &Runtime) -> bool {
     runtime.damage.is_some()
         || unseen(&runtime.into()).iter().all(|name| {
@@ -299,7 +294,6 @@ fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
     Some(damage_of(damage, &runtime.place))
 }
 
-#[must_use]
 pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
     JournalDamage {
         file: place.to_string(),
@@ -383,7 +377,6 @@ fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
     Some((what, JournalPlace::AFTER_FULL_DISK))
 }
 
-#[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
     let known = &Knowledge::from(runtime);
     let devices = known.control.sightings().devices().keys();
@@ -397,7 +390,6 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
     }
 }
 
-#[must_use]
 pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);
     if known.control.ledger().last_txn == past.txn {
@@ -415,7 +407,6 @@ pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     shown
 }
 
-#[must_use]
 pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
     let lost = |sha256: &str| !sha256.is_empty() && ledger.plan_named(sha256).is_none();
     let short = |sha256: &str| sha256.get(..12).unwrap_or(sha256).to_owned();

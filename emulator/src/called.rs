@@ -78,19 +78,16 @@ impl<'a> ProgramSession<'a> {
     }
 
     /// Returns the current simulated time.
-    #[must_use]
     pub fn now(&self) -> SimTime {
         self.run.context().now()
     }
 
     /// Returns the number of packets sent so far, counted once per link.
-    #[must_use]
     pub fn packet_hops(&self) -> u64 {
         self.run.context().engine.hops()
     }
 
     /// Returns the total size of all messages so far, and the number of bytes delivered in order.
-    #[must_use]
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();
         let sum = |[all, arrived]: [Bytes; 2], (size, delivered)| [all + size, arrived + delivered];

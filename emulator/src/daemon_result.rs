@@ -96,7 +96,6 @@ pub struct PhaseCounts {
 
 impl PhaseCounts {
     /// Returns `true` if no phase was requested.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         self.asked == 0
     }

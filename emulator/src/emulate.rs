@@ -26,7 +26,7 @@ use crate::scenario::{
     CircuitPlan, Effect, Expectation, FaultEvent, On, PACKETS_MAX, RunStart, Scenario, StartError,
     Traffic, TrainError, TrainStep, When, plan,
 };
-use crate::shipped::{MakeControl, NoDaemon};
+use crate::shipped::{MakeControl, no_daemon};
 use crate::substrate::{Members, OpticalCircuits, RingCables, Substrate};
 
 /// Settings of a run that are not part of the scenario.
@@ -100,7 +100,7 @@ pub fn emulate_from(
     settings: RunSettings,
     progress: &mut dyn Progress,
 ) -> Result<Finished, EmulateError> {
-    emulate_with(scenario, start, settings, &NoDaemon, progress)
+    emulate_with(scenario, start, settings, &no_daemon, progress)
 }
 
 /// Runs `scenario` with and without its faults. `maker` creates control planes that are executed rather than modelled.
@@ -108,7 +108,7 @@ pub fn emulate_with(
     scenario: &Scenario,
     start: &RunStart,
     settings: RunSettings,
-    maker: &dyn MakeControl,
+    maker: &MakeControl,
     progress: &mut dyn Progress,
 ) -> Result<Finished, EmulateError> {
     require_groups(scenario, start)?;
@@ -122,7 +122,6 @@ pub fn emulate_with(
     if sharing == IslandReuse::Proven && log.engine().prove()?.is_none() {
         return Err(EmulateError::NothingSpared("identical parts became coupled during the run"));
     }
-    let calm = || (Watch::default(), None);
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));
@@ -130,7 +129,7 @@ pub fn emulate_with(
         true => None,
         false => {
             progress.begins(RunPass::Calm);
-            Some(making.run(&old, calm(), progress)?)
+            Some(making.run(&old, (Watch::default(), None), progress)?)
         }
     };
     let ran = judge::JudgedRun {
@@ -150,7 +149,7 @@ pub fn emulate_with(
 pub(crate) fn run_alone(
     (scenario, start): (&Scenario, &RunStart),
     events: &[FaultEvent],
-    maker: &dyn MakeControl,
+    maker: &MakeControl,
 ) -> Result<RunLog, EmulateError> {
     let making = Making { maker, ..Making::new(scenario, start, (1, 1, IslandReuse::Reuse))? };
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
@@ -166,7 +165,7 @@ pub(crate) struct Making<'a> {
     scale: u64,
     threads: usize,
     sharing: IslandReuse,
-    maker: &'a dyn MakeControl,
+    maker: &'a MakeControl,
 }
 
 impl<'a> Making<'a> {
@@ -179,7 +178,7 @@ impl<'a> Making<'a> {
         let demands = phases.map(|phase| phase.demand.clone().at_whole_rate(scale)).collect();
         let traffic = start.traffic(scenario);
         let (members, trains) = trains(scenario, start)?;
-        let maker = &NoDaemon;
+        let maker = &no_daemon;
         Ok(Self {
             scenario,
             start,
@@ -297,7 +296,7 @@ impl<'a> Making<'a> {
             planes.extend(changes.map(|changes| Box::new(changes) as Box<dyn ControlPlane>));
             return Ok(planes);
         };
-        let side = self.maker.make(fabric, plan, &daemon, self.scenario.seed);
+        let side = (self.maker)(fabric, plan, &daemon, self.scenario.seed);
         let side = side.map_err(RunError::Control)?;
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
@@ -421,7 +420,7 @@ fn whole_because(
     settings: &RunSettings,
 ) -> Option<&'static str> {
     let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
-    if scenario.collectives.iter().any(|one| one.kind.is_between_groups()) {
+    if scenario.collectives.iter().any(|one| one.is_between_groups) {
         Some("inter-group collectives share links")
     } else if !scenario.traffic.is_empty() {
         Some("host-to-host traffic shares links")

@@ -133,7 +133,6 @@ impl FlowRow {
 
 impl Outcome {
     /// Returns whether all expectations held and no unintended limit stopped the run.
-    #[must_use]
     pub fn passed(&self) -> bool {
         !self.never_ended && self.expectations.iter().all(|expectation| expectation.passed)
     }

@@ -19,7 +19,7 @@ mod train;
 
 use std::sync::Arc;
 
-use lightloom_collective::{self as collective, Directions};
+use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_engine::transport::Transport;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -31,16 +31,16 @@ use serde::Serialize;
 pub use daemon::{DaemonSetup, SwitchLanguage};
 pub use event::{FaultEvent, When};
 pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
-pub use fault::{Effect, PartName, ScenarioFault};
+pub use fault::{Effect, Flapping, PartName, ScenarioFault};
 pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{FlowDependency, ListedFlow, read_flows};
 pub use losses::{KnownJob, KnownLosses, KnownRun, LossPart, RunLoss};
-pub use pool::Rollout;
+pub use pool::{Rollout, RolloutLoop};
 pub use replay::{Replay, TraceDay};
-pub use restart::{Checkpoints, MemoryCopies, Restart};
+pub use restart::{Checkpoints, Elasticity, MemoryCopies, Migration, Restart};
 pub use span::{FailureRate, FailureSource, Span};
 pub use start::{CircuitPlan, FirstPlan, RunStart, StartError, plan};
-pub use traffic::{AllReduceWay, Pattern, Prior, Traffic};
+pub use traffic::{Pattern, Prior, Traffic};
 pub use train::{Train, TrainError, TrainStep};
 
 use crate::substrate::{PacketSwitches, Substrate};
@@ -156,7 +156,9 @@ pub struct Collective {
     /// Name in reports.
     pub name: String,
     /// Collective operation.
-    pub kind: CollectiveOperation,
+    pub kind: CollectiveKind,
+    /// Whether it runs between the same ranks of all groups of a job, rather than on the ring of each group.
+    pub is_between_groups: bool,
     /// Buffer size of one rank.
     pub bytes: Bytes,
     /// Number of consecutive repetitions.
@@ -167,47 +169,13 @@ pub struct Collective {
     pub directions: Directions,
 }
 
-/// A collective operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CollectiveOperation {
-    /// All ranks of the group receive the sum.
-    AllReduce,
-    /// Each rank of the group receives its part of the sum.
-    ReduceScatter,
-    /// All ranks of the group receive all parts.
-    AllGather,
-    /// The same rank of every group of the job receives the sum.
-    DataParallelAllReduce,
-}
+impl Collective {
+    /// Name of the operation between groups in scenario files.
+    pub const BETWEEN_GROUPS: &'static str = "data-parallel-all-reduce";
 
-impl CollectiveOperation {
-    /// Returns `None` for an operation between groups.
-    #[must_use]
-    pub const fn of_group(self) -> Option<collective::CollectiveKind> {
-        match self {
-            Self::AllReduce => Some(collective::CollectiveKind::AllReduce),
-            Self::ReduceScatter => Some(collective::CollectiveKind::ReduceScatter),
-            Self::AllGather => Some(collective::CollectiveKind::AllGather),
-            Self::DataParallelAllReduce => None,
-        }
-    }
-    /// Returns the name used in scenario files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self.of_group() {
-            Some(kind) => kind.name(),
-            None => "data-parallel-all-reduce",
-        }
-    }
-    /// Returns whether the operation runs between groups.
-    #[must_use]
-    pub const fn is_between_groups(self) -> bool {
-        self.of_group().is_none()
-    }
-    /// Returns the ratio of bus bandwidth to algorithm bandwidth, as defined by nccl-tests.
-    #[must_use]
-    pub fn bus_factor(self, ranks: u32) -> f64 {
-        self.of_group().unwrap_or(collective::CollectiveKind::AllReduce).bus_factor(ranks as usize)
+    /// Returns the name of the operation in scenario files.
+    pub const fn operation(&self) -> &'static str {
+        if self.is_between_groups { Self::BETWEEN_GROUPS } else { self.kind.name() }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interface to the shipped daemon, which drives emulated devices in virtual time.
 //!
-//! `lightloom-twin` implements [`MakeControl`], so this crate does not depend on the daemon.
+//! `lightloom-twin` provides a [`MakeControl`], so this crate does not depend on the daemon.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -85,33 +85,20 @@ pub trait ControlSide {
     fn result(&self) -> DaemonResult;
 }
 
-/// Creates a [`ControlSide`] whose daemon uses `plan` at the start of the run.
-pub trait MakeControl: Sync {
-    /// Creates the control side.
-    ///
-    /// # Errors
-    /// Fails if the fabric has no transceivers that a daemon could drive or the plan is rejected.
-    fn make(
-        &self,
-        fabric: &Fabric,
-        plan: &Plan,
-        daemon: &DaemonSetup,
-        seed: Seed,
-    ) -> Result<Box<dyn ControlSide>, String>;
-}
+/// Creates a [`ControlSide`] whose daemon uses `plan` at the start of the run. Fails if the fabric has no transceivers
+/// that a daemon could drive or the plan is rejected.
+pub type MakeControl =
+    dyn Fn(&Fabric, &Plan, &DaemonSetup, Seed) -> Result<Box<dyn ControlSide>, String> + Sync;
 
 /// A [`MakeControl`] for programs built without the daemon. Always fails.
-pub struct NoDaemon;
-
-impl MakeControl for NoDaemon {
-    fn make(
-        &self,
-        _: &Fabric,
-        _: &Plan,
-        _: &DaemonSetup,
-        _: Seed,
-    ) -> Result<Box<dyn ControlSide>, String> {
-        Err("this program was built without the daemon; help: use `control: {assumed: …}`"
-            .to_owned())
-    }
+///
+/// # Errors
+/// Always.
+pub fn no_daemon(
+    _: &Fabric,
+    _: &Plan,
+    _: &DaemonSetup,
+    _: Seed,
+) -> Result<Box<dyn ControlSide>, String> {
+    Err("this program was built without the daemon; help: use `control: {assumed: …}`".to_owned())
 }

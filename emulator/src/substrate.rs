@@ -59,20 +59,17 @@ pub struct Substrate {
 
 impl Substrate {
     /// Returns the name of a vertex, such as `h3`, `n4/g2` or `t7`.
-    #[must_use]
     pub fn name(&self, vertex: VertexId) -> &str {
         &self.names[vertex.index()]
     }
 
     /// Returns the link from a host to its leaf, if any.
-    #[must_use]
     pub fn link_to_leaf(&self, host: VertexId) -> Option<LinkId> {
         let mut links = self.network.outgoing(host).iter().copied();
         links.find(|link| self.network.link(*link).spec.plane == DCN)
     }
 
     /// Returns the switched domain of a host, if any.
-    #[must_use]
     pub fn domain_of(&self, host: VertexId) -> Option<u32> {
         match (&self.domains, &self.rings) {
             (Some(domains), _) => domains.domain(self.place_of(host)?),
@@ -82,13 +79,11 @@ impl Substrate {
     }
 
     /// Looks up a vertex by name.
-    #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {
         self.names.iter().position(|known| known == name).map(VertexId::from_index)
     }
 
     /// Returns the host indices for the name of a host or of a whole node: `h3`, `n4/g2` or `n4`.
-    #[must_use]
     pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
         let first = format!("{name}/g0");
         let [host, first] =
@@ -98,19 +93,16 @@ impl Substrate {
     }
 
     /// Returns whether the network has switches.
-    #[must_use]
     pub fn has_switches(&self) -> bool {
         self.places.iter().any(Option::is_none)
     }
 
     /// Returns the host index of a vertex, or `None` for a switch.
-    #[must_use]
     pub fn place_of(&self, vertex: VertexId) -> Option<u32> {
         self.places[vertex.index()]
     }
 
     /// Returns the name of a link, such as `h3→s0` or `leaf3→leaf7 ocs2:14-15`.
-    #[must_use]
     pub fn link_name(&self, link: LinkId) -> String {
         let ends = self.network.link(link);
         let name = format!("{}→{}", self.name(ends.from), self.name(ends.to));
@@ -123,13 +115,11 @@ impl Substrate {
     }
 
     /// Returns the class of each link, as an index into [`class_names`](Self::class_names).
-    #[must_use]
     pub fn classes(&self) -> &[u8] {
         &self.classes
     }
 
     /// Returns the names of the link classes.
-    #[must_use]
     pub fn class_names(&self) -> &'static [&'static str] {
         self.class_names
     }

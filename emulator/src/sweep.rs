@@ -87,7 +87,6 @@ impl FromStr for SweepShard {
 
 impl SeedRange {
     /// Returns whether the range has more than one seed.
-    #[must_use]
     pub const fn is_many(self) -> bool {
         self.first != self.last
     }
@@ -219,7 +218,6 @@ pub enum MergeError {
 
 impl Sweep {
     /// Creates a sweep from runs for some of `seeds`.
-    #[must_use]
     pub fn new(
         subject: SweepSubject,
         seeds: SeedRange,
@@ -275,19 +273,16 @@ impl Sweep {
     }
 
     /// Returns the run with the most failed expectations and, among equals, the smallest margin.
-    #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
     }
 
     /// Returns the losses of training steps over runs of the same scenario.
-    #[must_use]
     pub fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
         losses::distributions(runs)
     }
 
     /// Returns the results of each expectation over `runs`, which must have the same scenario.
-    #[must_use]
     pub fn tally(runs: &[SeedRun]) -> Vec<ExpectationTally> {
         let Some(first) = runs.first() else { return Vec::new() };
         let tallies = first.expectations.iter().enumerate().map(|(index, expected)| {
@@ -311,7 +306,6 @@ impl Sweep {
     }
 
     /// Returns whether all seeds were run and passed.
-    #[must_use]
     pub fn passed(&self) -> bool {
         self.seeds_missing.is_empty() && self.runs.iter().all(|run| run.passed)
     }

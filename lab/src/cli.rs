@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use lightloom::output::{self, Colour, VerbOutcome};
+use clap::{CommandFactory, FromArgMatches, Subcommand};
+use lightloom::output::{self, VerbOutcome};
 use lightloom::{cli as first, emulate, explain, plan, validate};
-use lightloom_twin::Twin;
+use lightloom_twin::make_control;
 
 use crate::kinds::READERS;
 use crate::{
@@ -13,33 +13,10 @@ use crate::{
     report, reproduce, rl, serve, twin, verb, workload,
 };
 
-/// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
-#[derive(Debug, Parser)]
-#[command(
-    name = "lightloom",
-    bin_name = "lightloom",
-    version,
-    propagate_version = true,
-    disable_help_subcommand = true,
-    after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
-)]
-pub(crate) struct Arguments {
-    /// When to colour messages (NO_COLOR disables `auto`).
-    #[arg(
-        long,
-        global = true,
-        display_order = 900,
-        value_enum,
-        default_value_t,
-        value_name = "WHEN"
-    )]
-    color: Colour,
-    #[command(subcommand)]
-    verb: Verb,
-}
+pub(crate) type Arguments = first::Arguments<Verb>;
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     #[command(flatten)]
     First(first::Verb),
     Demo(demo::Arguments),
@@ -74,7 +51,9 @@ pub(crate) fn main() -> ExitCode {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments),
-        Verb::First(first::Verb::Emulate(arguments)) => emulate::run(arguments, Some(&Twin)),
+        Verb::First(first::Verb::Emulate(arguments)) => {
+            emulate::run(arguments, Some(&make_control))
+        }
         Verb::First(first::Verb::Validate(arguments)) => validate::run(arguments, READERS),
         Verb::First(first::Verb::Explain(arguments)) => explain::run(arguments, READERS),
         Verb::First(verb) => first::run(verb),
@@ -101,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 pub(crate) fn command() -> clap::Command {
-    first::grouped(Arguments::command())
+    first::grouped(Arguments::command().bin_name("lightloom"))
 }
 
 #[cfg(test)]

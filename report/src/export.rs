@@ -89,7 +89,6 @@ pub enum ExportError {
 }
 
 impl ExportFormat {
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.name == name)
     }

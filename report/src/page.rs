@@ -30,7 +30,6 @@ pub enum RenderForm {
     Csv,
 }
 
-#[must_use]
 pub fn render(results: &Results<'_>, form: RenderForm) -> String {
     let report = compose::compose(results);
     match form {

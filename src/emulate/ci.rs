@@ -52,8 +52,7 @@ pub(super) fn when(fault: &FaultResult) -> String {
 }
 
 fn quoted(file: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if !file.is_empty() && file.chars().all(plain) {
+    if !file.is_empty() && file.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
         file.to_owned()
     } else {
         format!("'{}'", file.replace('\'', "'\\''"))

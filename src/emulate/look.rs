@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use lightloom_emulator::outcome::{FaultResult, Outcome as Run};
 use lightloom_emulator::run::{Looks, Series};
-use lightloom_emulator::scenario::{CollectiveOperation, Scenario};
+use lightloom_emulator::scenario::{Collective, Scenario};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_engine::capture::{
     Slice, Tap, TimelineTrack, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
@@ -219,10 +219,9 @@ fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
 fn workload_tracks(result: &Run) -> Vec<TimelineTrack> {
     let mut tracks: Vec<TimelineTrack> = Vec::new();
     for collective in &result.workloads {
-        let between_groups = CollectiveOperation::DataParallelAllReduce.name();
         let group = match collective.group {
             Some(group) => group.to_string(),
-            None if collective.kind == between_groups => "all groups".to_owned(),
+            None if collective.kind == Collective::BETWEEN_GROUPS => "all groups".to_owned(),
             None => collective.name.clone(),
         };
         if tracks.last().is_none_or(|track| track.name != group) {

@@ -17,7 +17,7 @@ use crate::table::TextTable;
 pub(super) fn run(
     arguments: &Arguments,
     source: &ScenarioSource,
-    control: &dyn MakeControl,
+    control: &MakeControl,
 ) -> anyhow::Result<VerbOutcome> {
     let shows_a_run = arguments.flows_out.is_some()
         || arguments.look.is_asked_for()

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lightloom_emulator::outcome::{
-    ExpectationResult, FaultResult, FlowFigures, Outcome as Run, Stop, WorkloadResult, listed,
+    ExpectationResult, FaultResult, FlowFigures, Outcome as Run, Stop, listed,
 };
-use lightloom_emulator::scenario::{CollectiveOperation, Expectation};
+use lightloom_emulator::scenario::{Collective, Expectation};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_units::Picoseconds;
 
@@ -253,7 +253,6 @@ fn workloads(result: &Run) -> String {
         "bus GB/s",
         "restarts",
     ]);
-    let between_groups = CollectiveOperation::DataParallelAllReduce.name();
     let mut kinds: Vec<(&str, u32)> = Vec::new();
     for collective in &result.workloads {
         let kind = (collective.name.as_str(), collective.ranks);
@@ -262,8 +261,8 @@ fn workloads(result: &Run) -> String {
         }
     }
     for (name, ranks) in kinds {
-        let is_of_kind = |c: &&WorkloadResult| c.name == name && c.ranks == ranks;
-        let all: Vec<_> = result.workloads.iter().filter(is_of_kind).collect();
+        let all: Vec<_> =
+            result.workloads.iter().filter(|c| c.name == name && c.ranks == ranks).collect();
         let mut times: Vec<Picoseconds> =
             all.iter().filter_map(|c| c.end.map(|end| end.since(c.start))).collect();
         times.sort_unstable();
@@ -277,7 +276,7 @@ fn workloads(result: &Run) -> String {
             ranks.to_string(),
             all.len().to_string(),
             match groups.len() {
-                0 if all[0].kind == between_groups => "all".to_owned(),
+                0 if all[0].kind == Collective::BETWEEN_GROUPS => "all".to_owned(),
                 0 => "-".to_owned(),
                 count => count.to_string(),
             },

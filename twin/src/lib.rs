@@ -14,7 +14,7 @@ mod line;
 mod setup;
 mod world;
 
-use lightloom_emulator::shipped::{ControlSide, DaemonSetup, MakeControl};
+use lightloom_emulator::shipped::{ControlSide, DaemonSetup};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::seed::Seed;
@@ -22,16 +22,12 @@ use lightloom_units::seed::Seed;
 pub use cost::COST;
 pub use world::World;
 
-pub struct Twin;
-
-impl MakeControl for Twin {
-    fn make(
-        &self,
-        fabric: &Fabric,
-        plan: &Plan,
-        daemon: &DaemonSetup,
-        seed: Seed,
-    ) -> Result<Box<dyn ControlSide>, String> {
-        Ok(Box::new(World::new(fabric, plan, daemon, seed)?))
-    }
+/// The [`MakeControl`](lightloom_emulator::shipped::MakeControl) of the twin.
+pub fn make_control(
+    fabric: &Fabric,
+    plan: &Plan,
+    daemon: &DaemonSetup,
+    seed: Seed,
+) -> Result<Box<dyn ControlSide>, String> {
+    Ok(Box::new(World::new(fabric, plan, daemon, seed)?))
 }

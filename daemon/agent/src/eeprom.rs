@@ -22,7 +22,6 @@ pub struct Eeprom {
 }
 
 impl Eeprom {
-    #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path, began: Instant::now() }
     }

@@ -84,7 +84,6 @@ fn usual_address() -> u16 {
     0x50
 }
 
-#[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<AgentFile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)
 }

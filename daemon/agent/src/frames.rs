@@ -12,14 +12,12 @@ pub struct AskedFrame {
     pub payload: Vec<u8>,
 }
 
-#[must_use]
 pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = event.encode(&mut payload);
     line(FrameKind::Event, number, command::EVENT, 0, &payload[..length])
 }
 
-#[must_use]
 pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let (status, length) = reply.encode(&mut payload);

@@ -26,7 +26,6 @@ pub struct AgentState {
 }
 
 impl AgentState {
-    #[must_use]
     pub fn new(moves: MoveLog, allow_moves: bool) -> Self {
         Self { moves, allow_moves, serials: Mutex::default() }
     }
@@ -85,7 +84,6 @@ impl From<RequestRefusal> for NotDone {
 type Performed<T> = Result<T, NotDone>;
 
 impl ServedModule {
-    #[must_use]
     pub fn new(
         name: String,
         serial: Option<String>,
@@ -112,12 +110,10 @@ impl ServedModule {
         }
     }
 
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -253,7 +249,6 @@ impl ServedModule {
         Ok(EventsReport { enabled, ..EventsReport::default() })
     }
 
-    #[must_use]
     pub fn watches(&self) -> bool {
         self.watch.is_some()
     }

@@ -25,7 +25,6 @@ pub struct BegunMove {
 }
 
 impl BegunMove {
-    #[must_use]
     pub fn new(module: &str, serial: &str, order: &PathOrder) -> Self {
         Self {
             module: module.to_owned(),
@@ -37,7 +36,6 @@ impl BegunMove {
     }
 
     /// Omits the policy, which is only needed before the module is switched.
-    #[must_use]
     pub fn order(&self) -> PathOrder {
         let paths: Paths = self.paths.map(|code| LightPath::from_code(code).unwrap_or_default());
         PathOrder { transaction: self.transaction, policy: 0, paths, groups: Groups(self.groups) }
@@ -60,7 +58,6 @@ impl std::fmt::Debug for MoveLog {
 }
 
 impl MoveLog {
-    #[must_use]
     pub fn forgetful() -> Self {
         Self { inner: Mutex::new(Inner { journal: None, last: BTreeMap::new() }) }
     }
@@ -84,7 +81,6 @@ impl MoveLog {
         Ok(Self { inner: Mutex::new(Inner { journal: Some(journal), last }) })
     }
 
-    #[must_use]
     pub fn last(&self, module: &str) -> Option<BegunMove> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.last.get(module).cloned()

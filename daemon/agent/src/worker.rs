@@ -21,7 +21,6 @@ const WAITING_MAX: usize = 8;
 pub struct ConnectionOpen(Arc<AtomicBool>);
 
 impl ConnectionOpen {
-    #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }

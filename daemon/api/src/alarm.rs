@@ -57,7 +57,6 @@ fn clock_at(moment: Moment, unix_ms: u64) -> String {
 }
 
 /// Returns all alarms of a status, most urgent first. Empty if all is well.
-#[must_use]
 pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = of_the_daemon(status, moment);
     let open = change::undoing(status);

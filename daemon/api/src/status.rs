@@ -109,7 +109,6 @@ pub struct Status {
 
 impl Status {
     /// Returns the number of planned circuits and loopbacks that are up, and their total.
-    #[must_use]
     pub fn circuits_up(&self) -> (usize, usize) {
         let circuits = self.circuits.iter().map(|circuit| circuit.stands);
         let all = circuits.chain(self.loopbacks.iter().map(|loopback| loopback.stands));

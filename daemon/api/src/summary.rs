@@ -6,7 +6,6 @@ use crate::status::{BypassBudget, LeadershipView, Status};
 use crate::text::{NAMES_MAX, count, is_bundle, named, span};
 
 /// Returns the lines in order.
-#[must_use]
 pub fn summary(status: &Status) -> Vec<String> {
     let Status { plan_sha256: plan, version, journal_records: records, .. } = status;
     let plan = if plan.is_empty() { "none" } else { plan.get(..12).unwrap_or(plan) };

@@ -5,13 +5,11 @@
 pub const NAMES_MAX: usize = 6;
 
 /// Formats a count with its noun: `1 device`, `64 devices`.
-#[must_use]
 pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 /// Lists the first names in natural order, followed by the number of remaining ones.
-#[must_use]
 pub fn named(mut names: Vec<String>, shown_max: usize) -> String {
     names.sort_by_cached_key(|name| natural(name));
     let more = names.len().saturating_sub(shown_max);
@@ -21,7 +19,6 @@ pub fn named(mut names: Vec<String>, shown_max: usize) -> String {
 }
 
 /// Returns a sort key for natural order: n2 before n10.
-#[must_use]
 pub fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0_u64, String::new())];
     for letter in name.chars() {
@@ -38,7 +35,6 @@ pub fn natural(name: &str) -> Vec<(u64, String)> {
 }
 
 /// Formats a duration in whole seconds: `4 min 59 s`, `2 h 5 min`.
-#[must_use]
 pub fn span(seconds: f64) -> String {
     let time = std::time::Duration::try_from_secs_f64(seconds.round()).unwrap_or_default();
     let time = time.as_secs();

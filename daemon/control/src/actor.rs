@@ -39,7 +39,6 @@ impl Policy {
 }
 
 impl Actor {
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Policy(policy) => policy.as_str(),

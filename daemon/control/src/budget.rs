@@ -46,7 +46,6 @@ impl Budget {
         self.spent(now) < OWN_CHANGES_MAX
     }
 
-    #[must_use]
     pub fn spent(&self, now: &Now) -> usize {
         let recent = self.changes.iter().filter(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
         let (stayed, back): (Vec<_>, Vec<_>) = recent.partition(|own| own.back.is_none());

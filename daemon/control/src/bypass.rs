@@ -13,6 +13,7 @@ use lightloom_planner::joint::{self, Bounds, Options};
 use lightloom_planner::khop::{MovedForOthers, from_document};
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::drive::Verdict;
@@ -26,18 +27,21 @@ pub struct MayMove {
     pub max_healthy_circuits: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Healthy rings that an automatic bypass may move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "MoveGroupsFile")]
 pub enum MoveGroups {
+    /// No healthy rings. A bypass reduces the number of GPUs in service instead.
     Never,
-    /// Groups of a job with a fault, which cannot continue until every group has a ring again.
+    /// Rings of the stopped job.
     #[default]
     OwnJob,
+    /// Rings of the stopped job, after an operator accepts with `ctl fault`.
     Ask,
 }
 
 impl MayMove {
-    #[must_use]
     pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
         let policy = match (self.groups, self.max_healthy_circuits) {
             (MoveGroups::Ask, _) if moved.rings > 0 => "move_groups: ask".to_owned(),
@@ -50,7 +54,6 @@ impl MayMove {
     }
 }
 
-#[must_use]
 pub fn said(moved: &MovedForOthers) -> Option<String> {
     (*moved != MovedForOthers::default()).then(|| moved.to_string())
 }
@@ -155,7 +158,6 @@ pub(crate) fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     !covered && known.clone().insert(fabric, part).unwrap_or(false)
 }
 
-#[must_use]
 pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }

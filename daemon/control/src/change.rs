@@ -283,7 +283,6 @@ pub struct Step {
 }
 
 impl Step {
-    #[must_use]
     pub fn of(sharing: Sharing, moves: &[Move]) -> Self {
         if sharing == Sharing::Independent {
             return Self { remove: Vec::new(), add: moves.to_vec() };

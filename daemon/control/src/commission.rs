@@ -57,7 +57,6 @@ pub struct Commission {
 
 impl Commission {
     /// `ends` must not have circuits; `rest` contains the positions without outgoing light.
-    #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &SwitchState) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
         let mut numbers = BTreeMap::new();
@@ -134,7 +133,6 @@ impl Commission {
         Some(fabric)
     }
 
-    #[must_use]
     pub fn at_rest(&self) -> SwitchState {
         let mut fabric = SwitchState::new();
         let moved = self.groups.iter().filter(|group| !self.left_out.contains(&group.device));
@@ -173,7 +171,6 @@ impl Commission {
         self.conclude();
     }
 
-    #[must_use]
     pub fn found(&self) -> BTreeMap<String, LightSource> {
         let ends = self.named.iter();
         ends.map(|(end, number)| (end.clone(), self.source(end, &self.rows[*number]))).collect()

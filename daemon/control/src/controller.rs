@@ -34,7 +34,6 @@ pub struct Controller {
 }
 
 impl Controller {
-    #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let (sightings, transactions) = (Sightings::new(inventory, now), Transactions::new(ledger));
         let (strays, budget, schedule, out) = Default::default();
@@ -107,7 +106,6 @@ impl Controller {
         self.transactions.way_home(&self.sightings)
     }
 
-    #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let reads = self.schedule.first_due(&self.sightings, self.ledger());
         if self.transactions.only_reads() {

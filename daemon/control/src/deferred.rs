@@ -17,7 +17,6 @@ pub struct Deferred {
 impl Deferred {
     /// Returns the deferred change of a device that was unresponsive during `intent`: the reversal
     /// of `intent` if it `turned`, or the undo of another change. `None` for a forward change.
-    #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
             // Plans do not record drain controls, so they have no deferred change.

@@ -136,7 +136,6 @@ pub fn paths(plan: &Plan, modules: &Modules) -> Result<SwitchState, Vec<String>>
     paths_where(plan, modules, |_, _| true)
 }
 
-#[must_use]
 pub fn stated(plan: &Plan, modules: &Modules) -> SwitchState {
     let stated = plan.transceivers.iter().filter_map(|transceiver| {
         let device = modules.get(&transceiver.bundle)?.clone();
@@ -167,7 +166,6 @@ pub(crate) fn paths_where(
     if missing.is_empty() { Ok(target) } else { Err(missing) }
 }
 
-#[must_use]
 pub fn position(path: Path) -> Position {
     match path {
         Path::External1 => Position(1),
@@ -176,7 +174,6 @@ pub fn position(path: Path) -> Position {
     }
 }
 
-#[must_use]
 pub fn devices_of_node(modules: &Modules, node: lightloom_units::id::NodeId) -> Vec<DeviceName> {
     let of_node = modules.iter().filter(|(bundle, _)| bundle.node == node);
     of_node.map(|(_, device)| device.clone()).collect()

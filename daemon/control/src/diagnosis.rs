@@ -181,7 +181,6 @@ fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     near.cloned().collect()
 }
 
-#[must_use]
 pub fn diagnose(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);
     let silent = loose.iter().filter(|loose| !loose.answers);

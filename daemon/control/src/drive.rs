@@ -92,7 +92,6 @@ struct Arming {
 }
 
 impl Drive {
-    #[must_use]
     pub fn new(orders: Orders) -> Self {
         Self {
             stage: Stage::Arm,
@@ -132,7 +131,6 @@ impl Drive {
         at_once.map(|device| self.arm(device)).collect()
     }
 
-    #[must_use]
     pub fn waits_for(&self) -> BTreeMap<DeviceName, Micros> {
         let arming = self.arming.iter().map(|(device, arming)| (device.clone(), arming.until));
         let movers = self.movers.iter();

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::change::Domains;
 use crate::drive::Site;
 use crate::management::Management;
@@ -25,7 +28,6 @@ pub struct Device {
 }
 
 impl Device {
-    #[must_use]
     pub fn new(sharing: Sharing) -> Self {
         Self {
             sharing,
@@ -41,16 +43,18 @@ impl Device {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "RecoveryFile")]
 pub enum Recovery {
     #[default]
     FinishForward,
     RollBack,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "OnDriftFile")]
 pub enum OnDrift {
     #[default]
     Report,

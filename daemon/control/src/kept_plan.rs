@@ -39,7 +39,6 @@ impl TryFrom<Stored> for KeptPlan {
 }
 
 impl KeptPlan {
-    #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self { sha256: digest(&plan), plan: Arc::new(plan) }
     }
@@ -73,7 +72,6 @@ pub struct FollowingPlan {
 }
 
 impl FollowingPlan {
-    #[must_use]
     pub fn new(plan: &KeptPlan, after: &KeptPlan) -> Self {
         let change = PlanChange::between(&after.plan, &plan.plan);
         let (after, sha256) = (after.sha256.clone(), plan.sha256.clone());
@@ -81,7 +79,6 @@ impl FollowingPlan {
         Self { after, sha256, change, made }
     }
 
-    #[must_use]
     pub fn plan(&self, after: &KeptPlan) -> Option<KeptPlan> {
         if let Some(made) = &self.made {
             return Some(made.clone());

@@ -83,7 +83,6 @@ pub struct Sent {
 }
 
 impl Sent {
-    #[must_use]
     pub fn of(intent: &Intent) -> Self {
         let (before, after) = (intent.before.clone(), intent.after.clone());
         Self { txn: intent.txn, wall_ms: intent.wall_ms, before, after }
@@ -326,7 +325,6 @@ impl Ledger {
         self.probed.get(device).is_some_and(|slots| slots.contains(slot))
     }
 
-    #[must_use]
     pub fn belongs(&self, device: &DeviceName) -> Cow<'_, Positions> {
         static NOTHING: Positions = Positions::new();
         let owned = self.owned.get(device).unwrap_or(&NOTHING);

@@ -6,16 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::state::DeviceName;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Type of a management failure domain.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "DomainKindFile")]
 pub enum DomainKind {
+    /// A line shared by several devices.
     Line,
+    /// A terminal server, or a host with several devices behind one address.
     Server,
+    /// An agent that gives access to the modules of its host.
     Agent,
+    /// A switch of the management network.
     Switch,
 }
 
@@ -47,13 +56,11 @@ impl Management {
         self.shared.entry(device).or_default().insert(domain);
     }
 
-    #[must_use]
     pub fn share(&self, one: &DeviceName, other: &DeviceName) -> bool {
         let [ones, others] = [one, other].map(|device| self.shared.get(device));
         one == other || ones.zip(others).is_some_and(|(ones, others)| !ones.is_disjoint(others))
     }
 
-    #[must_use]
     pub fn shared(&self) -> BTreeMap<&Domain, BTreeSet<&DeviceName>> {
         let mut behind = BTreeMap::<&Domain, BTreeSet<&DeviceName>>::new();
         for (device, domains) in &self.shared {
@@ -74,7 +81,6 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    #[must_use]
     pub fn why(&self) -> &str {
         match self {
             Self::Silent(why) | Self::Local(why) => why,

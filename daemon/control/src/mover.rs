@@ -185,7 +185,6 @@ enum Doing {
 }
 
 impl Mover {
-    #[must_use]
     pub fn new(
         txn: Txn,
         step: Step,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bypass::{self, Backoff, MayMove};
@@ -44,11 +45,15 @@ use unstored::Unstored;
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
 const OWN: ReplyTo = ReplyTo(0);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Action when a node or module fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "OnFaultFile")]
 pub enum OnFault {
+    /// Report it only.
     #[default]
     Report,
+    /// Plan a bypass and apply it.
     Bypass,
 }
 
@@ -101,7 +106,6 @@ pub struct Control {
 }
 
 impl Control {
-    #[must_use]
     pub fn start(
         inventory: Inventory,
         setup: Setup,
@@ -163,7 +167,6 @@ impl Control {
     pub fn transactions(&self) -> &Transactions {
         self.controller.transactions()
     }
-    #[must_use]
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             setup: &self.setup,
@@ -191,18 +194,15 @@ impl Control {
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
-    #[must_use]
     pub fn lost_plan(&self) -> Option<&str> {
         let sha256 = self.ledger().plan_sha256.as_str();
         (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
     }
-    #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_ref().map(|failed| match failed {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    #[must_use]
     pub fn change_start(&self) -> ChangeStart {
         let read = |device: &DeviceName| {
             let read = self.sightings().reading(device)?;
@@ -220,13 +220,11 @@ impl Control {
         &self.setup.switches
     }
 
-    #[must_use]
     pub fn phase(&self) -> Option<&PhasePlan> {
         let owned = &self.ledger().owned;
         circuits::in_force(self.switches(), &self.plan.as_ref()?.phases, owned)
     }
 
-    #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let again = self.judges_again.then(|| now.mono + JUDGE_AGAIN);
         let bypass = self.bypass_due(now);
@@ -314,7 +312,6 @@ impl Control {
         }
     }
 
-    #[must_use]
     pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
         match (apply.mode, &apply.cause) {
             (Mode::Safe, None) => self.facts().forgotten_by(plan),
@@ -410,7 +407,6 @@ impl Control {
         Planned { plan_sha256: self.ledger().plan_sha256.clone(), positions }
     }
 
-    #[must_use]
     pub fn phase_in_force(&self) -> Option<&str> {
         let ledger = self.ledger();
         let kept = ledger.history.iter().rev().filter(|past| {
@@ -423,7 +419,6 @@ impl Control {
 }
 
 impl Request {
-    #[must_use]
     pub fn can_wait_for_room(&self) -> bool {
         match self {
             Self::Apply(apply) => !apply.cause.as_ref().is_some_and(Cause::goes_on_top),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
@@ -49,8 +50,9 @@ impl Cause {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "OnFailureFile")]
 pub enum OnFailure {
     #[default]
     Rollback,
@@ -139,7 +141,6 @@ impl Pending {
         end_of(&self.since, self.within, now)
     }
 
-    #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
             let promised = self.since.wall_ms.saturating_add(self.within.0 / 1000);

@@ -392,7 +392,6 @@ impl Sightings {
         })
     }
 
-    #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| seen.lost_circuit());
         seen.and_then(|seen| seen.observed.as_ref()?.generation) == Some(0)

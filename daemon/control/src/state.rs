@@ -33,7 +33,6 @@ impl Position {
     pub const DARK: Self = Self(0);
     pub const LOOPBACK: Self = Self(15);
 
-    #[must_use]
     pub fn is_dark(self) -> bool {
         self == Self::DARK
     }
@@ -64,7 +63,6 @@ impl DeviceName {
         self.0.parse().ok()
     }
 
-    #[must_use]
     pub fn slot(&self, slot: Slot) -> String {
         let what = match self.bundle() {
             Some(_) => "group",
@@ -74,13 +72,11 @@ impl DeviceName {
         format!("{what} {slot}")
     }
 
-    #[must_use]
     pub fn leads_out(&self, position: Position) -> bool {
         let back = position == Position::LOOPBACK && self.bundle().is_some();
         !position.is_dark() && !back
     }
 
-    #[must_use]
     pub fn place(&self, position: Position) -> String {
         let module = self.bundle().is_some();
         match position {
@@ -124,7 +120,6 @@ pub type FibreEnd = (DeviceName, Slot, Position);
 
 pub type SwitchState = BTreeMap<DeviceName, Positions>;
 
-#[must_use]
 pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
@@ -267,15 +262,12 @@ pub enum Sharing {
 pub struct Micros(pub u64);
 
 impl Micros {
-    #[must_use]
     pub const fn from_millis(count: u64) -> Self {
         Self(count.saturating_mul(1000))
     }
-    #[must_use]
     pub const fn from_secs(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000))
     }
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a display value")]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6

@@ -142,14 +142,12 @@ impl Transactions {
         self.planned = planned;
     }
 
-    #[must_use]
     pub fn planned(&self, device: &DeviceName) -> &Positions {
         static NOTHING: Positions = Positions::new();
         let known = self.planned.plan_sha256 == self.ledger.plan_sha256;
         self.planned.positions.get(device).filter(|_| known).unwrap_or(&NOTHING)
     }
 
-    #[must_use]
     pub fn wanted(&self, device: &DeviceName) -> Positions {
         let mut wanted = self.ledger.owned.get(device).cloned().unwrap_or_default();
         wanted.extend(self.planned(device));
@@ -227,7 +225,6 @@ impl Transactions {
         Ok(Preview { version: self.ledger.version, changes, waves, phase })
     }
 
-    #[must_use]
     pub fn taken_by_adopting(
         &self,
         devices: &[DeviceName],

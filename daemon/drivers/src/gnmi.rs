@@ -78,7 +78,6 @@ impl Clone for Gnmi {
 }
 
 impl Gnmi {
-    #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
             mastership: Mastership::of(settings.candidacy.clone()),

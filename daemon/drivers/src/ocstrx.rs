@@ -56,7 +56,6 @@ pub struct OcsTrx {
 
 impl OcsTrx {
     /// `sequence` is the first request number, which should differ in each daemon process.
-    #[must_use]
     pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
             policy,

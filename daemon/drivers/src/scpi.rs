@@ -26,7 +26,6 @@ pub struct Scpi {
 }
 
 impl Scpi {
-    #[must_use]
     pub fn new(power_monitor: bool) -> Self {
         Self { power_monitor, ..Self::default() }
     }

@@ -40,7 +40,6 @@ pub enum ReadFrom {
 }
 
 impl Sonic {
-    #[must_use]
     pub fn new(read_from: ReadFrom, password: Option<String>) -> Self {
         let (tables, seen) = (Tables::default(), Observation::default());
         Self { read_from, password, tables, seen, refusal: None, claim: None }

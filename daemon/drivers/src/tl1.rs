@@ -30,7 +30,6 @@ pub struct Tl1 {
 }
 
 impl Tl1 {
-    #[must_use]
     pub fn new(user: &str, password: &str, power_monitor: bool) -> Self {
         Self {
             user: user.into(),
@@ -280,7 +279,6 @@ pub fn take_block(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Returns the index of the line with the ctag, or of an autonomous message's code. Text before the header is ignored.
-#[must_use]
 pub fn second_line(lines: &[&str]) -> Option<usize> {
     let behind = lines.windows(2).position(|two| is_header(two[0]) && begins(two[1]));
     behind.map(|at| at + 1).or_else(|| lines.iter().position(|line| begins(line)))

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::WAIT_MAX;
 use super::body::Wait;
 use super::problem::{Answered, Problem, Reply};
-use super::reading::Body;
+use super::reading::Posted;
 use super::shared::{Shared, asked};
 use crate::config::Role;
 use crate::runtime::{Call, Runtime};
@@ -65,9 +65,7 @@ pub(super) async fn phase_status(
 #[utoipa::path(post, path = "/v1/phase", request_body = PhaseBody,
     responses((status = 202), (status = 409), (status = 422)))]
 pub(super) async fn phase(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<PhaseBody>,
+    Posted { shared, client, body }: Posted<PhaseBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let wish = Wish {
@@ -86,9 +84,7 @@ pub(super) async fn phase(
 #[utoipa::path(post, path = "/v1/phase/release", request_body = ReleaseBody,
     responses((status = 200), (status = 409)))]
 pub(super) async fn release(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<ReleaseBody>,
+    Posted { shared, client, body }: Posted<ReleaseBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
     let call = |asked, answer| Ok(Call::Release { asked, job: body.job, answer });

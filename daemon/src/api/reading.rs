@@ -6,15 +6,19 @@ use std::io::{self, BufReader, Read};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use axum::RequestExt;
 use axum::body::{Body as RawBody, Bytes, HttpBody};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{Extension, FromRequest, Request};
 use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::gate::{AsItComes, PLAN_BYTES_MAX, too_slow};
 use super::problem::Problem;
+use super::shared::Shared;
+use crate::serve::Client;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
@@ -98,26 +102,41 @@ pub(super) trait Described: DeserializeOwned {
     }
 }
 
-pub(super) struct Body<T>(pub(super) T);
+/// A request with a body, and its client.
+pub(super) struct Posted<T> {
+    pub(super) shared: Shared,
+    pub(super) client: Client,
+    pub(super) body: T,
+}
 
-impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Problem;
+impl<T: Described + Send + 'static> FromRequest<Shared> for Posted<T> {
+    type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
-            let reason = "the request body must be JSON; help: set the header `content-type: \
-                application/json`";
-            return Err(Problem::Body(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![reason.into()]));
-        }
-        if request.extensions().get::<AsItComes>().is_some() {
-            return read_as_it_comes(request.into_body()).await.map(Self);
-        }
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|error| Problem::Body(error.status(), vec![error.body_text()]))?;
-        read(&bytes).map(Self).map_err(|(code, reasons)| Problem::Body(code, reasons))
+    async fn from_request(mut request: Request, shared: &Shared) -> Result<Self, Response> {
+        let client = request.extract_parts::<Extension<Client>>().await;
+        let Extension(client) = client.map_err(IntoResponse::into_response)?;
+        let body = body_of(request, shared).await.map_err(IntoResponse::into_response)?;
+        Ok(Self { shared: shared.clone(), client, body })
     }
+}
+
+async fn body_of<T: Described + Send + 'static>(
+    request: Request,
+    shared: &Shared,
+) -> Result<T, Problem> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        let reason = "the request body must be JSON; help: set the header `content-type: \
+            application/json`";
+        return Err(Problem::Body(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![reason.into()]));
+    }
+    if request.extensions().get::<AsItComes>().is_some() {
+        return read_as_it_comes(request.into_body()).await;
+    }
+    let bytes = Bytes::from_request(request, shared)
+        .await
+        .map_err(|error| Problem::Body(error.status(), vec![error.body_text()]))?;
+    read(&bytes).map_err(|(code, reasons)| Problem::Body(code, reasons))
 }
 
 /// Total idle time allowed during the upload of a plan, which received data extends.

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use axum::extract::{Extension, State};
 use lightloom_daemon_api::body::ResumeBody;
 
 use super::problem::{Answered, Problem};
-use super::reading::Body;
-use super::shared::{Shared, asked};
+use super::reading::Posted;
+use super::shared::asked;
 use crate::config::Role;
 use crate::runtime::Call;
-use crate::serve::Client;
 use lightloom_control::controller::Request;
 
 /// Allows automatic changes again after the hourly limit was reached.
 #[utoipa::path(post, path = "/v1/resume", request_body = ResumeBody,
     responses((status = 200), (status = 409)))]
 pub(super) async fn resume(
-    State(shared): State<Shared>,
-    Extension(client): Extension<Client>,
-    Body(body): Body<ResumeBody>,
+    Posted { shared, client, body }: Posted<ResumeBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &("resume", &body));
     let call =

@@ -16,7 +16,6 @@ use crate::journal::{Damage, Key, read_keyed};
 const KEY_FILE: &str = "audit.key";
 pub const AUDIT_FILE: &str = "audit.log";
 
-#[must_use]
 pub fn path(config: &Config) -> PathBuf {
     config.file.audit_key.clone().unwrap_or_else(|| config.file.state_dir.join(KEY_FILE))
 }
@@ -72,7 +71,6 @@ pub struct Verified {
 }
 
 impl Verified {
-    #[must_use]
     pub fn summary(&self) -> String {
         let lines = self.lines;
         match self.keyed_from {
@@ -91,7 +89,6 @@ impl Verified {
     }
 }
 
-#[must_use]
 pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Option<String> {
     let (shown, known) = (path.display(), known?);
     match key {
@@ -126,7 +123,6 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
     Ok(Verified { lines, keyed_from: read.keyed_from })
 }
 
-#[must_use]
 pub fn unkeyed(lines: u64, key: &Path) -> String {
     format!(
         "all {lines} lines are unkeyed although the key {} is older, so the log was rewritten \

@@ -38,7 +38,6 @@ pub struct StandbyView {
 pub struct StandbyNews(Arc<Mutex<StandbyView>>);
 
 impl StandbyNews {
-    #[must_use]
     pub fn now(&self) -> StandbyView {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -63,7 +62,6 @@ pub struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    #[must_use]
     pub fn of(config: &Config, fabric: Option<&Fabric>) -> Self {
         let names: Vec<&str> = config.inventory.devices.keys().map(DeviceName::as_str).collect();
         let digest = Sha256::digest(names.join("\n"));

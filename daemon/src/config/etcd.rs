@@ -51,12 +51,10 @@ fn usual_lease() -> Text<Picoseconds> {
 }
 
 impl EtcdFile {
-    #[must_use]
     pub fn lasts(&self) -> Duration {
         Duration::from_micros(super::micros(self.lease).0)
     }
 
-    #[must_use]
     pub fn own_name(&self) -> String {
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         self.name.clone().unwrap_or_else(|| host().trim().to_owned())

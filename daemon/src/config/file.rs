@@ -72,7 +72,6 @@ pub struct ManagementFile {
     /// Name shown in the status.
     pub name: String,
     /// Type of the failure domain.
-    #[schemars(with = "DomainKindFile")]
     pub kind: DomainKind,
     /// Devices in the domain, such as `n4/b0` or `ocs0`. A node `n4` includes all of its modules.
     pub lines: Vec<String>,
@@ -156,19 +155,14 @@ pub enum Role {
 #[serde(default, deny_unknown_fields)]
 pub struct PoliciesFile {
     /// Action when a device does not reach its target.
-    #[schemars(with = "OnFailureFile")]
     pub on_failure: OnFailure,
     /// Action when a daemon stopped during a transaction.
-    #[schemars(with = "RecoveryFile")]
     pub recovery: Recovery,
     /// Action when the positions of a device change unexpectedly.
-    #[schemars(with = "OnDriftFile")]
     pub on_drift: OnDrift,
     /// Action when a node or module fails.
-    #[schemars(with = "OnFaultFile")]
     pub on_fault: OnFault,
     /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
-    #[schemars(with = "Option<MoveGroupsFile>")]
     pub move_groups: Option<MoveGroups>,
     /// Maximum number of healthy circuits that a bypass may cut automatically [default: unlimited].
     pub max_healthy_circuits: Option<u32>,
@@ -207,78 +201,15 @@ impl Default for PoliciesFile {
 }
 
 impl PoliciesFile {
-    #[must_use]
     pub fn may_move(&self) -> MayMove {
         let groups = self.move_groups.unwrap_or_default();
         MayMove { groups, max_healthy_circuits: self.max_healthy_circuits }
     }
 
-    #[must_use]
     pub fn heal_policy(&self) -> Option<HealPolicy> {
         let jobs = self.heal.clone()?;
         Some(HealPolicy { jobs, hours: self.heal_hours })
     }
-}
-
-/// Action when a node or module fails.
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "schema only")]
-enum OnFaultFile {
-    /// Report it only.
-    Report,
-    /// Plan a bypass and apply it.
-    Bypass,
-}
-
-/// Healthy rings that an automatic bypass may move.
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "schema only")]
-enum MoveGroupsFile {
-    /// No healthy rings. A bypass reduces the number of GPUs in service instead.
-    Never,
-    /// Rings of the stopped job.
-    OwnJob,
-    /// Rings of the stopped job, after an operator accepts with `ctl fault`.
-    Ask,
-}
-
-/// Type of a management failure domain.
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "schema only")]
-enum DomainKindFile {
-    /// A line shared by several devices.
-    Line,
-    /// A terminal server, or a host with several devices behind one address.
-    Server,
-    /// An agent that gives access to the modules of its host.
-    Agent,
-    /// A switch of the management network.
-    Switch,
-}
-
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "schema only")]
-enum OnFailureFile {
-    Rollback,
-    Hold,
-}
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "schema only")]
-enum RecoveryFile {
-    FinishForward,
-    RollBack,
-}
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "schema only")]
-enum OnDriftFile {
-    Report,
-    Restore,
 }
 
 /// A device.

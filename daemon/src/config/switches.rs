@@ -10,7 +10,6 @@ use lightloom_control::desired::circuits::Switches;
 use lightloom_control::state::DeviceName;
 
 impl Config {
-    #[must_use]
     pub fn numbered_switches(&self) -> Switches {
         let numbered = self
             .switches

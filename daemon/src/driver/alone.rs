@@ -18,7 +18,6 @@ pub struct Alone {
 }
 
 impl Alone {
-    #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         let task = Task::new("device".into(), endpoint, Fence::default());
         Self { task, tickets: 0, foreign: Vec::new(), why: String::new() }

@@ -20,7 +20,6 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    #[must_use]
     pub fn new(inner: Box<dyn Conversation>, chances: Chances, rng: Stream) -> Self {
         Self { inner, chances, rng, moves: None }
     }

@@ -35,7 +35,6 @@ pub struct Linux {
 }
 
 impl Linux {
-    #[must_use]
     pub fn new(file: LinuxFile) -> Self {
         let ways = file.groups.iter().flat_map(|g| g.alternatives.iter().chain([&g.drained]));
         let ways: BTreeSet<_> = ways.flatten().map(|n| (n.via, n.dev.clone())).collect();

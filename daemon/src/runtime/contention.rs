@@ -3,7 +3,6 @@
 use lightloom_control::controller::Contended;
 use lightloom_control::state::DeviceName;
 
-#[must_use]
 pub fn evidence(device: &DeviceName, contended: &Contended) -> String {
     let mut said = Vec::new();
     if let Some(drift) = contended.drift {

@@ -61,7 +61,6 @@ impl Runtime {
         }
     }
 
-    #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.journal.short_of_space().or_else(|| self.audit.short_of_space())
     }

@@ -11,7 +11,6 @@ use lightloom_control::record::{Asked, Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
-#[must_use]
 pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, last: usize) -> Log {
     let first = records.len().saturating_sub(last);
     let mut ledger = Ledger::default();

@@ -4,7 +4,6 @@ use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::module::{GroupView, ModuleView};
 use lightloom_drivers::module::Module;
 
-#[must_use]
 pub fn module(device: &DeviceName, module: &Module) -> ModuleView {
     let [firmware, cmis, layout] = [module.firmware, module.cmis, module.layout]
         .map(|(major, minor)| format!("{major}.{minor}"));

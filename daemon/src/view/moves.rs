@@ -18,7 +18,6 @@ use lightloom_daemon_api::diff::{Diff, MoveView, OtherChange};
 
 const PS_A_MICROSECOND: u64 = 1_000_000;
 
-#[must_use]
 pub fn diff(
     known: &Knowledge<'_>,
     preview: &Preview,

@@ -8,7 +8,6 @@ use lightloom_daemon_api::transaction::{
 
 use super::{twins, words};
 
-#[must_use]
 pub fn past(past: &Past) -> Transaction {
     let mut devices: Vec<DeviceResult> = past
         .parts

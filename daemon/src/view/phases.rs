@@ -12,7 +12,6 @@ fn ms(time: Micros) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-#[must_use]
 pub fn phases(runtime: &Runtime) -> Phases {
     let (control, now) = (&runtime.control, runtime.clock.now());
     let booked = control.phases();
@@ -43,7 +42,6 @@ pub fn phases(runtime: &Runtime) -> Phases {
     }
 }
 
-#[must_use]
 pub fn status(runtime: &Runtime, booking: &Booking) -> PhaseStatus {
     let (control, now) = (&runtime.control, runtime.clock.now());
     let (state, txn, reason, fix) = standing(booking);

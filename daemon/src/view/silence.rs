@@ -47,7 +47,6 @@ pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
     (!view.nodes.is_empty()).then_some(view)
 }
 
-#[must_use]
 pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     let devices = known.control.sightings().devices().iter();
     let silent = devices.filter(|(device, seen)| {

@@ -54,7 +54,6 @@ pub(super) fn state(result: &TransactionResult) -> TransactionState {
     }
 }
 
-#[must_use]
 pub fn mode(mode: Mode) -> change::Mode {
     match mode {
         Mode::Safe => change::Mode::Safe,
@@ -64,7 +63,6 @@ pub fn mode(mode: Mode) -> change::Mode {
     }
 }
 
-#[must_use]
 pub fn on_failure(on_failure: OnFailure) -> record::OnFailure {
     match on_failure {
         OnFailure::Rollback => record::OnFailure::Rollback,
@@ -72,7 +70,6 @@ pub fn on_failure(on_failure: OnFailure) -> record::OnFailure {
     }
 }
 
-#[must_use]
 pub fn answer(answer: controller::Answer) -> Answer {
     match answer {
         controller::Answer::Accepted { txn } => Answer::Accepted { txn: txn.0 },

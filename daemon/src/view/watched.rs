@@ -5,7 +5,6 @@ use crate::metrics::Watched;
 use crate::runtime::Runtime;
 use lightloom_control::controller::OWN_CHANGES_MAX;
 
-#[must_use]
 pub fn watched(runtime: &Runtime) -> Watched {
     let (controller, now) = (runtime.control.controller(), runtime.clock.now());
     let ledger = controller.ledger();

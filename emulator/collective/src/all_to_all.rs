@@ -43,7 +43,6 @@ pub struct Shift {
 }
 
 impl Exchange {
-    #[must_use]
     pub fn partner(self, rank: usize, distance: usize, ranks: usize) -> usize {
         match self {
             Self::Binary => rank ^ distance,

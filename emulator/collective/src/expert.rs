@@ -67,7 +67,6 @@ struct KernelFit {
 static FITS: LazyLock<Vec<KernelFit>> = LazyLock::new(|| rows(include_str!("expert.csv")));
 
 impl ExpertExchange {
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         let mut of_kernel = FITS.iter().filter(|fit| fit.kernel == self.kernel);
         let own = of_kernel.clone().find(|fit| fit.left_out == self.left_out);

@@ -15,6 +15,7 @@ mod expert;
 mod halving_doubling;
 mod hierarchical;
 mod library;
+mod method;
 mod ring;
 mod schedule;
 mod torus;
@@ -30,6 +31,7 @@ pub use library::{
     Algorithm, Delivery, Generation, Hops, Joined, Launch, LibraryPlan, LibraryTime, Pace,
     Protocol, Shape, Site, rows,
 };
+pub use method::{AllReduceWay, Method};
 pub use ring::{Directions, Ring};
 pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;
@@ -47,24 +49,37 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// The kind with a different piece for every pair of ranks.
+    pub const PAIRWISE: Self = Self::AllToAll;
+
     /// Kinds that files and options name.
     pub const NAMED: [Self; 5] =
         [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::Broadcast];
 
     /// Looks up a kind by its name, also if written with underscores.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|kind| kind.name() == name.replace('_', "-"))
     }
 
     /// Returns whether every rank has a different piece for every other rank.
-    #[must_use]
     pub const fn is_pairwise(self) -> bool {
         matches!(self, Self::AllToAll)
     }
 
+    /// Returns the schedule of all pieces sent at the start if every rank has one for every other rank; otherwise of a ring.
+    pub fn schedule(
+        self,
+        ranks: usize,
+        size: Bytes,
+        directions: Directions,
+    ) -> Result<Schedule, CollectiveError> {
+        match self.is_pairwise() {
+            true => AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule(),
+            false => Ring { kind: self, ranks, size, directions }.schedule(),
+        }
+    }
+
     /// Returns the pairs of ranks between which data is sent: all, or neighbours around a ring.
-    #[must_use]
     pub fn pairs(self, ranks: usize) -> Vec<(usize, usize)> {
         match self.is_pairwise() {
             true => (0..ranks)
@@ -74,7 +89,6 @@ impl CollectiveKind {
         }
     }
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all-reduce",
@@ -87,7 +101,6 @@ impl CollectiveKind {
     }
     /// Returns the bytes that every rank must send, as a fraction of the size. nccl-tests uses this
     /// factor to convert algorithm bandwidth to bus bandwidth (doc/PERFORMANCE.md).
-    #[must_use]
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let share = (ranks as f64 - 1.0) / ranks as f64;
         match self {

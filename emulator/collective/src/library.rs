@@ -121,7 +121,6 @@ pub enum Shape {
 
 impl Shape {
     /// Returns the mean number of links per byte in an all-to-all between `ranks` ranks.
-    #[must_use]
     pub fn links(self, ranks: f64) -> f64 {
         match self {
             Self::Switch => 1.0,
@@ -214,7 +213,6 @@ pub struct Hops {
 }
 
 impl Hops {
-    #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
         let n = self.ranks as f64;
         let [inside, between] = self.ring_steps();
@@ -222,14 +220,12 @@ impl Hops {
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 
-    #[must_use]
     pub fn ring_steps(&self) -> [f64; 2] {
         let all = self.ranks as f64 - 1.0;
         let leaves = if self.domains == 1 { 0.0 } else { all.min(self.domains as f64) };
         [all - leaves, leaves]
     }
 
-    #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
         let inside = self.inside();
@@ -239,7 +235,6 @@ impl Hops {
         if self.domains > 1 { within.max(across) } else { within }
     }
 
-    #[must_use]
     pub fn inside(&self) -> f64 {
         self.ranks as f64 / self.domains as f64
     }
@@ -278,7 +273,6 @@ struct RingPace {
 
 impl Site {
     /// Returns a site of one domain with a switch, whose collectives are called back to back.
-    #[must_use]
     pub fn of_domain(generation: Generation, ranks: u64, domain_rate: f64) -> Self {
         Self {
             generation,
@@ -293,7 +287,6 @@ impl Site {
         }
     }
 
-    #[must_use]
     pub fn choose(
         &self,
         kind: CollectiveKind,
@@ -305,7 +298,6 @@ impl Site {
             .min_by(|one, other| one.estimate.total_cmp(&other.estimate))
     }
 
-    #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
         let time = |algorithm, protocol, seconds| LibraryTime {
             algorithm,
@@ -342,7 +334,6 @@ impl Site {
     }
 
     /// Returns the pace of a ring or an all-to-all; `None` for trees and in-switch collectives.
-    #[must_use]
     pub fn pace(&self, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<Pace> {
         let (domain, card) = (self.domain_rate, self.inside() * self.card_rate);
         match way.algorithm {
@@ -372,7 +363,6 @@ impl Site {
         }
     }
 
-    #[must_use]
     pub fn card_share(kind: CollectiveKind) -> f64 {
         if kind.is_pairwise() { PAIRWISE_SHARE } else { CARD_SHARES[0] }
     }

@@ -23,12 +23,10 @@ pub struct Await {
 
 impl Await {
     /// Every message waits until `sending` is complete.
-    #[must_use]
     pub const fn all_of(sending: usize) -> Self {
         Self { sending, ahead: i32::MIN }
     }
     /// Message `k` waits for message `k`.
-    #[must_use]
     pub const fn each_of(sending: usize) -> Self {
         Self { sending, ahead: 0 }
     }
@@ -122,7 +120,6 @@ impl Schedule {
 
     /// Returns the duration if messages never queue behind other sendings. This is a lower bound for the given message
     /// times. Panics if `times` does not have exactly one entry per sending.
-    #[must_use]
     pub fn ideal(&self, times: &[MessageTime]) -> Picoseconds {
         assert_eq!(times.len(), self.sendings.len(), "exactly one time per message");
         self.form.time(&self.sendings, times)

@@ -78,13 +78,11 @@ impl Default for GnmiSpec {
 }
 
 impl GnmiSpec {
-    #[must_use]
     pub const fn groups(&self) -> [&'static str; 2] {
         if self.any_direction { ["a", "b"] } else { ["in", "out"] }
     }
 
     /// Returns a port's name, such as `in-1`. `out` ports are numbered after all `in` ports.
-    #[must_use]
     pub fn port_name(&self, number: u16) -> String {
         let [first, second] = self.groups();
         let group = if number <= self.ingress { first } else { second };
@@ -122,7 +120,6 @@ impl Clone for GnmiSwitch {
 }
 
 impl GnmiSwitch {
-    #[must_use]
     pub fn new(spec: GnmiSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
         let seed = Seed(seed.stream("gNMI switch", index).random());
@@ -140,12 +137,10 @@ impl GnmiSwitch {
         }
     }
 
-    #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()
     }
 
-    #[must_use]
     pub fn light(&self, now: SimTime) -> PassedLight {
         locked(&self.shared.0).matrix.light(now)
     }

@@ -47,7 +47,6 @@ impl Rack {
             .collect()
     }
 
-    #[must_use]
     pub fn joined_with(&self, now: SimTime, slot: RackSlot) -> Option<RackSlot> {
         let AnyDevice::Transceiver(near) = self.device(slot).1 else { return None };
         let number = (1..=2).find(|number| near.device().sends(now, *number))?;

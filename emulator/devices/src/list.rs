@@ -189,7 +189,6 @@ pub struct DeviceList {
 }
 
 /// Parses a device list. Returns `None` if and only if a diagnostic is an error.
-#[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
     load_beside(file, bytes, &mut |name| {
         Err(format!("{name}: references to other files are not supported here"))
@@ -197,7 +196,6 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
 }
 
 /// Like [`load`], but loads a referenced fabric file with `read`.
-#[must_use]
 pub fn load_beside(
     file: &str,
     bytes: &[u8],
@@ -363,11 +361,22 @@ fn add_switch(
     }
     let number = list.endpoints.len() as u64;
     let device = Faulty::new(OpticalSwitch::new(switch_spec(file), seed, number), seed, number);
-    match list.rack.add(&file.name, AnyDevice::Switch(Box::new(device))) {
+    let device = AnyDevice::Switch(Box::new(device));
+    add(list, &file.name, device, endpoints, &place(index, "name"), check);
+}
+
+fn add(
+    list: &mut DeviceList,
+    name: &str,
+    device: AnyDevice,
+    endpoints: Vec<Endpoint>,
+    place: &str,
+    check: &mut Check<'_>,
+) {
+    match list.rack.add(name, device) {
         Some(slot) => list.endpoints.extend(endpoints.into_iter().map(|at| (slot, at))),
         None => {
-            let message = format!("two devices are called `{}`", file.name);
-            check.error(codes::BAD_VALUE, &place(index, "name"), message);
+            drop(check.error(codes::BAD_VALUE, place, format!("two devices are called `{name}`")))
         }
     }
 }
@@ -406,13 +415,9 @@ fn add_gnmi(
     }
     let number = list.endpoints.len() as u64;
     let device = Faulty::new(GnmiSwitch::new(gnmi.spec(file), seed, number), seed, number);
-    match list.rack.add(&file.name, AnyDevice::Gnmi(Box::new(device))) {
-        Some(slot) => list.endpoints.push((slot, Endpoint::Tcp(Entry::Gnmi, address))),
-        None => {
-            let message = format!("two devices are called `{}`", file.name);
-            check.error(codes::BAD_VALUE, &place(index, "name"), message);
-        }
-    }
+    let (device, endpoint) =
+        (AnyDevice::Gnmi(Box::new(device)), Endpoint::Tcp(Entry::Gnmi, address));
+    add(list, &file.name, device, vec![endpoint], &place(index, "name"), check);
 }
 
 fn switch_spec(file: &SwitchFile) -> SwitchSpec {

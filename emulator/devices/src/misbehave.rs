@@ -13,7 +13,6 @@ pub enum Family {
 }
 
 impl Family {
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Gnmi => "gnmi",
@@ -23,7 +22,6 @@ impl Family {
         }
     }
 
-    #[must_use]
     pub const fn device_kind(self) -> &'static str {
         match self {
             Self::Gnmi => "gnmi-switch",
@@ -43,17 +41,14 @@ macro_rules! misbehaviours {
         impl Misbehaviour {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            #[must_use]
             pub const fn family(self) -> Family {
                 match self { $(Self::$variant => Family::$family,)* }
             }
 
-            #[must_use]
             pub const fn promise(self) -> &'static str {
                 match self { $(Self::$variant => $promise,)* }
             }

@@ -36,7 +36,6 @@ pub struct Optics {
 
 impl Optics {
     /// Each external path receives 0.4 to 0.7 mW until [`Optics::set_far_end`] changes it.
-    #[must_use]
     pub fn new(seed: Seed, index: u64, power_on: Paths) -> Self {
         let mut draws = seed.stream("module optics", index);
         let incoming = std::array::from_fn(|_| LAUNCH_TENTHS_UW * draws.random_range(0.4..0.7));
@@ -64,12 +63,10 @@ impl Optics {
         before != sends
     }
 
-    #[must_use]
     pub const fn link_name(&self) -> LinkName {
         self.link_name
     }
 
-    #[must_use]
     pub fn sends(&self, now: Micros, number: u8) -> bool {
         let there = self.true_path(now, 0).and_then(Path::external_number) == Some(number);
         there
@@ -78,7 +75,6 @@ impl Optics {
             && self.faults.unplugged != Some(number)
     }
 
-    #[must_use]
     pub fn true_path(&self, now: Micros, group: usize) -> Option<Path> {
         match self.position(now, group) {
             Position::At(path) => Some(path),
@@ -86,12 +82,10 @@ impl Optics {
         }
     }
 
-    #[must_use]
     pub const fn shines(&self) -> bool {
         self.transmitters != 0 && !self.faults.dead
     }
 
-    #[must_use]
     pub fn rests_at(&self, now: Micros, group: usize) -> Option<Micros> {
         self.going[group].map(|(_, at)| at).filter(|at| *at > now)
     }

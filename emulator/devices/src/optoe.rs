@@ -84,7 +84,6 @@ impl Optoe {
         Ok(())
     }
 
-    #[must_use]
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let now = (!self.waiting.is_empty()).then_some(SimTime::START);
         self.running.as_ref().map(|running| running.next).or(now)

@@ -48,7 +48,6 @@ impl AnyDevice {
         }
     }
 
-    #[must_use]
     pub fn passes(&self, now: SimTime) -> Option<PassedLight> {
         match self {
             Self::Transceiver(_) => None,
@@ -65,7 +64,6 @@ impl AnyDevice {
         }
     }
 
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Transceiver(_) => "transceiver",
@@ -102,13 +100,11 @@ impl Rack {
         Some(slot)
     }
 
-    #[must_use]
     pub fn slot(&self, name: &str) -> Option<RackSlot> {
         self.by_name.get(name).copied()
     }
 
     /// Returns the slots of a device, or of all devices in a node: `n17` means `n17/b0`, `n17/b1` and so on.
-    #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
         let named = self.by_name.iter().filter(|(of, _)| {
             of.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -120,13 +116,11 @@ impl Rack {
         self.devices.iter().map(|(name, device)| (name.as_str(), device))
     }
 
-    #[must_use]
     pub fn device(&self, slot: RackSlot) -> (&str, &AnyDevice) {
         let (name, device) = &self.devices[slot.0];
         (name, device)
     }
 
-    #[must_use]
     pub fn device_mut(&mut self, slot: RackSlot) -> &mut AnyDevice {
         &mut self.devices[slot.0].1
     }
@@ -160,7 +154,6 @@ impl Rack {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
-    #[must_use]
     pub fn objection(&self, slot: RackSlot, fault: DeviceFault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
         if matches!(fault, DeviceFault::Defer(_)) && device.kind() == "transceiver" {
@@ -288,7 +281,6 @@ impl Rack {
         }
     }
 
-    #[must_use]
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let device = self.wakeups.first().map(|(at, _)| *at);
         device.into_iter().chain(self.faults.keys().next().copied()).min()

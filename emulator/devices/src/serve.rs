@@ -144,7 +144,6 @@ impl Server {
         Ok(server)
     }
 
-    #[must_use]
     pub fn addresses(&self) -> &[ServedAddress] {
         &self.addresses
     }
@@ -155,7 +154,6 @@ impl Server {
         self.watcher = Some(watcher);
     }
 
-    #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }
@@ -191,9 +189,9 @@ impl Server {
         name: &str,
         links: Option<&Path>,
     ) -> io::Result<String> {
-        let full = |error: Errno| io::Error::other(format!("{name}: cannot open a pty: {error}"));
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = openpt(flags).map_err(full)?;
+        let master = openpt(flags)
+            .map_err(|error| io::Error::other(format!("{name}: cannot open a pty: {error}")))?;
         grantpt(&master)?;
         unlockpt(&master)?;
         rustix::fs::fcntl_setfl(&master, OFlags::RDWR | OFlags::NONBLOCK)?;

@@ -106,7 +106,6 @@ pub struct OpticalSwitch {
 }
 
 impl OpticalSwitch {
-    #[must_use]
     pub fn new(spec: SwitchSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
         let seed = Seed(seed.stream("optical switch", index).random());
@@ -133,12 +132,10 @@ impl OpticalSwitch {
         }
     }
 
-    #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         self.matrix.pairs()
     }
 
-    #[must_use]
     pub fn light(&self, now: SimTime) -> PassedLight {
         self.matrix.light(now)
     }

@@ -51,7 +51,6 @@ pub struct Transceiver {
 }
 
 impl Transceiver {
-    #[must_use]
     pub fn new(spec: &TransceiverSpec, seed: Seed, index: u64) -> Self {
         let optics = Optics::new(seed, index, spec.power_on);
         let mut firmware = Firmware::new(Module::new(spec.profile, optics, Micros::ZERO));
@@ -71,33 +70,27 @@ impl Transceiver {
         self.firmware.module_mut().hardware_mut()
     }
 
-    #[must_use]
     pub fn sends(&self, now: SimTime, number: u8) -> bool {
         self.firmware.module().hardware().sends(self.micros(now), number)
     }
 
-    #[must_use]
     pub const fn link_name(&self) -> LinkName {
         self.firmware.module().hardware().link_name()
     }
 
-    #[must_use]
     pub fn true_path(&self, now: SimTime, group: usize) -> Option<Path> {
         self.firmware.module().hardware().true_path(self.micros(now), group)
     }
 
-    #[must_use]
     pub fn rests_at(&self, now: SimTime, group: usize) -> Option<SimTime> {
         let at = self.firmware.module().hardware().rests_at(self.micros(now), group)?;
         Some(SimTime(at.0.saturating_sub(self.age).saturating_mul(MICROSECOND)))
     }
 
-    #[must_use]
     pub fn shines(&self) -> bool {
         self.firmware.module().hardware().shines()
     }
 
-    #[must_use]
     pub const fn counters(&self) -> LineCounters {
         self.firmware.counters()
     }

@@ -229,7 +229,7 @@ fn results_of<'a>(
         WorkloadResult {
             name: collective.name.clone(),
             group,
-            kind: collective.kind.name(),
+            kind: collective.operation(),
             bytes: collective.bytes,
             start: step.start,
             end: step.end,
@@ -240,7 +240,7 @@ fn results_of<'a>(
             end_without_faults: at_place(baseline, step.place).and_then(|step| step.end),
             ranks: step.ranks,
             algbw_bytes_per_s: algbw,
-            busbw_bytes_per_s: algbw * collective.kind.bus_factor(step.ranks),
+            busbw_bytes_per_s: algbw * collective.kind.bus_factor(step.ranks as usize),
             restarts: step.restarts,
             flows: None,
         }

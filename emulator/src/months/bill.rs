@@ -236,7 +236,7 @@ pub type RunCases<'a> = dyn Fn(&Prepared) -> Result<Vec<CaseRun>, EmulateError> 
 pub fn months(
     prepared: &Prepared,
     seeds: SeedRange,
-    maker: &dyn MakeControl,
+    maker: &MakeControl,
     run_cases: &RunCases<'_>,
 ) -> Result<MonthsResult, EmulateError> {
     let (table, runs) = filled(prepared, run_cases)?;

@@ -8,7 +8,7 @@ use lightloom_fabric::file::StepFile;
 use lightloom_fabric::trace::NodesError;
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
-use lightloom_units::{Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime, Text};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::Serialize;
@@ -90,14 +90,14 @@ pub struct Prepared {
 
 impl Prepared {
     /// Plans the fabric and runs its jobs without failures. Returns `None` if the scenario has no time span.
-    pub fn of(scenario: &Scenario, maker: &dyn MakeControl) -> Result<Option<Self>, EmulateError> {
+    pub fn of(scenario: &Scenario, maker: &MakeControl) -> Result<Option<Self>, EmulateError> {
         let (Some(span), On::Fabric(_)) = (&scenario.span, &scenario.on) else {
             return Ok(None);
         };
         let mut short = scenario.clone();
         for train in &mut short.train {
             train.steps = STEPS;
-            let (every, load, write) = (1, Picoseconds::ZERO, Picoseconds::ZERO);
+            let (every, load, write) = (1, Text(Picoseconds::ZERO), None);
             let is_whole = train.restart.rolls_back_to().is_some();
             let at_once = Restart::Checkpoint(Checkpoints { every, load, write });
             train.restart = if is_whole { at_once } else { Restart::Barrier };
@@ -182,7 +182,6 @@ impl Prepared {
     }
 
     /// Returns the source of reused losses. `None` if they are measured in runs of this scenario.
-    #[must_use]
     pub fn losses_from(&self) -> Option<&LossesFrom> {
         self.losses_from.as_ref()
     }
@@ -196,7 +195,7 @@ impl Prepared {
     pub fn with_control(
         &self,
         control: ControlDelays,
-        maker: &dyn MakeControl,
+        maker: &MakeControl,
     ) -> Result<Self, EmulateError> {
         let mut other = self.clone();
         (other.scenario.control, other.short.control) = (control, control);
@@ -204,25 +203,21 @@ impl Prepared {
         Ok(other)
     }
 
-    #[must_use]
     pub(super) fn with_scenario(&self, scenario: Scenario) -> Self {
         Self { scenario, ..self.clone() }
     }
 
     /// Returns the original scenario.
-    #[must_use]
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
     /// Returns the time span of the scenario.
-    #[must_use]
     pub fn span(&self) -> &Span {
         self.scenario.span.as_ref().expect("the scenario was prepared for a span")
     }
 
     /// Returns an empty loss table for the scenario's jobs.
-    #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
     }
@@ -235,7 +230,6 @@ impl Prepared {
 
     /// Returns the cases for the loss table. Without spare nodes, node failures are included only
     /// for elastic jobs, because all other jobs wait for a repair.
-    #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
             FailureSource::Trace { .. } => vec![AnyPart::Node],
@@ -256,7 +250,7 @@ impl Prepared {
     }
 
     /// Executes a case.
-    pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
+    pub fn run(&self, case: &Case, maker: &MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
         // Rotate through the parts, so that all of them fail equally often.
         let mut places: Vec<usize> = (0..self.start.substrate.count(case.part)).collect();
@@ -283,7 +277,7 @@ impl Prepared {
         out: &[usize],
         place: usize,
         share: f64,
-        maker: &dyn MakeControl,
+        maker: &MakeControl,
     ) -> Result<CaseRun, EmulateError> {
         let mut events: Vec<FaultEvent> = Vec::new();
         for node in out {
@@ -365,7 +359,7 @@ fn with_fewer(
     short: &Scenario,
     log: &TrainLog,
     replicas: Replicas,
-    maker: &dyn MakeControl,
+    maker: &MakeControl,
 ) -> Result<Replicas, EmulateError> {
     let mut fewer = short.clone();
     let On::Fabric(fabric) = &mut fewer.on else { return Ok(replicas) };

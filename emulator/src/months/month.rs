@@ -38,7 +38,6 @@ pub struct Month {
 
 impl Month {
     /// Returns the total loss.
-    #[must_use]
     pub fn lost_time(&self) -> i128 {
         self.capacity - self.useful
     }
@@ -48,19 +47,16 @@ impl Month {
     }
 
     /// Returns the share of GPU time that was allocated to jobs with all their GPUs.
-    #[must_use]
     pub fn scheduling(&self) -> f64 {
         ratio(self.allocated, self.capacity)
     }
 
     /// Returns the share of allocated time spent on useful steps.
-    #[must_use]
     pub fn runtime(&self) -> f64 {
         ratio(self.productive(), self.allocated)
     }
 
     /// Returns the MFU in useful steps.
-    #[must_use]
     pub fn program(&self) -> f64 {
         self.utilised / self.productive().max(1) as f64
     }
@@ -295,7 +291,6 @@ impl Cluster<'_> {
 }
 
 /// Simulates the jobs for `length`. `seed` selects the loss of each failure from the table.
-#[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
     let mut cluster = Cluster {
         table,

@@ -40,7 +40,6 @@ struct CaseKind {
 
 impl LossTable {
     /// Creates a table without runs.
-    #[must_use]
     pub fn new(jobs: Vec<TrainedJob>, gpus: u64, gpus_per_node: u64) -> Self {
         Self { jobs, gpus, gpus_per_node, rows: Vec::new() }
     }
@@ -56,7 +55,6 @@ impl LossTable {
 
     /// Returns the runs for a kind of part with `out` nodes failed, or with the next lower number
     /// available. Prefers runs in which exactly this part failed.
-    #[must_use]
     pub fn samples(&self, part: AnyPart, place: usize, out: usize) -> Vec<&LossSample> {
         let fits = self.rows.iter().filter(|row| row.part == part && row.out <= out);
         let Some(row) = fits.max_by_key(|row| row.out) else { return Vec::new() };
@@ -66,7 +64,6 @@ impl LossTable {
     }
 
     /// Returns the losses of an elastic job in all runs in which a node failure affected it.
-    #[must_use]
     pub fn losses_of_elastic(&self, job: usize) -> Vec<&JobLossSample> {
         let runs =
             self.rows.iter().filter(|row| row.part == AnyPart::Node).flat_map(|row| &row.runs);
@@ -83,13 +80,11 @@ impl LossTable {
     }
 
     /// Returns the total number of GPUs used by jobs.
-    #[must_use]
     pub fn gpus_of_jobs(&self) -> u64 {
         self.jobs.iter().map(|job| job.gpus).sum()
     }
 
     /// Returns the number of whole spare nodes.
-    #[must_use]
     pub fn spare_nodes(&self) -> usize {
         (self.gpus.saturating_sub(self.gpus_of_jobs()) / self.gpus_per_node.max(1)) as usize
     }

@@ -154,7 +154,6 @@ pub struct TrafficImpact {
 
 impl FaultResult {
     /// Returns the names of the failed parts.
-    #[must_use]
     pub fn what(&self) -> String {
         self.parts.join(", ")
     }
@@ -163,7 +162,6 @@ impl FaultResult {
 const FEW_GROUPS: usize = 8;
 
 /// Returns the names of sorted groups, shortened to ranges such as `g0-g63` in long lists.
-#[must_use]
 pub fn listed(groups: &[GroupId]) -> String {
     let stretches = groups.chunk_by(|a, b| groups.len() > FEW_GROUPS && a.0 + 1 == b.0);
     let names = stretches.map(|stretch| match stretch {

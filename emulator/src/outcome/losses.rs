@@ -59,19 +59,16 @@ impl JobLoss {
     }
 
     /// Returns `true` if the fault cost the job no time.
-    #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.late == 0 && self.causes().iter().all(|(_, time)| *time == 0)
     }
 
     /// Returns the loss in GPU-hours.
-    #[must_use]
     pub fn gpu_hours(&self) -> f64 {
         self.late as f64 * self.gpus as f64 / HOUR
     }
 
     /// Returns the time of each cause. The times add up to `late`.
-    #[must_use]
     pub fn causes(&self) -> [(&'static str, i64); 7] {
         [
             ("outage", self.outage),

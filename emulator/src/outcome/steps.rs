@@ -17,7 +17,6 @@ pub enum Steps {
 
 impl Steps {
     /// Returns whether there are no steps.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
             Self::OfPhases(steps) => steps.is_empty(),
@@ -36,7 +35,6 @@ impl Steps {
     }
 
     /// Returns the steps of a fabric's phases.
-    #[must_use]
     pub fn of_phases(&self) -> &[StepResult] {
         match self {
             Self::OfPhases(steps) => steps,
@@ -45,7 +43,6 @@ impl Steps {
     }
 
     /// Returns the steps of training jobs.
-    #[must_use]
     pub fn of_jobs(&self) -> &[JobStep] {
         match self {
             Self::OfPhases(_) => &[],
@@ -87,7 +84,6 @@ pub struct JobStep {
 
 impl JobStep {
     /// Returns the duration of the step. `None` if it never finished.
-    #[must_use]
     pub fn took(&self) -> Option<Picoseconds> {
         self.end.map(|end| end.since(self.start))
     }

@@ -4,7 +4,7 @@ use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::Part as PlannedPart;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::Effect;
+use super::{Effect, Flapping};
 use crate::substrate::{NetworkPart, OpticalPort};
 
 /// A fault after all random choices have been made.
@@ -53,14 +53,12 @@ impl When {
 
 impl FaultEvent {
     /// Returns the part names as written in the scenario.
-    #[must_use]
     pub fn what(&self) -> String {
         let names: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
         names.join(", ")
     }
 
     /// Returns the start time, or `None` if it is relative to a phase.
-    #[must_use]
     pub const fn at(&self) -> Option<SimTime> {
         match self.when {
             When::At(at) => Some(at),
@@ -69,19 +67,16 @@ impl FaultEvent {
     }
 
     /// Returns the end of a fault that starts at `at`.
-    #[must_use]
     pub fn ends(&self, at: SimTime) -> Option<SimTime> {
         self.lasts.map(|lasts| at + lasts)
     }
 
     /// Returns the repair time, or `None` if the start is relative to a phase.
-    #[must_use]
     pub fn repaired_at(&self) -> Option<SimTime> {
         self.at().and_then(|at| self.ends(at))
     }
 
     /// Returns whether the fault affects the control plane.
-    #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.is_control)
     }
@@ -116,7 +111,7 @@ impl FaultEvent {
         at: SimTime,
     ) -> impl Iterator<Item = (SimTime, LinkChange)> + use<> {
         let (down, up, times) = match self.effect {
-            Effect::Flapping { down, up, times } => (down, up, times),
+            Effect::Flapping(Flapping { down, up, times }) => (down.0, up.0, times),
             _ => (Picoseconds::ZERO, Picoseconds::ZERO, 0),
         };
         (0..u64::from(times)).flat_map(move |turn| {

@@ -58,7 +58,6 @@ macro_rules! figures {
             /// All metrics.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
             /// Returns the name used in scenario files.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text),+
@@ -144,7 +143,6 @@ impl Figure {
     }
 
     /// Returns the unit of the metric.
-    #[must_use]
     pub const fn unit(self) -> FigureUnit {
         match self {
             Self::FctP50
@@ -162,7 +160,6 @@ impl Figure {
     }
 
     /// Formats a value with its unit.
-    #[must_use]
     pub fn show(self, value: f64) -> String {
         match self.unit() {
             FigureUnit::Time if value == f64::INFINITY => "never".to_owned(),
@@ -201,19 +198,16 @@ impl Figure {
     }
 
     /// Returns whether the metric is a share between 0 and 1.
-    #[must_use]
     pub const fn is_share(self) -> bool {
         matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
     }
 
     /// Returns whether the metric is a flow completion time and can be limited to a workload.
-    #[must_use]
     pub const fn is_of_flows(self) -> bool {
         matches!(self, Self::FctP50 | Self::FctP99 | Self::FctMax)
     }
 
     /// Returns whether the metric is the same in all runs without faults.
-    #[must_use]
     pub const fn needs_faults(self) -> bool {
         matches!(
             self,
@@ -266,7 +260,6 @@ impl Comparison {
         (Self::Above, ">"),
     ];
     /// Returns whether the comparison holds.
-    #[must_use]
     pub fn holds(self, value: f64, bound: f64) -> bool {
         match self {
             Self::Below => value < bound,
@@ -279,7 +272,6 @@ impl Comparison {
 
     /// Returns `true` if the comparison holds for all values from 0 to `most`, `false` if it holds
     /// for none of them, and otherwise `None`.
-    #[must_use]
     pub fn over(self, bound: f64, most: f64) -> Option<bool> {
         let (all, none) = match self {
             Self::Below => (bound > most, bound <= 0.0),
@@ -292,7 +284,6 @@ impl Comparison {
     }
 
     /// Returns the relative distance of a value from `bound`, negative if the comparison fails.
-    #[must_use]
     pub fn margin(self, value: f64, bound: f64) -> f64 {
         let scale = if bound == 0.0 { 1.0 } else { bound.abs() };
         let inside = match self {
@@ -341,7 +332,6 @@ fn known_figures() -> String {
 
 impl Expectation {
     /// Returns the workload that the expectation refers to.
-    #[must_use]
     pub fn workload(&self) -> Option<&str> {
         match self {
             Self::WorkloadUnaffected(name)

@@ -2,7 +2,7 @@
 
 use lightloom_engine::{BitErrors, LinkChange, PacketLoss};
 use lightloom_units::seed::Seed;
-use lightloom_units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use rand::RngExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,6 @@ pub struct PartName(pub String);
 
 impl PartName {
     /// Returns whether this can be a part of any fabric or network.
-    #[must_use]
     pub fn could_be(&self) -> bool {
         let plain = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
@@ -49,62 +48,73 @@ impl std::fmt::Display for PartName {
 }
 
 /// Effect of a fault.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[schemars(rename = "EffectFile")]
 pub enum Effect {
-    /// The part goes dark.
+    /// The part goes dark. The default.
+    #[default]
     Down,
-    /// The part repeatedly goes dark and recovers. It is out of service until the last recovery.
-    Flapping {
-        /// Dark time per cycle.
-        down: Picoseconds,
-        /// Time with light between dark periods.
-        up: Picoseconds,
-        /// Number of dark periods.
-        times: u32,
-    },
-    /// The part ignores commands and keeps its path or circuit. The fault is detected at the next command.
+    /// The part ignores commands and keeps its path or circuit. Applies to bundles and to ports of optical switches.
     Stuck,
-    /// Links through the part fail their test after a circuit change and stay drained.
+    /// Links through a port of an optical switch fail their test after a change and stay drained.
     FailsTest,
-    /// The part's links send at this rate. Plans do not bypass the part.
-    Rate(BitsPerSecond),
-    /// The part's links send at this percentage of their rate. Plans do not bypass the part.
+    /// The part repeatedly goes dark and recovers.
+    Flapping(Flapping),
+    /// The part's links send at this rate, such as `100Gbps`.
+    Rate(Text<BitsPerSecond>),
+    /// The part's links send at this percentage of their rate, 1 to 99.
     RatePercent(u32),
-    /// The part's links lose packets to residual bit errors. Plans do not bypass the part.
+    /// Residual bit error rate of the part's links after error correction, below 0.001; a packet
+    /// with a bit error is lost.
     BitErrors(f64),
-    /// The part's links lose this share of packets. Plans do not bypass the part.
+    /// The part's links lose this share of packets, such as `1e-4`. It must be below 1.
     PacketLoss(f64),
-    /// The part's links delay packets randomly, without reordering. Plans do not bypass the part.
-    Jitter(Picoseconds),
-    /// A packet switch restarts, is dark for this time and loses its queues.
-    Reboots(Picoseconds),
-    /// The control plane slows down by this factor.
+    /// The part's links delay each packet by up to this time, such as `2us`, without reordering. It
+    /// must be at most 10 ms.
+    Jitter(Text<Picoseconds>),
+    /// A packet switch restarts and is dark for this time, such as `90s`.
+    Reboots(Text<Picoseconds>),
+    /// The control plane slows down by this factor, 2 to 1,000,000.
     Slower(u32),
-    /// A host's interface continuously requests pauses of this priority.
+    /// A host's interfaces continuously send pause requests for this priority, 0 to 6.
     PauseStorm(u8),
-    /// A device acknowledges commands without executing them. Requires `control: lightloomd`.
+    /// A device acknowledges commands without executing them; requires `control: lightloomd`.
     Lies,
-    /// A device's connection delays every byte by this time. Requires `control: lightloomd`.
-    Late(Picoseconds),
-    /// An fsync of the daemon's journal takes this long. Requires `control: lightloomd`.
-    SlowDisk(Picoseconds),
+    /// A device's connection delays every byte by this time, such as `20ms`; requires `control:
+    /// lightloomd`.
+    Late(Text<Picoseconds>),
+    /// An fsync of the daemon's journal takes this long, such as `50ms`. Applies to the part
+    /// `control` and requires `control: lightloomd`.
+    SlowDisk(Text<Picoseconds>),
+}
+
+/// A part that repeatedly goes dark and recovers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "FlappingFile")]
+pub struct Flapping {
+    /// Dark time per cycle.
+    pub down: Text<Picoseconds>,
+    /// Time with light between dark periods.
+    pub up: Text<Picoseconds>,
+    /// Number of dark periods, 1 to 1,000.
+    #[schemars(range(min = 1, max = 1000))]
+    pub times: u32,
 }
 
 impl Effect {
     /// Returns whether links stay up in a degraded state, so that plans do not bypass the part.
-    #[must_use]
     pub const fn is_grey(&self) -> bool {
         matches!(self, Self::PauseStorm(_)) || self.is_of_links()
     }
 
     /// Returns whether its links go dark.
-    #[must_use]
     pub const fn goes_dark(&self) -> bool {
-        matches!(self, Self::Down | Self::Flapping { .. } | Self::Reboots(_))
+        matches!(self, Self::Down | Self::Flapping(_) | Self::Reboots(_))
     }
 
     /// Returns whether random packets are affected.
-    #[must_use]
     pub const fn is_drawn(&self) -> bool {
         matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
     }
@@ -114,39 +124,35 @@ impl Effect {
     }
 
     /// Returns whether the effect can be limited to one direction of a cable.
-    #[must_use]
     pub const fn has_direction(&self) -> bool {
-        self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
+        self.is_of_links() || matches!(self, Self::Down | Self::Flapping(_))
     }
 
     /// Returns the change that the effect makes to a link with this rate. `None` if links do not change.
-    #[must_use]
     pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
         Some(match *self {
-            Self::Rate(rate) => LinkChange::Rate(rate),
+            Self::Rate(rate) => LinkChange::Rate(rate.0),
             Self::RatePercent(percent) => {
                 let rate = full.0 as f64 * f64::from(percent) / 100.0;
                 LinkChange::Rate(BitsPerSecond(rate as u64))
             }
             Self::BitErrors(share) => LinkChange::BitErrors(BitErrors::from_share(share)),
             Self::PacketLoss(share) => LinkChange::PacketLoss(PacketLoss::from_share(share)),
-            Self::Jitter(most) => LinkChange::Jitter(most),
+            Self::Jitter(most) => LinkChange::Jitter(most.0),
             _ => return None,
         })
     }
 
     /// Returns whether the effect requires the production control plane.
-    #[must_use]
     pub const fn needs_daemon(&self) -> bool {
         matches!(self, Self::Lies | Self::Late(_) | Self::SlowDisk(_))
     }
 
     /// Returns the name used in scenario files.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Down => "down",
-            Self::Flapping { .. } => "flapping",
+            Self::Flapping(_) => "flapping",
             Self::Stuck => "stuck",
             Self::FailsTest => "fails_test",
             Self::Rate(_) => "rate",
@@ -232,7 +238,6 @@ pub struct ScenarioFault {
 
 impl ScenarioFault {
     /// Creates a permanent fault of one part with probability 1.
-    #[must_use]
     pub fn of(part: &str, at: lightloom_units::SimTime) -> Self {
         Self {
             parts: vec![PartName(part.to_owned())],
@@ -246,14 +251,12 @@ impl ScenarioFault {
     }
 
     /// Returns whether the fault affects the control plane.
-    #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.0.trim() == "control")
     }
 
     /// Makes the random choices for the `index`-th fault, or returns `None` if it does not occur.
     /// `works` returns whether a node works at the start.
-    #[must_use]
     pub fn draw(
         &self,
         seed: Seed,
@@ -278,10 +281,10 @@ impl ScenarioFault {
             parts.iter_mut().for_each(|part| substrate.keep_towards(part, end));
         }
         let lasts = match self.effect {
-            Effect::Flapping { down, up, times } => {
-                Some(Picoseconds((down + up).get() * u64::from(times)))
+            Effect::Flapping(Flapping { down, up, times }) => {
+                Some(Picoseconds((down.0 + up.0).get() * u64::from(times)))
             }
-            Effect::Reboots(takes) => Some(takes),
+            Effect::Reboots(takes) => Some(takes.0),
             _ => self.lasts,
         };
         let (effect, when) = (self.effect, self.when.later(late));

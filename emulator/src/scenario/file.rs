@@ -40,14 +40,13 @@ use serde::{Deserialize, Serialize};
 pub use collectives::{CollectiveFile, RingFile};
 pub use congestion::*;
 pub use control::{AssumedFile, ControlFile, DaemonFile};
-pub use faults::{EffectFile, FaultFile, FaultListFile, check as check_faults};
+pub use faults::{FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
 pub use neighbours::{NamedFile, ReadNeighbour};
 pub use network::OnFile;
 pub use phases::{Acknowledgements, PhasesFile};
 pub use place::PlaceFile;
 pub use replay::{ReplayFile, TraceDayFile};
-pub use restart::{CheckpointFile, ElasticFile, InMemoryFile, MigrateFile, RestartFile};
 pub use span::{FailuresFile, GpuHourFile, RateFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
@@ -178,7 +177,6 @@ fn packet_limit() -> u64 {
 }
 
 /// Reads a scenario file and all files that it references. Returns all errors.
-#[must_use]
 pub fn load(
     file: &str,
     bytes: &[u8],
@@ -199,7 +197,6 @@ pub struct LoadPurpose {
 }
 
 /// Reads the network for an external program. The file may contain workloads but not expectations.
-#[must_use]
 pub fn load_called(
     file: &str,
     bytes: &[u8],
@@ -209,7 +206,6 @@ pub fn load_called(
 }
 
 /// Like [`load`], with overrides.
-#[must_use]
 pub fn load_for(
     purpose: LoadPurpose,
     file: &str,
@@ -431,7 +427,7 @@ fn lower_phases_after(
 }
 
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
-    let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
+    let between = scenario.collectives.iter().filter(|one| one.is_between_groups);
     let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
     if start.substrate.has_switches() {
         priorities.extend(scenario.traffic.iter().flat_map(Traffic::priorities));
@@ -548,7 +544,6 @@ fn faults_beside(
 
 impl Scenario {
     /// Returns all errors of a fault file for this scenario.
-    #[must_use]
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         let start = plan(&Self { faults: Vec::new(), ..self.clone() }).ok();
         let phases =

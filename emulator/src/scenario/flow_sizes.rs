@@ -66,12 +66,10 @@ const HADOOP: &[(u64, f64)] = &[
 
 impl FlowSizes {
     /// Returns the web search distribution.
-    #[must_use]
     pub fn web_search() -> Self {
         Self::published(WEB_SEARCH)
     }
     /// Returns the Hadoop distribution.
-    #[must_use]
     pub fn hadoop() -> Self {
         Self::published(HADOOP)
     }
@@ -81,7 +79,6 @@ impl FlowSizes {
     }
 
     /// Returns `None` if the points do not increase from 0 to 100 percent.
-    #[must_use]
     pub fn through(rows: Vec<SizeRow>) -> Option<Self> {
         let rises = rows
             .windows(2)
@@ -92,7 +89,6 @@ impl FlowSizes {
     }
 
     /// Returns the size (at least one byte) at quantile `share`, which must be less than one.
-    #[must_use]
     pub fn at(&self, share: f64) -> Bytes {
         let percent = share * 100.0;
         let above = self.rows.partition_point(|row| row.percent <= percent);
@@ -106,7 +102,6 @@ impl FlowSizes {
     }
 
     /// Returns the mean size in bytes.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         let first = self.rows.first().map_or(0.0, |row| row.bytes.0 as f64 * row.percent / 100.0);
         let part = |pair: &[SizeRow]| {
@@ -118,7 +113,6 @@ impl FlowSizes {
 
     /// Returns the flows that start within a period after `start`. Each host starts flows as a
     /// Poisson process with a load of `load` times `rate`, and destinations are random.
-    #[must_use]
     pub fn flows(
         &self,
         (seed, hosts): (Seed, &[VertexId]),

@@ -42,7 +42,6 @@ const MORE: [&str; 3] = ["priority", "id", "after"];
 const MOST_SHOWN: usize = 20;
 
 /// Reads a flow table. Returns the flows or all errors. `host` looks up a host by name.
-#[must_use]
 pub fn read_flows(
     file: &str,
     bytes: &[u8],
@@ -142,13 +141,12 @@ fn row<'a>(
         return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "the flow has a size of 0 bytes")));
     }
     let end = |cell: &CsvCell<'_>| {
-        let unknown = || {
+        host(cell.text()).ok_or_else(|| {
             let message = format!("unknown host `{}`", cell.text());
             let help =
                 "hosts are the GPUs of a fabric, such as `n0/g0`, or the hosts of the network";
             Box::new(cell.mistake(codes::BAD_FLOW, message).with_help(help))
-        };
-        host(cell.text()).ok_or_else(unknown)
+        })
     };
     let (source, destination) = (end(&cells[1])?, end(&cells[2])?);
     if source == destination {

@@ -53,7 +53,7 @@ pub struct KnownJob {
 impl KnownJob {
     /// Losses of elastic jobs are not comparable with losses of other jobs.
     pub(crate) fn fits(&self, restart: Restart) -> bool {
-        (self.answer == "elastic") == matches!(restart, Restart::Elastic { .. })
+        (self.answer == "elastic") == matches!(restart, Restart::Elastic(_))
     }
 }
 
@@ -103,7 +103,6 @@ pub struct KnownLosses {
 
 impl KnownLosses {
     /// Returns the job with this name.
-    #[must_use]
     pub fn job(&self, name: &str) -> Option<&KnownJob> {
         self.jobs.iter().find(|job| job.job == name)
     }

@@ -11,30 +11,56 @@ use lightloom_training::reinforcement::{PoolStep, TrainingLoop, generate};
 use lightloom_training::rollout::{self, Lengths};
 use lightloom_training::step::{Compute, OwnedJob, Replica, step_time};
 use lightloom_units::seed::Seed;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::TrainError;
 
-/// Sample generation by a job's pool.
-#[derive(Clone, Debug, PartialEq)]
+/// Sample generation by the pool of a job with `step: {rl: …}`. Response lengths are log-normal;
+/// their mean is the fabric's `tokens_per_sample` minus the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "RolloutFile")]
 pub struct Rollout {
     /// Order of generation and training.
-    pub training_loop: TrainingLoop,
+    #[serde(rename = "loop")]
+    pub training_loop: RolloutLoop,
     /// Tokens per prompt.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub prompt: u32,
-    /// Standard deviation of the logarithm of the response length.
+    /// Standard deviation of the logarithm of the response length; 0 for equal lengths.
+    #[schemars(range(min = 0.0, max = 4.0))]
     pub sigma: f64,
-    /// Maximum response length in tokens.
+    /// Maximum response length in tokens; longer responses are truncated.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub longest: u32,
-    /// Forward passes over all samples before training.
+    /// Forward passes over all samples before training, such as those for the reference model and
+    /// the log probabilities.
+    #[schemars(range(min = 0, max = 8))]
     pub forward_passes: u32,
     /// Maximum number of samples that a replica decodes concurrently.
+    #[schemars(range(min = 1, max = 4096))]
     pub batch: u32,
+}
+
+/// Order of generation and training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "LoopFile")]
+pub enum RolloutLoop {
+    /// Training uses the samples of the previous step.
+    #[default]
+    OneStepOff,
+    /// Generate, then train.
+    Synchronous,
+    /// Training on a sample starts as soon as it is complete.
+    Streaming,
 }
 
 impl Default for Rollout {
     fn default() -> Self {
         Self {
-            training_loop: TrainingLoop::OneStepOff,
+            training_loop: RolloutLoop::default(),
             prompt: 512,
             sigma: 1.0,
             longest: 16_384,
@@ -116,7 +142,11 @@ pub(super) fn pool_step(
     let all: u64 = tokens.iter().sum();
     let moved = replica.cache_bytes() * rl.migrated_share * all as f64 / f64::from(replicas);
     Ok(PoolStep {
-        training_loop: rollout.training_loop,
+        training_loop: match rollout.training_loop {
+            RolloutLoop::OneStepOff => TrainingLoop::OneStepOff,
+            RolloutLoop::Synchronous => TrainingLoop::Synchronous,
+            RolloutLoop::Streaming => TrainingLoop::Streaming,
+        },
         replica_gpus: [gpus, rl.tail_replica_gpus.unwrap_or(gpus)],
         tensor: job.tp,
         chunks,

@@ -125,7 +125,6 @@ impl RunStart {
     }
 
     /// Returns the number of groups in the plan.
-    #[must_use]
     pub fn groups(&self) -> usize {
         let groups = self.layout.iter().flat_map(|layout| &layout.groups);
         groups.filter(|group| group.job.is_some()).count()

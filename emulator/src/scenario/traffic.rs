@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use lightloom_collective::{CollectiveKind, Directions, Exchange};
+use lightloom_collective::{CollectiveKind, Directions, Method};
 use lightloom_engine::VertexId;
 use lightloom_training::described::Described;
 use lightloom_units::{Bytes, Picoseconds};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::flow_sizes::FlowSizes;
 use super::flow_table::ListedFlow;
@@ -57,19 +55,8 @@ pub enum Pattern {
         /// Destination.
         into: VertexId,
     },
-    /// Every host sends a piece to every other host.
-    AllToAll(Exchange),
-    /// Every host receives the sum.
-    AllReduce(AllReduceWay),
-    /// Every host receives its part of the sum, on a ring.
-    ReduceScatter,
-    /// Every host receives all parts, on a ring.
-    AllGather,
-    /// The middle host sends to all others down a binary tree.
-    Broadcast {
-        /// Number of pieces.
-        pieces: u32,
-    },
+    /// A collective of all hosts.
+    Collective(Method),
     /// Flows of a table.
     Flows(Arc<[ListedFlow]>),
     /// Random flows.
@@ -87,45 +74,13 @@ pub enum Pattern {
     Compute(Picoseconds),
 }
 
-/// Algorithm of an all-reduce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AllReduceWay {
-    /// Around the hosts in rank order, in both directions.
-    Ring,
-    /// Along a binary tree, up and down.
-    Tree,
-    /// On two binary trees concurrently.
-    DoubleTree,
-    /// Recursive halving and doubling.
-    HalvingDoubling,
-    /// Along all dimensions of a torus concurrently.
-    Torus,
-    /// Within groups of this many hosts in rank order, then between groups, then within groups
-    /// again.
-    Hierarchical(u32),
-}
-
 impl Pattern {
-    #[must_use]
-    pub(crate) fn halves(&self) -> bool {
-        matches!(
-            self,
-            Self::AllToAll(Exchange::Binary) | Self::AllReduce(AllReduceWay::HalvingDoubling)
-        )
-    }
-
     /// Returns the name used in results.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Permutation { .. } => "permutation",
             Self::Incast { .. } => "incast",
-            Self::AllToAll(_) => CollectiveKind::AllToAll.name(),
-            Self::AllReduce(_) => CollectiveKind::AllReduce.name(),
-            Self::ReduceScatter => CollectiveKind::ReduceScatter.name(),
-            Self::AllGather => CollectiveKind::AllGather.name(),
-            Self::Broadcast { .. } => CollectiveKind::Broadcast.name(),
+            Self::Collective(method) => method.kind().name(),
             Self::Flows(_) | Self::Random { .. } => CollectiveKind::Flows.name(),
             Self::Recorded(_) => "recorded",
             Self::Compute(_) => "compute",
@@ -133,37 +88,21 @@ impl Pattern {
     }
 
     /// Returns the ratio of bus bandwidth to algorithm bandwidth, as defined by nccl-tests.
-    #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
-        let kind = match self {
-            Self::AllToAll(_) => CollectiveKind::AllToAll,
-            Self::AllReduce(_) => CollectiveKind::AllReduce,
-            Self::ReduceScatter => CollectiveKind::ReduceScatter,
-            Self::AllGather => CollectiveKind::AllGather,
-            _ => return 1.0,
-        };
-        kind.bus_factor(ranks)
+        match self {
+            Self::Collective(method) => method.kind().bus_factor(ranks),
+            _ => 1.0,
+        }
     }
 
     /// Returns whether the pattern needs a size.
-    #[must_use]
     pub fn has_size(&self) -> bool {
         !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Recorded(_) | Self::Compute(_))
     }
 }
 
 impl Traffic {
-    /// Returns whether the pattern uses a single ring.
-    #[must_use]
-    pub const fn is_ring(run: &Pattern) -> bool {
-        matches!(
-            run,
-            Pattern::ReduceScatter | Pattern::AllGather | Pattern::AllReduce(AllReduceWay::Ring)
-        )
-    }
-
     /// Returns the priorities of the flows.
-    #[must_use]
     pub fn priorities(&self) -> Vec<u8> {
         match &self.run {
             Pattern::Compute(_) => Vec::new(),

@@ -179,7 +179,6 @@ impl TrainStep {
     }
 
     /// Returns the tasks.
-    #[must_use]
     pub fn tasks(&self) -> ReinforcementTasks {
         match &self.pool {
             Some(pool) => reinforcement_tasks(&self.owned.job(), pool),
@@ -191,7 +190,6 @@ impl TrainStep {
     }
 
     /// Returns the closed-form time of the step on idle links without faults.
-    #[must_use]
     pub fn closed_form(&self) -> StepTime {
         let mut time = step_time(&self.owned.job());
         if let Some(pool) = &self.pool {
@@ -206,14 +204,12 @@ impl TrainStep {
     }
 
     /// Returns closed-form seconds of generation and weight transfer. `None` for training-only jobs.
-    #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
         Some([pool.generation_seconds(), pool.weights_seconds(self.owned.card_rate())])
     }
 
     /// Returns the number of GPUs.
-    #[must_use]
     pub fn gpus(&self) -> u64 {
         match &self.pool {
             Some(pool) => pool.leaves.len() as u64,
@@ -222,7 +218,6 @@ impl TrainStep {
     }
 
     /// Returns the model FLOPs utilisation for a step time. Counts attention over the full mask.
-    #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
         let OwnedJob { model, mapping, batch, .. } = &self.owned;
         let (gpus, recompute, peak) = (self.gpus(), mapping.recompute, self.peak_flops);
@@ -321,6 +316,5 @@ fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model
     let wrong = |error: String| TrainError::Model { job: job.name.clone(), error };
     let text = fabric.neighbour(&raw.model).map_err(wrong)?;
     let (model, mistakes) = read_model(&raw.model, text.as_bytes());
-    let first = || mistakes.first().map(ToString::to_string).unwrap_or_default();
-    model.ok_or_else(|| wrong(first()))
+    model.ok_or_else(|| wrong(mistakes.first().map(ToString::to_string).unwrap_or_default()))
 }

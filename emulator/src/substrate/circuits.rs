@@ -103,7 +103,6 @@ impl OpticalCircuits {
     }
 
     /// Returns the fat-tree.
-    #[must_use]
     pub fn network(&self) -> &ReconfigurableFatTree {
         &self.network
     }
@@ -117,7 +116,6 @@ impl OpticalCircuits {
     }
 
     /// Returns the single host that represents a leaf.
-    #[must_use]
     pub fn host(&self, leaf: usize) -> VertexId {
         self.hosts[leaf]
     }

@@ -52,16 +52,10 @@ impl Domains {
     }
 
     pub(crate) fn rings_under(&self, work: &TaskWork) -> Vec<u32> {
-        let ends;
-        let ranks: &[u32] = match work {
-            TaskWork::Ring { ring, .. } => return vec![*ring],
-            TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks,
-            TaskWork::Transfer { from, to, .. } => {
-                ends = [*from, *to];
-                &ends
-            }
-            TaskWork::Compute { .. } => return Vec::new(),
-        };
+        if let TaskWork::Ring { ring, .. } = work {
+            return vec![*ring];
+        }
+        let ranks = work.members(&[]);
         let rings = ranks.iter().filter(|rank: &&u32| {
             ranks.iter().any(|other| other != *rank && self.is_inside(&[**rank, *other]))
         });

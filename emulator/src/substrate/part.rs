@@ -41,19 +41,16 @@ pub struct NetworkPart {
 
 impl NetworkPart {
     /// Returns whether the part is a whole controlled optical switch.
-    #[must_use]
     pub fn is_optical_switch(&self) -> bool {
         !self.ports.is_empty() && self.name.parse::<OcsId>().is_ok()
     }
 
     /// Returns whether the part is a single transceiver bundle.
-    #[must_use]
     pub fn is_bundle(&self) -> bool {
         matches!(self.planned[..], [PlannedPart::Bundle(_)])
     }
 
     /// Returns whether the part consists only of host interfaces.
-    #[must_use]
     pub fn is_interface(&self) -> bool {
         let ends = self.interfaces.iter().flat_map(|link| both_ways(*link));
         let ends: Vec<LinkId> = ends.collect();
@@ -93,13 +90,11 @@ impl AnyPart {
     ];
 
     /// Looks up a kind by name.
-    #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, name)| *name == text.trim()).map(|(any, _)| *any)
     }
 
     /// Returns the name used in scenarios.
-    #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(any, _)| *any == self).map_or("", |(_, name)| *name)
     }
@@ -172,7 +167,6 @@ impl Substrate {
     }
 
     /// Returns the number of parts of a kind.
-    #[must_use]
     pub fn count(&self, any: AnyPart) -> usize {
         match any {
             AnyPart::Node => self.rings.as_ref().map_or(0, |r| r.fabric.hbd.nodes() as usize),
@@ -192,7 +186,6 @@ impl Substrate {
     }
 
     /// Returns the part of a kind with this index, or `None` if the index is too large.
-    #[must_use]
     pub fn part_at(&self, any: AnyPart, place: usize) -> Option<NetworkPart> {
         if place >= self.count(any) {
             return None;

@@ -137,7 +137,6 @@ impl RingCables {
     }
 
     /// Returns the original fabric.
-    #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
     }
@@ -287,7 +286,6 @@ impl RingCables {
     }
 
     /// Returns the vertex of a GPU.
-    #[must_use]
     pub fn vertex(&self, gpu: GpuId) -> VertexId {
         self.gpus[self.place(gpu)]
     }
@@ -296,7 +294,6 @@ impl RingCables {
     }
 
     /// Returns the links, in both directions, that `bundle` provides while it is set to `path`.
-    #[must_use]
     pub fn links_of(&self, bundle: BundleId, path: Path) -> Vec<LinkId> {
         let hbd = &self.fabric.hbd;
         let port = match path {
@@ -312,7 +309,6 @@ impl RingCables {
     }
 
     /// Returns the links, in both directions, that `bundle` can provide.
-    #[must_use]
     pub fn all_links_of(&self, bundle: BundleId) -> Vec<LinkId> {
         let paths = [Path::External1, Path::External2, Path::Loopback];
         let mut links: Vec<LinkId> =
@@ -332,13 +328,11 @@ impl RingCables {
     }
 
     /// Returns the leaf at a vertex, if any.
-    #[must_use]
     pub fn leaf_at(&self, vertex: VertexId) -> Option<LeafId> {
         self.tors.binary_search(&vertex).ok().map(LeafId::from_index)
     }
 
     /// Returns the GPU at a vertex, or `None` for a switch.
-    #[must_use]
     pub fn gpu(&self, vertex: VertexId) -> Option<GpuId> {
         let per_node = usize::from(self.gpus_per_node);
         let index = vertex.index();
@@ -357,7 +351,6 @@ impl RingCables {
     }
 
     /// Returns the condition under which a link has light.
-    #[must_use]
     pub fn carrier(&self, link: LinkId) -> Carrier {
         self.carriers.get(link.index() / 2).copied().unwrap_or(Carrier::Always)
     }

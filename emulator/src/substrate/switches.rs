@@ -38,19 +38,16 @@ impl PacketSwitches {
         EngineSettings { queueing, marking, switching, ..EngineSettings::default() }
     }
     /// Returns the cable with these queues.
-    #[must_use]
     pub const fn on(&self, mut link: LinkSpec) -> LinkSpec {
         link.queue = self.queue;
         link.mark_from = Some(self.mark_from);
         link
     }
     /// Returns whether priorities have separate queues.
-    #[must_use]
     pub const fn have_priorities(&self) -> bool {
         self.queueing.is_some()
     }
     /// Returns whether queues can pause their senders.
-    #[must_use]
     pub fn pause(&self) -> bool {
         self.queueing.is_some_and(|queueing| queueing.pause.is_some())
     }

@@ -118,7 +118,6 @@ impl LossFigure {
     ];
 
     /// Returns the name used in documents.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::TimeLostPs => "time_lost_ps",
@@ -131,7 +130,6 @@ impl LossFigure {
     }
 
     /// Returns the description.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Self::TimeLostPs => "time lost in all steps",
@@ -144,7 +142,6 @@ impl LossFigure {
     }
 
     /// Formats a value with its unit. `None` means that a job never finished.
-    #[must_use]
     pub fn show(self, value: Option<f64>) -> String {
         match (self, value) {
             (_, None) => "never ended".to_owned(),

@@ -16,7 +16,6 @@ const MOST_PACKETS: f64 = 3e8;
 ///
 /// # Panics
 /// Panics if a network with a single ring or switch cannot be built, which would be a bug.
-#[must_use]
 pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<f64> {
     let plan = site.plan(kind, bytes, way).ok()??;
     let packets = |s: &lightloom_collective::Sending| {

@@ -17,7 +17,6 @@ use super::replay::TaskTimes;
 use crate::run::{Progress, RunError};
 
 /// Returns whether `graph` has too many packets for [`replay`](super::replay::replay).
-#[must_use]
 pub fn is_needed(graph: &TaskGraph, machine: &Machine) -> bool {
     let hops = graph.tasks().iter().map(|task| packet_hops(&task.work, machine));
     hops.sum::<f64>() > HOPS_BUDGET

@@ -305,7 +305,7 @@ fn cut_hops(work: &StepWork) -> f64 {
     let mapping = &work.mapping;
     let lanes = f64::from(mapping.data * mapping.context);
     let rounds = work.micro_batches as f64;
-    let of_layer = |layer: u32| {
+    let layers = (0..work.layer_count()).map(|layer| {
         let own = work.layer(layer);
         let all = own.forward.stretches.iter().chain(&own.backward.stretches);
         let exchanges = all.filter_map(|one| Some((one.exchange?, f64::from(one.count))));
@@ -314,8 +314,7 @@ fn cut_hops(work: &StepWork) -> f64 {
             let is_ring = one.purpose == TaskPurpose::Tensor;
             if is_ring { [rings + hops, others] } else { [rings, others + hops] }
         })
-    };
-    let layers = (0..work.layer_count()).map(of_layer);
+    });
     let [rings, others] = layers.fold([0.0, 0.0], |a, b| [f64::max(a[0], b[0]), a[1] + b[1]]);
     let transfers = 2.0 * f64::from(mapping.pipeline * mapping.virtual_stages);
     let transfers = transfers * work.transfer.map_or(0.0, |one| hops_of(one.bytes));

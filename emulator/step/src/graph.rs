@@ -3,6 +3,8 @@
 //!
 //! Every [`TaskGraph`] can be executed: dependencies exist and have no cycles. A ring is a list of ranks, from 0.
 
+use std::borrow::Cow;
+use std::slice;
 use std::sync::Arc;
 
 use lightloom_collective::{CollectiveKind, Pace};
@@ -12,7 +14,6 @@ use lightloom_units::{Bytes, Picoseconds};
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -44,6 +45,41 @@ pub enum TaskWork {
         to: u32,
         bytes: Bytes,
     },
+}
+
+impl TaskWork {
+    /// Returns the operation of a collective. `None` for a computation or transfer.
+    pub const fn kind(&self) -> Option<CollectiveKind> {
+        match self {
+            Self::Compute { .. } | Self::Transfer { .. } => None,
+            Self::Ring { kind, .. } | Self::Across { kind, .. } => Some(*kind),
+            Self::Pairs { .. } => Some(CollectiveKind::PAIRWISE),
+        }
+    }
+
+    /// Returns the buffer of one rank, and its mean if the messages differ. 0 for a computation.
+    pub fn bytes(&self) -> Bytes {
+        match self {
+            Self::Compute { .. } => Bytes::ZERO,
+            Self::Ring { bytes, .. }
+            | Self::Across { bytes, .. }
+            | Self::Transfer { bytes, .. } => *bytes,
+            Self::Pairs { ranks, bytes } => {
+                Bytes(bytes.iter().sum::<u64>() / ranks.len().max(1) as u64)
+            }
+        }
+    }
+
+    /// # Panics
+    /// Panics if the task uses a ring that is not in `rings`.
+    pub fn members<'a>(&'a self, rings: &'a [Vec<u32>]) -> Cow<'a, [u32]> {
+        match self {
+            Self::Compute { rank, .. } => slice::from_ref(rank).into(),
+            Self::Ring { ring, .. } => (&*rings[*ring as usize]).into(),
+            Self::Across { ranks, .. } | Self::Pairs { ranks, .. } => (&**ranks).into(),
+            Self::Transfer { from, to, .. } => vec![*from, *to].into(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +123,6 @@ impl TaskPace {
         billionths: [1_000_000_000; 2],
     };
 
-    #[must_use]
     pub fn of(pace: &Pace) -> Self {
         let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12).round() as u64);
         Self {
@@ -98,7 +133,6 @@ impl TaskPace {
         }
     }
 
-    #[must_use]
     pub fn lag(&self, cables: [Picoseconds; 2]) -> Picoseconds {
         let waits =
             [0, 1].map(|at| self.step[at].saturating_sub(cables[at]) * self.steps[at].into());
@@ -106,7 +140,6 @@ impl TaskPace {
     }
 
     /// Returns the effective shares of the link rates, inside a domain and between domains.
-    #[must_use]
     pub fn shares(&self) -> [f64; 2] {
         self.billionths.map(|share| f64::from(share) * 1e-9)
     }
@@ -184,13 +217,11 @@ impl TaskGraph {
     }
 
     /// Tasks of a recorded step use the full link rates.
-    #[must_use]
     pub fn pace(&self, task: TaskId) -> TaskPace {
         let at = self.paces.of_task.get(task.index());
         at.map_or(TaskPace::BARE, |at| self.paces.different[*at as usize])
     }
 
-    #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
     }
@@ -237,14 +268,12 @@ impl Dependents {
 }
 
 impl Schedule {
-    #[must_use]
     pub fn of(graph: &TaskGraph) -> Self {
         let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
         let (open, done) = (waiting.len(), vec![false; waiting.len()]);
         Self { dependents: Dependents::of(graph), waiting, done, open }
     }
 
-    #[must_use]
     pub fn ready(&self) -> Vec<TaskId> {
         let tasks = 0..self.waiting.len();
         let ready = tasks.filter(|task| self.waiting[*task] == 0 && !self.done[*task]);
@@ -266,17 +295,14 @@ impl Schedule {
         ready
     }
 
-    #[must_use]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    #[must_use]
     pub fn dependents(&self, task: TaskId) -> &[TaskId] {
         self.dependents.of_task(task)
     }
 
-    #[must_use]
     pub fn is_done(&self, task: TaskId) -> bool {
         self.done[task.index()]
     }

@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 
 /// Starts every task as soon as its dependencies have ended. Panics if the numbers of durations and tasks differ.
-#[must_use]
 pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
     assert_eq!(took.len(), graph.tasks().len(), "one duration per task");
     let mut schedule = Schedule::of(graph);
@@ -22,7 +21,6 @@ pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> 
 }
 
 /// Returns the tasks that determine the end of the graph, first to last. Ties go to the lowest id.
-#[must_use]
 pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<TaskId> {
     let last_of = |tasks: &mut dyn Iterator<Item = TaskId>| {
         tasks.reduce(
@@ -51,7 +49,6 @@ pub struct PathShares {
 }
 
 impl PathShares {
-    #[must_use]
     pub fn of(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Self {
         let mut shares = Self::default();
         let mut before = SimTime::START;

@@ -32,12 +32,10 @@ pub enum Domain {
 }
 
 impl Machine {
-    #[must_use]
     pub fn ring_of(&self) -> Vec<Option<u32>> {
         set_of(self.ranks, &self.rings)
     }
 
-    #[must_use]
     pub fn domain_of(&self) -> Vec<Option<u32>> {
         match &self.domain {
             Domain::Cables => vec![None; self.ranks as usize],

@@ -57,8 +57,9 @@ pub enum ContextExchange {
     /// Block by block around a ring, overlapped with computation on the previous block.
     Ring,
     AllGather,
-    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads (Ulysses).
-    AllToAll,
+    /// All-to-all of queries, keys and values, so that each rank has whole sequences of a few heads.
+    #[serde(rename = "all-to-all")]
+    Ulysses,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -68,7 +69,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    #[must_use]
     pub fn total_tokens(self) -> f64 {
         self.sequences as f64 * self.tokens as f64
     }
@@ -101,7 +101,6 @@ pub enum MappingRefusal {
     Memory { needed_bytes: u64, available_bytes: u64, over_bytes: u64 },
 }
 
-#[must_use]
 pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
     (1..=whole.isqrt())
         .filter(|least| whole.is_multiple_of(*least))
@@ -129,7 +128,6 @@ impl std::fmt::Display for Mapping {
 }
 
 impl Recompute {
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -152,23 +150,19 @@ impl Mapping {
         schedule: Schedule::OneForwardOneBackward,
     };
 
-    #[must_use]
     pub fn gpus(&self) -> u64 {
         [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()
     }
 
-    #[must_use]
     pub fn is_zero_bubble(&self) -> bool {
         self.schedule == Schedule::ZeroBubble
     }
 
-    #[must_use]
     pub fn micro_batches(&self, batch: Batch) -> u64 {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
     }
 
     /// Returns all reasons other than memory why the mapping does not fit `model`. `context_exchange` is the CP method.
-    #[must_use]
     pub fn refusals(
         &self,
         model: &Model,
@@ -201,7 +195,7 @@ impl Mapping {
         let pieces = u64::from(self.pipeline) * u64::from(self.virtual_stages);
         let heads = u64::from(model.attention.heads());
         divide("attention heads", heads, "TP", tensor);
-        if context_exchange == ContextExchange::AllToAll && self.context > 1 {
+        if context_exchange == ContextExchange::Ulysses && self.context > 1 {
             // With Ulysses, each CP rank has whole sequences of its share of the heads.
             divide("attention heads", heads, "TP×CP", tensor * u64::from(self.context));
         }

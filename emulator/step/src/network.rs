@@ -53,7 +53,6 @@ pub struct Efficiency {
 
 impl Efficiency {
     /// Values for the library and for single transfers on this generation of GPUs.
-    #[must_use]
     pub fn of(generation: Generation) -> Self {
         let (domain, scale_out, domain_step_seconds, scale_out_step_seconds) = match generation {
             Generation::Ampere => (0.77, 0.736, 5e-6, 2e-5),
@@ -88,7 +87,6 @@ pub enum Reach {
 }
 
 impl Group {
-    #[must_use]
     pub const fn new(size: u64, stride: u64) -> Self {
         Self { size, stride, reach: Reach::Domain }
     }
@@ -107,14 +105,12 @@ pub struct UnevenDomains {
 
 impl Network {
     /// Typical cable delays between two GPUs: 200 ns for a domain cable, 500 ns for a leaf cable.
-    #[must_use]
     pub fn usual_cables(shape: Shape) -> [f64; 2] {
         let inside = if shape == Shape::Switch { 2.0 } else { 1.0 };
         [inside * 200e-9, 2.0 * 500e-9]
     }
 
     /// Mean cable delays between two GPUs of `fabric`, inside a domain and between domains.
-    #[must_use]
     pub fn cables_of(fabric: &Fabric) -> [Picoseconds; 2] {
         let links = &fabric.hbd_links;
         let inside = if fabric.hbd.ring().is_some() {
@@ -129,7 +125,6 @@ impl Network {
         [inside, fabric.dcn.link_latency() * 2]
     }
 
-    #[must_use]
     pub fn inside(&self, group: Group) -> u64 {
         (1..=group.size.min(self.fitting(group)))
             .rev()
@@ -137,7 +132,6 @@ impl Network {
             .unwrap_or(1)
     }
 
-    #[must_use]
     pub fn is_inside(&self, group: Group) -> bool {
         self.inside(group) == group.size
     }
@@ -170,7 +164,6 @@ impl Network {
         self.scale_out_rate.min(self.leaf.up_rate)
     }
 
-    #[must_use]
     pub fn collective(
         &self,
         kind: CollectiveKind,
@@ -188,7 +181,6 @@ impl Network {
         time.map_or(0.0, |time| time.seconds)
     }
 
-    #[must_use]
     pub fn exchange(
         &self,
         kind: CollectiveKind,
@@ -234,7 +226,7 @@ impl Network {
         let rates = [self.domain_rate * shares[0], self.across_rate(group) * shares[1]];
         let hops = Hops { ranks, domains, steps, rates };
         let (seconds, count) = match kind {
-            CollectiveKind::AllToAll => {
+            _ if kind.is_pairwise() => {
                 let links = self.shape.links(hops.inside());
                 (hops.pairwise(bytes, links), [hops.inside() - 1.0, domains as f64 - 1.0])
             }
@@ -246,7 +238,6 @@ impl Network {
         (seconds, Pace { start_seconds: 0.0, steps: count, step_seconds: steps, shares })
     }
 
-    #[must_use]
     pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> (f64, Pace) {
         let is_inside = self.is_inside(group);
         let (steps, step, rate) = if is_inside {
@@ -266,7 +257,6 @@ impl Network {
 
     /// Returns the network of a planned fabric. Optical circuits are assumed to follow the traffic,
     /// because a plan places them accordingly.
-    #[must_use]
     pub fn of_fabric(fabric: &Fabric) -> Self {
         let gpus_per_node = fabric.hbd.gpus_per_node();
         let edge = fabric.hbd_links.edge_rate.bytes_per_second();

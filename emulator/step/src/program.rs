@@ -28,7 +28,6 @@ pub struct Exchange {
 
 impl Exchange {
     /// Each step takes at least the delay of its cables.
-    #[must_use]
     pub fn part(&self, part: f64) -> Self {
         let mut pace = self.pace.part(part);
         for (step, cable) in pace.step_seconds.iter_mut().zip(self.cables) {
@@ -37,7 +36,6 @@ impl Exchange {
         Self { bytes: self.bytes * part, seconds: self.part_seconds(part), pace, ..*self }
     }
 
-    #[must_use]
     pub fn part_seconds(&self, part: f64) -> f64 {
         if self.group.size < 2 || self.bytes * part < 1.0 {
             return 0.0;
@@ -48,7 +46,6 @@ impl Exchange {
         self.seconds * part + missing(0) + missing(1)
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.group.size < 2 || self.bytes < 1.0
     }
@@ -72,7 +69,6 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    #[must_use]
     pub fn compute(name: &'static str, seconds: f64) -> Self {
         Self { name, seconds, exchange: None, shown: 1.0, cover: Overlap::Before, count: 1 }
     }
@@ -86,17 +82,14 @@ impl Stretch {
         }
     }
 
-    #[must_use]
     pub fn exchange(exchange: Exchange) -> Self {
         Self::compute("", 0.0).covered(exchange, 1.0, Overlap::Before)
     }
 
-    #[must_use]
     pub fn parts(&self, exchange: &Exchange) -> [Exchange; 2] {
         [exchange.part(self.shown), exchange.part(1.0 - self.shown)]
     }
 
-    #[must_use]
     pub fn added_seconds(&self) -> f64 {
         let Some(exchange) = &self.exchange else { return 0.0 };
         let shown = exchange.part_seconds(self.shown);
@@ -120,17 +113,14 @@ pub struct PassSeconds {
 }
 
 impl PassSeconds {
-    #[must_use]
     pub fn compute(compute: f64) -> Self {
         Self { compute, ..Self::default() }
     }
 
-    #[must_use]
     pub fn total(&self) -> f64 {
         self.compute + self.tensor + self.context + self.expert
     }
 
-    #[must_use]
     pub fn plus_times(&self, other: &Self, times: f64) -> Self {
         Self {
             compute: self.compute + other.compute * times,
@@ -142,7 +132,6 @@ impl PassSeconds {
 }
 
 impl LayerProgram {
-    #[must_use]
     pub fn seconds(&self) -> PassSeconds {
         let mut spent = PassSeconds::default();
         let mut beside = 0.0;

@@ -16,7 +16,6 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::OneForwardOneBackward => "1f1b",
@@ -33,7 +32,6 @@ pub struct StageTime {
 }
 
 impl StageTime {
-    #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.forward_seconds + self.input_gradient_seconds + self.weight_gradient_seconds
     }
@@ -46,7 +44,6 @@ pub struct PipelineTime {
 }
 
 impl PipelineTime {
-    #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.busy_seconds + self.bubble_seconds
     }
@@ -61,7 +58,6 @@ impl PipelineTime {
 /// where `B` is only the input gradient (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", table
 /// 2; DeepSeek-V3's `F + B − 2W` includes both gradients in `B`). With fewer micro-batches than
 /// stages, only `m − 1` weight gradients are available to fill the bubble.
-#[must_use]
 pub fn pipeline_time(
     schedule: Schedule,
     stages: u32,
@@ -95,7 +91,6 @@ pub fn pipeline_time(
 
 /// Bubble of a stage in DualPipe, `(p/2 − 1)·(F + 2B − 3W)`, where `B` includes both gradients
 /// (DeepSeek-V3, arXiv 2412.19437, table 2, with overlapped passes that take `F + B`).
-#[must_use]
 pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
     let StageTime { forward_seconds, input_gradient_seconds, weight_gradient_seconds } = typical;
     let wait = forward_seconds + 2.0 * input_gradient_seconds - weight_gradient_seconds;
@@ -129,7 +124,6 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    #[must_use]
     pub fn order(&self, stage: usize) -> Vec<Pass> {
         let total = self.micro_batches * self.pieces;
         let behind = self.stages - 1 - stage;
@@ -209,7 +203,6 @@ impl Pipeline {
     }
 
     /// Returns the simulated total time, or `None` if stages wait for each other.
-    #[must_use]
     pub fn play(&self, stages: &[StageTime]) -> Option<f64> {
         let places = self.stages * self.pieces;
         let mut forward = vec![vec![0.0_f64; self.micro_batches]; places];

@@ -57,7 +57,6 @@ pub struct StepTasks {
 /// Returns the tasks of one step and their purposes. TP group `stage · lanes + lane` is a ring, with `lane = replica ·
 /// CP + context rank`. Its rank `r` is rank `ring · TP + r`. Panics if the stages would wait for each other because
 /// interleaved stages do not divide the micro-batches.
-#[must_use]
 pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
     let StepTasks { tasks, purposes, paces, .. } = {
         let (tasks, inputs, pace) = (Vec::new(), Vec::new(), TaskPace::BARE);
@@ -68,7 +67,6 @@ pub fn step_tasks(work: &StepWork, rails: SimulatedRails) -> (TaskGraph, Vec<Tas
 }
 
 /// Like [`step_tasks`], but after other tasks.
-#[must_use]
 pub fn step_after(work: &StepWork, rails: SimulatedRails, before: Before) -> StepTasks {
     let mut maker = Maker::new(work, rails);
     before.tasks.iter().for_each(|_| maker.paces.push(before.pace));
@@ -77,7 +75,6 @@ pub fn step_after(work: &StepWork, rails: SimulatedRails, before: Before) -> Ste
     maker.step()
 }
 
-#[must_use]
 pub fn step_machine(
     work: &StepWork,
     network: &Network,
@@ -127,7 +124,6 @@ struct Maker<'w> {
 
 pub type Front = Vec<Vec<TaskId>>;
 
-#[must_use]
 pub fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }

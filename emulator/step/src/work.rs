@@ -24,12 +24,10 @@ pub struct Passes {
 }
 
 impl Passes {
-    #[must_use]
     pub fn times(&self, times: f64) -> Self {
         Self::default().plus_times(self, times)
     }
 
-    #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.plus_times(other, 1.0)
     }
@@ -42,7 +40,6 @@ impl Passes {
         }
     }
 
-    #[must_use]
     pub fn total(&self) -> f64 {
         self.forward.total() + self.backward.total()
     }
@@ -57,7 +54,6 @@ impl Passes {
 }
 
 impl LayerWork {
-    #[must_use]
     pub fn passes(&self) -> Passes {
         let mut backward = self.backward.seconds();
         backward.compute += self.weight_gradient;
@@ -108,19 +104,16 @@ pub struct StepTime {
 }
 
 impl StepWork {
-    #[must_use]
     pub fn layer_count(&self) -> u32 {
         self.layers[0] + self.layers[1]
     }
 
-    #[must_use]
     pub fn layer(&self, layer: u32) -> &LayerWork {
         &self.layer[usize::from(layer >= self.layers[0])]
     }
 
     /// Returns the layers of chunk `place` of `places`. Without balanced ends, the last stage of an uneven pipeline has
     /// the remaining layers, and the first chunks of a stage have its remainder.
-    #[must_use]
     pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
         let (layers, p) = (self.layer_count(), self.mapping.pipeline);
         let pieces = places / p;
@@ -180,7 +173,6 @@ impl StepWork {
         [inner, inner - ends].map(f64::from)
     }
 
-    #[must_use]
     pub fn time(&self) -> StepTime {
         let mapping = &self.mapping;
         let (p, m) = (f64::from(mapping.pipeline), self.micro_batches as f64);
@@ -234,7 +226,6 @@ impl StepWork {
         }
     }
 
-    #[must_use]
     pub fn mean_stage(&self) -> Passes {
         self.mean_of(&self.mean_layer())
     }

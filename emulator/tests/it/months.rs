@@ -14,7 +14,7 @@ use lightloom_emulator::months::{
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, FailureRate, FailureSource, Scenario, Span};
-use lightloom_emulator::shipped::NoDaemon;
+use lightloom_emulator::shipped::no_daemon;
 use lightloom_emulator::substrate::AnyPart;
 use lightloom_units::Milliseconds;
 use lightloom_units::seed::Seed;
@@ -311,10 +311,10 @@ fn agree(
         "name: months\non: {{fabric: f.yaml}}\nspan: 30d\nsamples: {samples}\nfailures: {{node: {rates}}}\n\
          train: [{{job: job}}]\n"
     );
-    let prepared = Prepared::of(&load(fabric, &text), &NoDaemon).unwrap().unwrap();
+    let prepared = Prepared::of(&load(fabric, &text), &no_daemon).unwrap().unwrap();
     let mut table = prepared.table();
     for case in prepared.cases().into_iter().filter(|case| case.out <= most_out) {
-        let run = prepared.run(&case, &NoDaemon).unwrap();
+        let run = prepared.run(&case, &no_daemon).unwrap();
         table.add(&case, run.place, run.sample);
     }
     let (span, gpus) = (prepared.span().length, table.gpus_of_jobs() as f64);
@@ -406,12 +406,12 @@ fn bill_adds_up_and_names_the_most_valuable_change() {
     let text = "name: months\non: {fabric: f.yaml}\nspan: 90d\nsamples: 3\ngpu_hour: 2.5 USD\n\
                 failures: {node: {mtbf: 1000h, repair: 6h, source: ours}}\n\
                 train: [{job: job, restart: {checkpoint: {every: 1000, load: 30s, write: 2s}}}]\n";
-    let prepared = Prepared::of(&load(SMALL, text), &NoDaemon).unwrap().unwrap();
+    let prepared = Prepared::of(&load(SMALL, text), &no_daemon).unwrap().unwrap();
     let run_cases = |prepared: &Prepared| {
-        prepared.cases().iter().map(|case| prepared.run(case, &NoDaemon)).collect()
+        prepared.cases().iter().map(|case| prepared.run(case, &no_daemon)).collect()
     };
     let seeds = "0..9".parse().unwrap();
-    let result = months(&prepared, seeds, &NoDaemon, &run_cases).unwrap();
+    let result = months(&prepared, seeds, &no_daemon, &run_cases).unwrap();
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b.abs().max(1.0);
     let sum: f64 = result.bill.iter().map(|row| row.gpu_hours.mean).sum();
     assert!(near(sum, result.lost_gpu_hours.mean), "{sum} {:?}", result.lost_gpu_hours);
@@ -433,7 +433,7 @@ fn bill_adds_up_and_names_the_most_valuable_change() {
     assert_eq!(result.saves_most, Some(Change::OneSpareFewer));
     let saved = result.alternatives.iter().map(|one| one.saves_gpu_hours);
     assert!(saved.rev().is_sorted(), "{:?}", result.alternatives);
-    let again = months(&prepared, seeds, &NoDaemon, &run_cases).unwrap();
+    let again = months(&prepared, seeds, &no_daemon, &run_cases).unwrap();
     assert_eq!(result, again, "one seed, one result");
 }
 

@@ -283,7 +283,7 @@ fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> 
 
 #[test]
 fn every_context_exchange_matches_the_formula() {
-    for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
+    for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::Ulysses] {
         let step = contexts(exchange, "khop:3", 2, 16_384);
         assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
     }
@@ -299,7 +299,7 @@ fn gathers_contexts_over_domains_with_one_ring_per_interface() {
 #[test]
 fn ring_carries_only_tensor_groups() {
     // TP 1 leaves the ring unused, and EP groups that span TP groups cannot be closed in it.
-    for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
+    for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::Ulysses] {
         let step = contexts(exchange, "khop:3", 1, 8_192);
         assert!(step.difference.abs() < 0.025, "{exchange:?}: {step:?}");
     }

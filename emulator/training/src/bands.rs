@@ -66,7 +66,6 @@ pub struct Predicted {
 }
 
 /// `is_validated` is false for a step that no run resembles, such as one in another domain or with other constants.
-#[must_use]
 pub fn interval(class: Class<'_>, is_validated: bool, predicted: Predicted) -> Option<Interval> {
     Interval::among(&BANDS, class, is_validated, predicted)
 }
@@ -119,7 +118,6 @@ impl Class<'_> {
 }
 
 impl Predicted {
-    #[must_use]
     pub fn of(step: &StepTime, gpus: u64) -> Self {
         let bubble = step.bubble_seconds / step.step_seconds;
         Self { seconds: step.step_seconds, gpus, bubble }
@@ -156,7 +154,6 @@ struct ErredRun {
 }
 
 /// Returns the bands of test runs.
-#[must_use]
 pub fn bands<'j>(judged: impl Iterator<Item = &'j Judged<'j>>) -> Vec<Band> {
     let mut classes: BTreeMap<Class<'_>, Vec<ErredRun>> = BTreeMap::new();
     for one in judged.filter(|one| one.tests) {
@@ -174,7 +171,6 @@ pub fn bands<'j>(judged: impl Iterator<Item = &'j Judged<'j>>) -> Vec<Band> {
 }
 
 /// Returns the shares of test runs inside their 80 and 95 % intervals, each from the bands of the other groups.
-#[must_use]
 pub fn coverage(judged: &[Judged<'_>]) -> [f64; 2] {
     let group = |one: &Judged<'_>| (one.run.source.clone(), one.run.model.clone());
     let (mut inside, mut runs) = ([0.0; 2], 0.0);

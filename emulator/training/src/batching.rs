@@ -31,12 +31,10 @@ pub struct Request {
 }
 
 impl Request {
-    #[must_use]
     pub fn tokens(&self) -> u64 {
         u64::from(self.prompt) + u64::from(self.output)
     }
 
-    #[must_use]
     pub fn left(&self) -> u32 {
         self.output.saturating_sub(self.done)
     }
@@ -63,7 +61,6 @@ pub struct Served {
 }
 
 /// `requests` must be sorted by arrival. Stops when at most `stop_at` of them remain.
-#[must_use]
 pub fn serve<C: StepCosts>(
     costs: &C,
     replicas: u32,
@@ -77,7 +74,6 @@ pub fn serve<C: StepCosts>(
 
 /// Serves `requests` in a closed loop: `concurrency` of them at the start, and the next whenever one ends. Their times of
 /// arrival are ignored.
-#[must_use]
 pub fn serve_closed<C: StepCosts>(
     costs: &C,
     replicas: u32,
@@ -91,7 +87,6 @@ pub fn serve_closed<C: StepCosts>(
 }
 
 /// Like [`serve`], but stops at `until` seconds and finishes the decode steps in progress.
-#[must_use]
 pub fn serve_until<C: StepCosts>(
     costs: &C,
     replicas: u32,

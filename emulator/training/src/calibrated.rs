@@ -76,7 +76,6 @@ pub struct Framework {
     pub optimizer_launch: f64,
 }
 
-#[must_use]
 pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     let low = framework.gemm * framework.low;
     Calibration {
@@ -108,13 +107,11 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
 
 impl Framework {
     /// Versions of Megatron-Bridge differ only by their features and share constants.
-    #[must_use]
     pub fn family(&self) -> &'static str {
         let bridge = "megatron-bridge";
         if self.name.starts_with(bridge) { bridge } else { self.name }
     }
 
-    #[must_use]
     pub fn is_version(&self, software: &str) -> bool {
         software == self.name || self.family() != self.name && software.starts_with(self.family())
     }
@@ -123,7 +120,6 @@ impl Framework {
 impl Chip {
     /// Scales the shares of peak to another chip by the best measured matrix-product efficiencies
     /// with 16 and 8 bits: `own` of this chip, `best` of the other.
-    #[must_use]
     pub fn adapted(&self, own: [f64; 2], best: [f64; 2]) -> Self {
         let [bf16, low] = [best[0] / own[0], best[1] / own[1]];
         let [a, b, c, d] = self.gemm;

@@ -39,7 +39,6 @@ pub enum Precision {
 }
 
 impl Precision {
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::Bf16 => "bf16",
@@ -49,7 +48,6 @@ impl Precision {
         }
     }
 
-    #[must_use]
     pub fn operand_bytes(self) -> f64 {
         match self {
             Self::Bf16 => 2.0,
@@ -85,7 +83,6 @@ pub struct Software {
 
 impl Software {
     /// Bytes per weight: weight, gradient, master weight and two moments, sharded over `replicas`.
-    #[must_use]
     pub fn state_bytes(&self, replicas: f64) -> f64 {
         match self.sharding {
             ZeroStage::Replicated => 14.0 + self.gradient_bytes,
@@ -138,7 +135,6 @@ pub struct ConstantsName {
 }
 
 impl ConstantsName {
-    #[must_use]
     pub fn origin(&self) -> &'static str {
         FRAMEWORKS
             .iter()

@@ -97,7 +97,6 @@ pub(crate) fn generation(name: &str) -> Option<Generation> {
 
 impl Accelerator {
     /// Returns the peak operations per second, or `None` if the chip lacks the format.
-    #[must_use]
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
         let format = match precision {
             Precision::Bf16 => NumberFormat::Bf16,
@@ -113,7 +112,6 @@ impl Accelerator {
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
 
-    #[must_use]
     pub fn calibration(&self) -> Calibration {
         compose(&self.chip(), self.usual_framework())
     }
@@ -140,7 +138,6 @@ impl Accelerator {
     }
 
     /// Falls back to H100, with its shares of peak scaled by the measured efficiencies of the best-shaped products.
-    #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
         // A higher-memory A100 is no faster, and an H800 has the same compute throughput as an H100.
         let like = match &self.name[..] {
@@ -168,7 +165,6 @@ impl Accelerator {
     }
 
     /// Returns the generation as communication libraries define it. `None` for an unknown GPU or a switchless domain.
-    #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         generation(&self.name)
     }
@@ -191,7 +187,6 @@ impl Accelerator {
     }
 
     /// The network has the name of the architecture with the same shape and size, if there is one.
-    #[must_use]
     pub fn network(&self) -> Network {
         let (shape, name) = match (self.domain_shape, self.domain_gpus) {
             (DomainShape::Switch, 8) => (Shape::Switch, "dgx".to_owned()),
@@ -210,7 +205,6 @@ impl Accelerator {
         }
     }
 
-    #[must_use]
     pub fn compute(&self) -> Compute {
         let bf16 = self.peak_flops(Precision::Bf16).unwrap_or(0.0);
         Compute {
@@ -260,7 +254,6 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-#[must_use]
 pub fn all_names() -> [Vec<&'static str>; 3] {
     let of = |files: &[(&'static str, &str)]| files.iter().map(|(name, _)| *name).collect();
     [of(MODEL_FILES), of(ACCELERATOR_FILES), FRAMEWORKS.iter().map(|known| known.name).collect()]

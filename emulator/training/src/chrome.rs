@@ -3,28 +3,21 @@
 //!
 //! A task has an event on each of its ranks. Computing, and communication in and between domains, are separate threads.
 
+use lightloom_collective::CollectiveKind;
 use lightloom_units::SimTime;
 use serde_json::{Value, json};
 
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::machine::Machine;
 
-#[must_use]
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
-    let shares = |task: &Task| -> Vec<u32> {
-        match &task.work {
-            TaskWork::Compute { rank, .. } => vec![*rank],
-            TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].clone(),
-            TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.clone(),
-            TaskWork::Transfer { from, to, .. } => vec![*from, *to],
-        }
-    };
-    let all: Vec<Vec<u32>> = graph.tasks().iter().map(shares).collect();
+    let members = graph.tasks().iter().map(|task| task.work.members(&machine.rings));
+    let all: Vec<_> = members.collect();
     let micros = |at: SimTime| at.since(SimTime::START).0 as f64 / 1e6;
     let mut events = Vec::new();
     for (place, task) in graph.tasks().iter().enumerate() {
         let (start, end) = spans[place];
-        for rank in &all[place] {
+        for rank in &*all[place] {
             let is_own = |id: &&super::graph::TaskId| all[id.index()].contains(rank);
             let after: Vec<String> =
                 task.after.iter().filter(is_own).map(|id| id.0.to_string()).collect();
@@ -45,19 +38,17 @@ pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)])
     json!({ "displayTimeUnit": "ms", "traceEvents": events })
 }
 
+fn collective(work: &TaskWork, ranks: &[u32], least: u64) -> Value {
+    let name = work.kind().map(CollectiveKind::name);
+    json!({ "collective": name, "group": ranks, "bytes": work.bytes().0.max(least) })
+}
+
 fn described(task: &Task, ranks: &[u32], rank: u32) -> (&'static str, Value) {
     match &task.work {
         TaskWork::Compute { .. } => ("compute", json!({})),
-        TaskWork::Ring { kind, bytes, .. } => {
-            ("domain", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
-        }
-        TaskWork::Across { kind, bytes, .. } => {
-            ("network", json!({ "collective": kind.name(), "group": ranks, "bytes": bytes.0 }))
-        }
-        TaskWork::Pairs { bytes, .. } => {
-            let mean = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
-            ("network", json!({ "collective": "all-to-all", "group": ranks, "bytes": mean.max(1) }))
-        }
+        TaskWork::Ring { .. } => ("domain", collective(&task.work, ranks, 0)),
+        TaskWork::Across { .. } => ("network", collective(&task.work, ranks, 0)),
+        TaskWork::Pairs { .. } => ("network", collective(&task.work, ranks, 1)),
         TaskWork::Transfer { from, to, bytes } if *from == rank => {
             ("send", json!({ "send_to": to, "bytes": bytes.0 }))
         }

@@ -277,7 +277,6 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
 
 /// Mean absolute error in percent of a class of a use, and the number of rows. `of` is an accelerator or a collective,
 /// or empty for all.
-#[must_use]
 pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str, of: &str) -> (f64, usize) {
     let these: Vec<f64> = judged
         .iter()
@@ -338,7 +337,6 @@ fn left_out_table(judged: &[JudgedCollective], classes: [&str; 4]) -> String {
     table
 }
 
-#[must_use]
 pub fn page(judged: &[JudgedCollective], without: usize) -> String {
     let tables = [SMALL, EXPERTS].map(|classes| left_out_table(judged, classes));
     let mut page = format!("{HEAD}{}{EXCHANGES}{}{OTHERS}", tables[0], tables[1]);

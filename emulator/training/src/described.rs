@@ -52,7 +52,6 @@ pub enum DescribedError {
 
 impl DescribedError {
     /// Returns whether the mistake is in the request rather than in a file.
-    #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -163,7 +162,6 @@ pub fn read_recorded(
 }
 
 impl Taken {
-    #[must_use]
     pub fn of(profile: kineto::ProfiledStep, tensor: Option<u32>) -> Self {
         let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
         let (missing, unknown) = (profile.missing, profile.unknown as u64);
@@ -192,7 +190,6 @@ impl Taken {
 }
 
 impl Described {
-    #[must_use]
     pub fn ring(&self, ring: u32) -> Option<std::ops::Range<u32>> {
         let first = ring.checked_mul(self.tensor)?;
         let end = first.checked_add(self.tensor)?.min(self.ranks);
@@ -200,7 +197,6 @@ impl Described {
     }
 
     /// Returns the first task whose rank or TP group does not exist in the step.
-    #[must_use]
     pub fn first_absent(&self) -> Option<&Task> {
         let is_there =
             |task: &&Task| self.highest_rank(&task.work).is_some_and(|rank| rank < self.ranks);

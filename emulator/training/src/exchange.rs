@@ -50,14 +50,12 @@ const WORDS: &[(&str, Operation)] = &[
 
 impl Operation {
     /// Recognises names such as `nccl:all_to_allv`, `AllReduce` and `REDUCESCATTER`.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let bare: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
         let bare = bare.to_ascii_lowercase();
         WORDS.iter().find(|(word, _)| bare.contains(word)).map(|(_, operation)| *operation)
     }
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all-reduce",
@@ -74,12 +72,10 @@ impl Operation {
         }
     }
 
-    #[must_use]
     pub const fn is_pairwise(self) -> bool {
         matches!(self, Self::AllToAll)
     }
 
-    #[must_use]
     pub const fn is_between_two(self) -> bool {
         matches!(self, Self::Send | Self::Receive)
     }
@@ -96,7 +92,6 @@ pub enum Size {
 }
 
 impl Size {
-    #[must_use]
     pub const fn whole(self, operation: Operation, ranks: u64) -> u64 {
         use Operation::{AllGather, AllToAll, Barrier, Gather, ReduceScatter, Scatter};
         match (operation, self) {
@@ -120,40 +115,28 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    #[must_use]
     pub fn new(operation: Operation, members: Vec<u32>, size: Size) -> Self {
         let bytes = size.whole(operation, members.len() as u64);
         Self { operation, members, bytes, pairs: None }
     }
 
-    #[must_use]
     pub fn of(work: &TaskWork, machine: &Machine) -> Option<Self> {
-        let (kind, members, bytes) = match work {
+        let (operation, pairs) = match work {
             TaskWork::Compute { .. } => return None,
-            TaskWork::Transfer { from, to, bytes } => {
-                return Some(Self::new(Operation::Send, vec![*from, *to], Size::Whole(bytes.0)));
-            }
-            TaskWork::Pairs { ranks, bytes } => {
-                let size = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
-                let even = Self::new(Operation::AllToAll, ranks.clone(), Size::Whole(size));
-                return Some(Self { pairs: Some(Arc::clone(bytes)), ..even });
-            }
-            TaskWork::Ring { kind, ring, bytes } => {
-                (*kind, machine.rings.get(*ring as usize)?.clone(), *bytes)
-            }
-            TaskWork::Across { kind, ranks, bytes } => (*kind, ranks.clone(), *bytes),
+            TaskWork::Transfer { .. } => (Operation::Send, None),
+            TaskWork::Pairs { bytes, .. } => (Operation::AllToAll, Some(Arc::clone(bytes))),
+            TaskWork::Ring { kind, .. } | TaskWork::Across { kind, .. } => match kind {
+                CollectiveKind::AllReduce => (Operation::AllReduce, None),
+                CollectiveKind::AllGather => (Operation::AllGather, None),
+                CollectiveKind::ReduceScatter => (Operation::ReduceScatter, None),
+                CollectiveKind::AllToAll | CollectiveKind::Flows => (Operation::AllToAll, None),
+                CollectiveKind::Broadcast => (Operation::Broadcast, None),
+            },
         };
-        let operation = match kind {
-            CollectiveKind::AllReduce => Operation::AllReduce,
-            CollectiveKind::AllGather => Operation::AllGather,
-            CollectiveKind::ReduceScatter => Operation::ReduceScatter,
-            CollectiveKind::AllToAll | CollectiveKind::Flows => Operation::AllToAll,
-            CollectiveKind::Broadcast => Operation::Broadcast,
-        };
-        Some(Self::new(operation, members, Size::Whole(bytes.0)))
+        let whole = Size::Whole(work.bytes().0);
+        Some(Self { pairs, ..Self::new(operation, work.members(&machine.rings).into(), whole) })
     }
 
-    #[must_use]
     pub fn input(&self, member: usize) -> u64 {
         let ranks = self.members.len().max(1);
         match (self.operation, &self.pairs) {
@@ -164,7 +147,6 @@ impl Exchange {
     }
 
     /// Places the exchange on a ring of the high-bandwidth domain if the operation runs on rings.
-    #[must_use]
     pub fn on_ring(&self, ring: u32) -> TaskWork {
         match self.work() {
             TaskWork::Across { kind, bytes, .. }
@@ -177,7 +159,6 @@ impl Exchange {
     }
 
     /// A reduce is a broadcast in the opposite direction. The first member is the root.
-    #[must_use]
     pub fn work(&self) -> TaskWork {
         let (ranks, bytes) = (self.members.clone(), Bytes(self.bytes));
         let across = |kind| TaskWork::Across { kind, ranks: ranks.clone(), bytes };
@@ -220,7 +201,6 @@ pub struct Share {
 
 /// The bytes between members of an uneven all-to-all, or `None` if all are equal. A member without a share gets
 /// the mean of all other members. If parts are unknown, members send in the proportion in which they receive.
-#[must_use]
 pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let known: Vec<&Share> = shares.iter().flatten().collect();
     let first = known.first()?;

@@ -57,7 +57,6 @@ type ResidualProfile = Vec<(f64, Vec<f64>)>;
 
 impl<'r> Model<'r> {
     /// `runs` must share the accelerator and the software.
-    #[must_use]
     pub fn new(runs: &'r [&'r MeasuredRun], (mut chip, mut framework): (Chip, Framework)) -> Self {
         let constants: Vec<&'static Constant> = all().collect();
         let start =
@@ -65,7 +64,6 @@ impl<'r> Model<'r> {
         Self { runs, chip, framework, constants, start }
     }
 
-    #[must_use]
     pub fn explain(&self) -> Explained {
         let nothing = Fit::nothing(self);
         let profiles: Vec<ResidualProfile> =

@@ -73,12 +73,10 @@ impl Features {
         Self(self.0 | 1 << feature as u16)
     }
 
-    #[must_use]
     pub fn has(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u16) != 0
     }
 
-    #[must_use]
     pub fn has_any(self, features: &[Feature]) -> bool {
         features.iter().any(|feature| self.has(*feature))
     }
@@ -174,7 +172,6 @@ pub(crate) fn lists(words: &str, word: &str) -> bool {
     words == "*" || words.split(' ').any(|one| one == word)
 }
 
-#[must_use]
 pub fn recipe(
     software: &str,
     chip: &str,

@@ -82,7 +82,6 @@ pub fn all() -> impl Iterator<Item = &'static Constant> {
 }
 
 impl Constant {
-    #[must_use]
     pub fn of<'c>(&self, chip: &'c mut Chip, framework: &'c mut Framework) -> &'c mut f64 {
         match self.place {
             Place::Chip(place) => place(chip),
@@ -90,12 +89,10 @@ impl Constant {
         }
     }
 
-    #[must_use]
     pub fn is_of_chip(&self) -> bool {
         matches!(self.place, Place::Chip(_))
     }
 
-    #[must_use]
     pub fn limits(&self) -> [f64; 2] {
         [self.low, self.high]
     }

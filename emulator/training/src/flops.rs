@@ -17,7 +17,6 @@ pub enum Mask {
 }
 
 impl Mask {
-    #[must_use]
     pub fn share(self) -> f64 {
         match self {
             Self::Full => 1.0,
@@ -27,7 +26,6 @@ impl Mask {
 }
 
 /// Returns the operations per token in a sequence of `sequence` tokens, including the scan of hybrid models.
-#[must_use]
 pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let scan = model.state_space.as_ref().map_or(0.0, StateSpace::scan_operations);
     let shares = model.shares();
@@ -35,7 +33,6 @@ pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + shares.state_space * scan
 }
 
-#[must_use]
 pub fn attention_projections(model: &Model) -> f64 {
     let mamba = model
         .state_space
@@ -45,7 +42,6 @@ pub fn attention_projections(model: &Model) -> f64 {
     2.0 * (shares.attention * model.attention.parameters(model.hidden) + shares.state_space * mamba)
 }
 
-#[must_use]
 pub fn dense_feed_forward(model: &Model) -> f64 {
     2.0 * model.dense_parameters()
 }
@@ -60,19 +56,16 @@ fn expert_feed_forward(model: &Model) -> f64 {
     })
 }
 
-#[must_use]
 pub fn output_layer(model: &Model) -> f64 {
     2.0 * model.embedding_parameters()
 }
 
 /// Counts output layers, and the projections before the multi-token prediction depths.
-#[must_use]
 pub fn outside_layers(model: &Model) -> f64 {
     let (depths, h) = (f64::from(model.prediction_depths), f64::from(model.hidden));
     (1.0 + depths) * output_layer(model) + depths * 4.0 * h.powi(2)
 }
 
-#[must_use]
 pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let attention = attention_projections(model) + attention_core(model, sequence, mask);
     let last_kind = if model.expert_layers() > 0 {
@@ -89,7 +82,6 @@ pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + prediction
 }
 
-#[must_use]
 pub fn step_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     3.0 * forward_per_token(model, sequence, mask)
 }

@@ -75,7 +75,6 @@ fn best(
 }
 
 /// Compares Llama-3.1-405B on the ring with DGX at TP ≤ 8. `context`: CP sizes (empty: all).
-#[must_use]
 pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
     GPUS.into_iter()
         .filter_map(|gpus| {

@@ -121,7 +121,6 @@ const SIGNS: [&str; 7] = [
 ];
 
 /// Accepts a full JSON text, or its beginning and end.
-#[must_use]
 pub fn is_kineto(text: &[u8]) -> bool {
     const ENDS: usize = 1 << 16;
     let (head, tail) = (&text[..text.len().min(ENDS)], &text[text.len().saturating_sub(ENDS)..]);

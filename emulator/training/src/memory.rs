@@ -16,7 +16,6 @@ pub struct GpuMemory {
 }
 
 impl GpuMemory {
-    #[must_use]
     pub fn total_bytes(&self) -> f64 {
         self.states_bytes + self.activations_bytes
     }
@@ -31,7 +30,6 @@ pub struct ExpertLayout {
 }
 
 impl ExpertLayout {
-    #[must_use]
     pub fn of(mapping: &Mapping, software: &Software) -> Self {
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
         let (tensor, expert) = (u64::from(mapping.tensor), u64::from(mapping.expert.max(1)));
@@ -40,7 +38,6 @@ impl ExpertLayout {
         Self { is_cut, stride, replicas: (ranks / expert).max(1) }
     }
 
-    #[must_use]
     pub fn cut(&self, mapping: &Mapping) -> f64 {
         if self.is_cut { f64::from(mapping.tensor) } else { 1.0 }
     }
@@ -48,7 +45,6 @@ impl ExpertLayout {
 
 /// Returns the weights on the fullest rank: weights that are replicated over DP, and experts.
 /// Layers for multi-token prediction belong to the last stage and are added to the largest stage.
-#[must_use]
 pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) -> (f64, f64) {
     let tensor = f64::from(mapping.tensor);
     let pipeline = f64::from(mapping.pipeline);
@@ -125,7 +121,6 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-#[must_use]
 pub fn memory(
     model: &Model,
     mapping: &Mapping,

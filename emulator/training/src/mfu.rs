@@ -20,7 +20,6 @@ pub enum Convention {
 impl Convention {
     pub const ALL: [Self; 4] = [Self::MfuFull, Self::MfuCausal, Self::HfuFull, Self::HfuCausal];
 
-    #[must_use]
     pub fn label(self) -> &'static str {
         match self {
             Self::MfuFull => "MFU, full attention",
@@ -30,7 +29,6 @@ impl Convention {
         }
     }
 
-    #[must_use]
     pub fn step_flops(self, model: &Model, batch: Batch, recompute: Recompute) -> f64 {
         let mask = match self {
             Self::MfuFull | Self::HfuFull => Mask::Full,
@@ -47,7 +45,6 @@ impl Convention {
         (3.0 * forward + again) * batch.total_tokens()
     }
 
-    #[must_use]
     pub fn utilisation(
         self,
         model: &Model,

@@ -238,9 +238,8 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
     let first = operations.iter().map(|operation| operation.source.ts).fold(f64::MAX, f64::min);
     let ends = operations.iter().map(|operation| operation.source.ts + operation.source.dur);
     let named = operations.iter().flat_map(|operation| match &operation.work {
-        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.clone(),
-        TaskWork::Transfer { from, to, .. } => vec![*from, *to],
         TaskWork::Compute { .. } | TaskWork::Ring { .. } => vec![operation.rank],
+        work => work.members(&[]).into_owned(),
     });
     let part = |task: &Task| match task.work {
         TaskWork::Compute { .. } => TimedPart::Kernel,
@@ -338,13 +337,11 @@ impl Recorded {
         Ok(Self { graph: TaskGraph::new(tasks)?, took: times, ..self.clone() })
     }
 
-    #[must_use]
     pub fn time_of(&self, part: TimedPart) -> Picoseconds {
         let tasks = self.took.iter().zip(&self.parts).filter(|(_, own)| **own == part);
         tasks.map(|(took, _)| *took).fold(Picoseconds::ZERO, |sum, took| sum + took)
     }
 
-    #[must_use]
     pub fn step_seconds(&self, end: Picoseconds) -> f64 {
         (end + self.before).as_secs_f64() / f64::from(self.steps.max(1)) * self.steady
     }

@@ -125,7 +125,6 @@ fn streamed(ended: &[f64], training: f64) -> f64 {
     ended.iter().zip(left).map(|(end, left)| end + left).fold(0.0, f64::max)
 }
 
-#[must_use]
 pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
     jobs.par_iter().map(|job| job.report().ok()).collect()
 }

@@ -174,12 +174,10 @@ impl Limits {
 }
 
 impl Prepared {
-    #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    #[must_use]
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
     }
@@ -191,7 +189,6 @@ impl Prepared {
         self
     }
 
-    #[must_use]
     pub fn search<'s>(&'s self, gpus: u64, network: &'s Network) -> Search<'s> {
         let request = &self.request;
         Search {
@@ -207,7 +204,6 @@ impl Prepared {
         }
     }
 
-    #[must_use]
     pub fn row<P>(&self, search: &Search<'_>, found: &Found) -> Row<P> {
         let (mapping, step, request) = (&found.mapping, &found.step, &self.request);
         let peak = request.card.peak_flops(request.precision).unwrap_or(self.compute.peak_flops);
@@ -274,7 +270,6 @@ impl Prepared {
         bands::interval(class, is_validated, predicted)
     }
 
-    #[must_use]
     pub fn report<P>(
         &self,
         rows: Vec<Row<P>>,

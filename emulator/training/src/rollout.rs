@@ -64,7 +64,6 @@ pub struct Lengths {
 
 impl Lengths {
     /// Each `index` has its own random stream.
-    #[must_use]
     pub fn draw(self, count: usize, seed: Seed, index: u64) -> Vec<u32> {
         let mut stream = seed.stream("rollout.lengths", index);
         let centre = self.mean.ln() - self.sigma * self.sigma / 2.0;
@@ -78,7 +77,6 @@ impl Lengths {
     }
 }
 
-#[must_use]
 pub fn samples(prompt: u32, lengths: &[u32]) -> Vec<Request> {
     lengths.iter().map(|output| Request { prompt, output: *output, ..Request::default() }).collect()
 }
@@ -249,7 +247,6 @@ impl Course {
     }
 }
 
-#[must_use]
 pub fn fixed(
     pool: &Pool,
     size: usize,
@@ -279,7 +276,6 @@ pub struct ReplicaDeath {
 
 /// Simulates the failure of one replica of a fixed size. The others take over its samples and prefill
 /// the tokens generated so far. `None` without another replica or if generation ends before `at`.
-#[must_use]
 pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<ReplicaDeath> {
     let whole = fixed(pool, size, samples, Dispatch::Shared)?;
     let (costs, replicas) = (&pool.sizes[size], pool.replicas(size));
@@ -314,7 +310,6 @@ fn points(samples: usize, count: u32) -> Vec<usize> {
 const POINTS: u32 = 6;
 
 /// Changes the replica size as samples end, based on the lengths `seen` in earlier steps.
-#[must_use]
 pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Generation> {
     let mut sorted = seen.to_vec();
     sorted.sort_unstable();
@@ -347,7 +342,6 @@ fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
 }
 
 /// Exhaustive search over the first `count` points with known lengths.
-#[must_use]
 pub fn exact(pool: &Pool, samples: &[Request], count: u32) -> Option<Generation> {
     let mut stops = points(samples.len(), count);
     stops.push(0);
@@ -373,7 +367,6 @@ fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Gene
 }
 
 /// Returns the longer of the times for the longest sample and for the total work.
-#[must_use]
 pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
 }
@@ -385,7 +378,6 @@ impl Pool {
 }
 
 /// Returns the time of the longest sample on an otherwise empty replica of the fastest size.
-#[must_use]
 pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let alone = |one: &Request| {
         pool.least(|size| {
@@ -399,7 +391,6 @@ pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
 }
 
 /// Total work divided by the GPUs, with each part at its most efficient size.
-#[must_use]
 pub fn least_work_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let gpus = |size: &ReplicaCosts| f64::from(size.gpus);
     let token = pool.least(|size| {

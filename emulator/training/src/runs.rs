@@ -66,7 +66,6 @@ pub struct RunRefused {
 }
 
 impl Runs {
-    #[must_use]
     pub fn read(tables: &[&str]) -> (Self, Vec<RowError>) {
         let (mut runs, mut mistakes) = (Vec::new(), Vec::new());
         for text in tables {
@@ -87,7 +86,6 @@ impl Runs {
     }
 
     /// Fitting models are listed by software and accelerator, so runs added later are test runs.
-    #[must_use]
     pub fn testing(&self) -> Vec<bool> {
         let fits = |run: &MeasuredRun| {
             FITTING.iter().any(|(software, accelerator, models)| {
@@ -100,7 +98,6 @@ impl Runs {
     }
 
     /// Runs of the second, fourth, … model of their software and accelerator in alphabetical order.
-    #[must_use]
     pub fn second_models(&self) -> Vec<bool> {
         let mut models: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
         for run in &self.runs {
@@ -144,12 +141,10 @@ impl MeasuredRun {
         })
     }
 
-    #[must_use]
     pub fn network(&self) -> Network {
         self.request.card.network()
     }
 
-    #[must_use]
     pub fn is_mixture(&self) -> bool {
         self.request.model.feed_forward.experts.is_some()
     }

@@ -81,7 +81,6 @@ fn divisors(whole: u64, most: u64) -> impl Iterator<Item = u32> {
 }
 
 impl Search<'_> {
-    #[must_use]
     pub fn candidates(&self) -> Vec<Mapping> {
         let mut all = Vec::new();
         for tensor in or_all(&self.limits.tensor, TENSOR) {
@@ -184,7 +183,6 @@ impl Search<'_> {
         })
     }
 
-    #[must_use]
     pub fn evaluate(&self, mapping: Mapping) -> Found {
         let plain = self.with_job(mapping, |job| job.plain_step());
         self.evaluate_with(mapping, &plain)
@@ -215,7 +213,6 @@ impl Search<'_> {
     }
 
     /// Returns all reasons why `mapping` is not possible, with memory last.
-    #[must_use]
     pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
         let mut refusals = self.cut_refusals(&mapping);
         if refusals.is_empty() {
@@ -233,7 +230,6 @@ impl Search<'_> {
         })
     }
 
-    #[must_use]
     pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();
         // Candidates that differ only in recomputation and virtual stages are consecutive.
@@ -278,7 +274,6 @@ impl Search<'_> {
     }
 
     /// DP is left at 1.
-    #[must_use]
     pub fn asked(&self) -> Mapping {
         let first = |list: &[u32]| list.first().copied().unwrap_or(1);
         let limits = &self.limits;
@@ -295,7 +290,6 @@ impl Search<'_> {
         }
     }
 
-    #[must_use]
     pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
         let asked = self.asked();
         let cut: u64 =
@@ -312,13 +306,11 @@ impl Search<'_> {
         counts.into_iter().find_map(|gpus| Some((gpus, best(gpus)?)))
     }
 
-    #[must_use]
     pub fn without_limits(&self) -> Self {
         Self { limits: Limits::default(), ..self.clone() }
     }
 
     /// Distance is measured in doublings of the degrees; ties go to the faster mapping.
-    #[must_use]
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
         let free = self.without_limits();
         let distance = |mapping: &Mapping| -> f64 {

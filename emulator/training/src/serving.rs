@@ -165,7 +165,6 @@ impl ServingJob {
     }
 
     /// Returns the GPUs of the smallest replica that holds the weights. `None` if even the largest replica is too small.
-    #[must_use]
     pub fn smallest_replica(&self) -> Option<u32> {
         let all = Self { gpus: SIZES[SIZES.len() - 1], ..self.clone() };
         all.costs().first().map(|(costs, _)| costs.gpus)
@@ -200,7 +199,6 @@ impl ServingJob {
     }
 
     /// Returns the best layout of each kind, best first. Empty if the model does not fit in any replica.
-    #[must_use]
     pub fn report(&self) -> Vec<ServingResult> {
         let costs = self.costs();
         let trial = self.requests(self.load.trial());

@@ -66,13 +66,11 @@ pub(crate) struct PlainStep {
 }
 
 /// On idle links.
-#[must_use]
 pub fn step_time(job: &Job<'_>) -> StepTime {
     job.work().time()
 }
 
 impl Job<'_> {
-    #[must_use]
     pub fn work(&self) -> StepWork {
         self.work_of(&self.plain_step())
     }
@@ -159,7 +157,6 @@ impl Job<'_> {
             / f64::from(self.mapping.context)
     }
 
-    #[must_use]
     pub fn expert_layout(&self) -> ExpertLayout {
         ExpertLayout::of(&self.mapping, &self.calibration.software)
     }

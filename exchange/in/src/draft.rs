@@ -26,7 +26,6 @@ pub enum GuessConfidence {
 }
 
 impl GuessConfidence {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Stated => "stated",
@@ -110,7 +109,6 @@ impl DraftPage {
 }
 
 /// Works even with incomplete logs. `path` returns the path from the drafted files to a log.
-#[must_use]
 pub fn draft(logs: &Logs, path: &dyn Fn(&str) -> String) -> Draft {
     let cluster = ClusterDraft::of(logs);
     let mut draft = Draft::default();

@@ -14,11 +14,11 @@ pub fn expand_hosts(list: &str) -> Result<Vec<String>, String> {
 
 fn items(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
-    let is_end = move |c: char| {
+    list.split(move |c: char| {
         depth += i32::from(c == '[') - i32::from(c == ']');
         c == ',' && depth == 0
-    };
-    list.split(is_end).filter(|item| !item.trim().is_empty())
+    })
+    .filter(|item| !item.trim().is_empty())
 }
 
 fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), String> {

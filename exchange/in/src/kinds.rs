@@ -51,7 +51,6 @@ pub const KINDS: &[LogKind] = &[
 /// Most kinds are identified by the first bytes, and others by the whole text.
 const HEAD: usize = 1 << 16;
 
-#[must_use]
 pub fn read(files: &[LogFile<'_>]) -> Logs {
     let mut logs = Logs::default();
     let plain: Vec<Cow<'_, [u8]>> = files.iter().map(|file| plain(file.bytes)).collect();

@@ -119,7 +119,6 @@ pub struct Logs {
 }
 
 impl Logs {
-    #[must_use]
     pub fn say_nothing(&self) -> bool {
         self.hosts.is_empty()
             && self.shapes.is_empty()
@@ -139,7 +138,6 @@ impl Logs {
         self.problems.push(LogProblem { place, trouble });
     }
 
-    #[must_use]
     pub fn topology(&self) -> Option<&str> {
         let placed =
             self.hosts.values().find(|host| !host.switches.is_empty() || host.domain.is_some());

@@ -85,7 +85,6 @@ pub enum LogTrouble {
 }
 
 impl LogTrouble {
-    #[must_use]
     pub fn still(&self) -> String {
         match self {
             Self::Unrecognised { .. } => "the file is skipped".into(),

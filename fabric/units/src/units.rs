@@ -362,7 +362,7 @@ fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     u64::try_from(scaled / divisor).map(Q::from_base).map_err(|_| too_large())
 }
 
-/// Text with a unit, used only in file types. Internal types contain the bare quantity.
+/// Text with a unit, used only in types that a file fills. All other types contain the bare quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<Q>(pub Q);
 

@@ -55,7 +55,6 @@ pub struct SuiteResults {
 }
 
 impl SuiteResults {
-    #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self {
             cases: Vec::new(),
@@ -183,7 +182,6 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
 pub const PUT_BACK: Case =
     Case { id: "put-back", clause: "conform", says: "all circuits are the same as before the run" };
 
-#[must_use]
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {
     let mut sorted = spans.to_vec();
     sorted.sort_unstable();

@@ -110,7 +110,6 @@ enum LinkStream {
 }
 
 impl RealDevice {
-    #[must_use]
     pub fn new(address: LinkAddress, interrupted: Arc<AtomicBool>) -> Self {
         Self { address, stream: None, started: Instant::now(), interrupted, is_shielded: false }
     }

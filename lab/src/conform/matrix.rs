@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::REST_WITHIN;
 use super::case::{
     CaseResult, CaseVerdict, FreePorts, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, found,
-    free_ports, holds, misbehaves, run_all,
+    free_ports, holds, misbehaves, run_all, tested,
 };
 use super::link::{ExchangeError, Link};
 use super::target::Options;
@@ -65,6 +65,8 @@ pub(super) trait MatrixSuite: SuiteSession {
     const CIRCUITS: &'static str;
     /// The command that lists the circuits.
     const LIST: &'static str;
+    /// What holds after a restart.
+    const RESTARTED: &'static str;
 
     fn ports(&mut self) -> &mut MatrixPorts;
 
@@ -86,6 +88,20 @@ pub(super) trait MatrixSuite: SuiteSession {
     fn disconnect(&mut self, pair: (u32, u32)) -> Result<ChangeReply, ExchangeError>;
 }
 
+/// The last cases that create circuits.
+pub(super) const fn of_every_protocol<S: MatrixSuite>() -> [Tested<S>; 3] {
+    const SESSIONS: &str = "a session is served or refused, and ends no other";
+    [
+        tested("sessions", "conform", SESSIONS, sessions),
+        tested("warm-restart", "conform", S::RESTARTED, |suite| {
+            restart(suite, "warm", "circuits after a warm restart")
+        }),
+        tested("cold-restart", "conform", S::RESTARTED, |suite| {
+            restart(suite, "cold", "circuits after a cold restart")
+        }),
+    ]
+}
+
 /// Runs the cases that create circuits. `before` are the circuits, or why they are not known.
 pub(super) fn run_moving<S: MatrixSuite>(
     session: &mut S,
@@ -94,6 +110,7 @@ pub(super) fn run_moving<S: MatrixSuite>(
     plan: &Options,
     results: &mut SuiteResults,
 ) {
+    let cases = [cases, &of_every_protocol()].concat();
     let ports = session.ports();
     let free = before
         .as_ref()
@@ -103,7 +120,7 @@ pub(super) fn run_moving<S: MatrixSuite>(
         Err(why) => cases.iter().for_each(|(case, _)| results.skip(*case, &*why)),
         Ok(free) => {
             session.ports().free = free;
-            run_all(session, cases, results);
+            run_all(session, &cases, results);
             put_back(session, before.ok(), results);
         }
     }
@@ -268,7 +285,7 @@ pub(super) fn list_in_part<S: MatrixSuite>(session: &mut S) -> CaseResult {
     session.ports().observe("a list with a missing port", how)
 }
 
-pub(super) fn sessions<S: MatrixSuite>(session: &mut S) -> CaseResult {
+fn sessions<S: MatrixSuite>(session: &mut S) -> CaseResult {
     let expected = session.circuits()?;
     let (mut others, mut is_refused) = (Vec::new(), false);
     while !is_refused && others.len() + 1 < SESSIONS_MAX {
@@ -300,14 +317,6 @@ pub(super) fn sessions<S: MatrixSuite>(session: &mut S) -> CaseResult {
     }
     let more = if is_refused { "more are refused" } else { "more were not tried" };
     session.ports().observe("sessions at the same time", format!("{served}; {more}"))
-}
-
-pub(super) fn warm_restart<S: MatrixSuite>(session: &mut S) -> CaseResult {
-    restart(session, "warm", "circuits after a warm restart")
-}
-
-pub(super) fn cold_restart<S: MatrixSuite>(session: &mut S) -> CaseResult {
-    restart(session, "cold", "circuits after a cold restart")
 }
 
 fn restart<S: MatrixSuite>(session: &mut S, kind: &str, subject: &'static str) -> CaseResult {

@@ -52,7 +52,6 @@ pub struct SuiteReport {
 }
 
 impl SuiteReport {
-    #[must_use]
     pub fn of(
         protocol: Protocol,
         identity: String,
@@ -100,12 +99,10 @@ impl SuiteReport {
         }
     }
 
-    #[must_use]
     pub fn count(&self, verdict: &str) -> usize {
         self.cases.iter().filter(|line| line.verdict == verdict).count()
     }
 
-    #[must_use]
     pub fn is_good(&self) -> bool {
         self.count("misbehaves") == 0 && self.count("fault") == 0 && !self.interrupted
     }
@@ -133,7 +130,6 @@ impl SuiteReport {
             .collect()
     }
 
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n{}\nagainst {}\n\n", self.target, self.identity, self.standard);
         let width = self.cases.iter().map(|line| line.id.len()).max().unwrap_or(0);
@@ -165,7 +161,6 @@ impl SuiteReport {
         text
     }
 
-    #[must_use]
     pub fn junit(&self) -> String {
         let mut suite = Suite::new(format!("conform {}", self.target));
         let class = format!("lightloom.conform.{}", self.protocol);

@@ -176,6 +176,7 @@ impl From<i32> for ChangeReply {
 impl MatrixSuite for ScpiSuite {
     const CIRCUITS: &'static str = "circuits";
     const LIST: &'static str = "STAT?";
+    const RESTARTED: &'static str = "circuits are all restored, all replayed or all lost";
 
     fn ports(&mut self) -> &mut MatrixPorts {
         &mut self.ports

@@ -25,7 +25,6 @@ pub enum Protocol {
 impl Protocol {
     pub const ALL: [Self; 5] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial, Self::Eeprom];
 
-    #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::Gnmi => "gnmi",
@@ -36,7 +35,6 @@ impl Protocol {
         }
     }
 
-    #[must_use]
     pub const fn standard(self) -> &'static str {
         match self {
             Self::Gnmi => "gNMI 0.10 and ocp-ocs-optical-switch 0.8.0 (2026-08-28)",

@@ -93,7 +93,8 @@ pub fn run(
             session.login.0
         );
         let rest = rest.iter().chain(cases::MOVING);
-        rest.for_each(|(case, _)| results.skip(*case, &*why));
+        let rest = rest.copied().chain(matrix::of_every_protocol());
+        rest.for_each(|(case, _)| results.skip(case, &*why));
         return Ok("the device refused the login".into());
     }
     run_all(&mut session, rest, results);
@@ -202,6 +203,7 @@ impl From<Reply> for ChangeReply {
 impl MatrixSuite for Tl1Suite {
     const CIRCUITS: &'static str = "patches";
     const LIST: &'static str = "RTRV-PATCH";
+    const RESTARTED: &'static str = "patches are all restored, all replayed or all lost";
 
     fn ports(&mut self) -> &mut MatrixPorts {
         &mut self.ports

@@ -82,7 +82,7 @@ const EXCHANGES: &[OptionValue<ContextExchange>] = &[
     (ContextExchange::Ring, "ring", "Block by block, overlapping with the attention core"),
     (ContextExchange::AllGather, "all-gather", "All at once before the attention core"),
     (
-        ContextExchange::AllToAll,
+        ContextExchange::Ulysses,
         "ulysses",
         "All-to-all: each rank gets whole sequences of a few heads",
     ),

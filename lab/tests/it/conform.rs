@@ -309,14 +309,21 @@ fn reports_lists_sessions_and_restarts_of_a_switch() {
     }
 }
 
-/// A switch whose restart executes commands first, and connects pairs some time later.
-struct Restarting {
+struct Peculiar {
     link: Emulated<OpticalSwitch>,
-    replayed: Vec<(u16, u16)>,
-    replayed_at: Option<Duration>,
+    kind: Peculiarity,
 }
 
-impl Link for Restarting {
+enum Peculiarity {
+    /// A restart executes commands first, and connects these pairs some time later.
+    Replays { pairs: Vec<(u16, u16)>, at: Option<Duration> },
+    /// A second session is neither served nor refused.
+    Ignores,
+    /// A second session ends the first one.
+    EndsFirst,
+}
+
+impl Link for Peculiar {
     fn open(&mut self) -> Result<(), ExchangeError> {
         self.link.open()
     }
@@ -339,9 +346,10 @@ impl Link for Restarting {
 
     fn pause(&mut self, time: Duration) {
         self.link.pause(time);
-        if self.replayed_at.take_if(|at| self.link.now() > *at).is_some() {
+        let Peculiarity::Replays { pairs, at } = &mut self.kind else { return };
+        if at.take_if(|at| self.link.now() > *at).is_some() {
             let now = self.link.now.get();
-            for (input, output) in self.replayed.drain(..) {
+            for (input, output) in pairs.drain(..) {
                 self.link.device.borrow_mut().device_mut().connect_by_hand(now, input, output);
             }
         }
@@ -351,9 +359,23 @@ impl Link for Restarting {
         if let Some(command) = command.strip_suffix(" cold") {
             self.send(format!("{command}\n").as_bytes())?;
             self.receive(Duration::from_millis(200))?;
-            self.replayed_at = Some(self.now() + Duration::from_secs(4));
+            let later = self.now() + Duration::from_secs(4);
+            if let Peculiarity::Replays { at, .. } = &mut self.kind {
+                *at = Some(later);
+            }
         }
         self.link.restart("power cold")
+    }
+
+    fn another(&self) -> Option<Box<dyn Link>> {
+        match self.kind {
+            Peculiarity::Replays { .. } => None,
+            Peculiarity::Ignores => Some(Box::new(Greeter { greeting: b"", now: Duration::ZERO })),
+            Peculiarity::EndsFirst => {
+                self.link.device.borrow_mut().close(self.link.now.get(), self.link.line);
+                self.link.another()
+            }
+        }
     }
 }
 
@@ -371,8 +393,8 @@ fn circuits_after_a_restart_are_restored_replayed_lost_or_wrong() {
     ] {
         let device = Faulty::new(switch(), Seed(3), 0);
         let link = emulated(device, Port::Scpi, None);
-        let (device, replayed) = (Rc::clone(&link.device), replayed.to_vec());
-        let link = Restarting { link, replayed, replayed_at: None };
+        let (device, pairs) = (Rc::clone(&link.device), replayed.to_vec());
+        let link = Peculiar { link, kind: Peculiarity::Replays { pairs, at: None } };
         let options = Options { restart: Some(command.into()), ..options(NUMBERS) };
         let report = conform::run(Protocol::Scpi, Box::new(link), &options).expect("it answers");
         let case = report.cases.iter().find(|line| line.id == "scpi/cold-restart").unwrap();
@@ -384,55 +406,14 @@ fn circuits_after_a_restart_are_restored_replayed_lost_or_wrong() {
     }
 }
 
-/// A device that neither serves nor refuses a second session, or ends the first one.
-struct Crowded {
-    link: Emulated<OpticalSwitch>,
-    ends_first: bool,
-}
-
-impl Link for Crowded {
-    fn open(&mut self) -> Result<(), ExchangeError> {
-        self.link.open()
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
-        self.link.send(bytes)
-    }
-
-    fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError> {
-        self.link.receive(within)
-    }
-
-    fn now(&self) -> Duration {
-        self.link.now()
-    }
-
-    fn shield(&mut self) {
-        self.link.shield();
-    }
-
-    fn pause(&mut self, time: Duration) {
-        self.link.pause(time);
-    }
-
-    fn another(&self) -> Option<Box<dyn Link>> {
-        match self.ends_first {
-            true => {
-                self.link.device.borrow_mut().close(self.link.now.get(), self.link.line);
-                self.link.another()
-            }
-            false => Some(Box::new(Greeter { greeting: b"", now: Duration::ZERO })),
-        }
-    }
-}
-
 #[test]
 fn second_session_that_is_mute_or_ends_the_first_is_a_finding() {
-    for (ends_first, expected) in
-        [(false, "neither served nor refused"), (true, "the first session ended")]
-    {
+    for (kind, expected) in [
+        (Peculiarity::Ignores, "neither served nor refused"),
+        (Peculiarity::EndsFirst, "the first session ended"),
+    ] {
         let link = emulated(Faulty::new(switch(), Seed(3), 0), Port::Scpi, None);
-        let link = Box::new(Crowded { link, ends_first });
+        let link = Box::new(Peculiar { link, kind });
         let report = conform::run(Protocol::Scpi, link, &options(NUMBERS)).expect("it answers");
         let case = report.cases.iter().find(|line| line.id == "scpi/sessions").unwrap();
         assert!(case.detail.contains(expected), "{}", report.text());

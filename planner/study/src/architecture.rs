@@ -44,12 +44,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    #[must_use]
     pub const fn gpus(self) -> u32 {
         self.nodes * self.gpus_per_node
     }
 
-    #[must_use]
     pub const fn site(self, nic: NicRate) -> Site {
         Site { gpus: self.gpus(), gpus_per_node: self.gpus_per_node, nic }
     }
@@ -90,7 +88,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 
     /// Mean hops per byte in an all-to-all within a group of `tp` GPUs. A switch adds one hop.
-    fn all_to_all_hops(&self, _tp: u32) -> f64 {
+    fn mean_hops(&self, _tp: u32) -> f64 {
         1.0
     }
 
@@ -118,7 +116,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 }
 
-#[must_use]
 pub fn name_of(fabric: &Fabric) -> Option<String> {
     let hbd = &fabric.hbd;
     match (hbd.grouping(), hbd.shape()) {

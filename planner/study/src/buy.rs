@@ -145,7 +145,7 @@ impl Question {
                     "its all-to-all runs at the {theirs} GB/s of {arch}, but `at_gbytes_per_s` is {ours}"
                 ));
             }
-            if exchanges && design.all_to_all_hops(self.tp) > 1.0 {
+            if exchanges && design.mean_hops(self.tp) > 1.0 {
                 return Err(format!(
                     "its all-to-all takes several hops in {arch}: use a step of a switched domain"
                 ));
@@ -163,7 +163,7 @@ impl Question {
         self.step = ((planned.step_seconds * 1e12).round() as i128).max(1);
         self.mfu = planned.mfu;
         self.speed.tensor_parallel = share(planned.tp_exposed_seconds);
-        self.speed.all_to_all = share(planned.ep_exposed_seconds);
+        self.speed.expert_parallel = share(planned.ep_exposed_seconds);
         self.speed.data_parallel = share(planned.dp_exposed_seconds);
         Ok(())
     }
@@ -245,7 +245,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    #[must_use]
     pub fn winners(&self) -> Vec<String> {
         verdict::winners(&self.rows)
     }

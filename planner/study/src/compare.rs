@@ -94,7 +94,6 @@ pub struct Waiting {
 }
 
 /// Rows are ordered by group size, then by design. `replayed` counts (design, group size, sample) triples.
-#[must_use]
 pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     let bound = parse("big-switch").expect("the ideal switch is in the registry");
     // For each group size, the last design serves as the bound.

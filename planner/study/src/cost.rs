@@ -98,7 +98,6 @@ impl PricedLine {
         }
     }
 
-    #[must_use]
     pub fn watts(&self) -> Option<f64> {
         self.unit_w.map(|watts| self.count * watts)
     }

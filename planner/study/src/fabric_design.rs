@@ -28,14 +28,12 @@ pub struct FabricDesign {
 
 impl FabricDesign {
     /// An optical switch without a price is counted by its ports, so the bill depends on `prices`.
-    #[must_use]
     pub fn new(fabric: Fabric, prices: &PriceList) -> Self {
         let kin = name_of(&fabric).and_then(|name| parse(&name).ok());
         let installed = fabric.installed().collect();
         Self { parts: parts_of(&fabric, prices), kin, installed, fabric }
     }
 
-    #[must_use]
     pub fn cluster(&self) -> Cluster {
         let nodes =
             u32::try_from(self.installed.len()).expect("a fabric has at most 4,000,000 nodes");
@@ -95,8 +93,8 @@ impl Architecture for FabricDesign {
         }
     }
 
-    fn all_to_all_hops(&self, tp: u32) -> f64 {
-        self.kin.as_ref().map_or(1.0, |kin| kin.all_to_all_hops(tp))
+    fn mean_hops(&self, tp: u32) -> f64 {
+        self.kin.as_ref().map_or(1.0, |kin| kin.mean_hops(tp))
     }
 
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {

@@ -45,12 +45,10 @@ impl<'a> FatTreePlan<'a> {
         (0..self.network.switches()).map(OcsId::from_index)
     }
 
-    #[must_use]
     pub fn leaf_name(&self, leaf: LeafId) -> &'a str {
         self.names.of(leaf.index())
     }
 
-    #[must_use]
     pub fn phases(&self) -> Vec<&'a PhasePlan> {
         match self.phase {
             Some(phase) => vec![phase],
@@ -58,7 +56,6 @@ impl<'a> FatTreePlan<'a> {
         }
     }
 
-    #[must_use]
     pub fn one_phase(&self) -> &'a PhasePlan {
         self.phase.or(self.plan.phases.first()).expect("a valid plan contains a phase")
     }

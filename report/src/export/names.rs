@@ -26,7 +26,6 @@ pub enum NameError {
 }
 
 impl ExportNames {
-    #[must_use]
     pub fn ids(prefix: &'static str, count: u32) -> Self {
         Self((0..count).map(|number| format!("{prefix}{number}")).collect())
     }
@@ -86,7 +85,6 @@ impl ExportNames {
         }
     }
 
-    #[must_use]
     pub fn of(&self, index: usize) -> &str {
         &self.0[index]
     }

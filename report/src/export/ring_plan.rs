@@ -54,12 +54,10 @@ impl<'a> RingPlan<'a> {
         (0..self.fabric.hbd.nodes()).map(NodeId)
     }
 
-    #[must_use]
     pub fn seat(&self, node: NodeId) -> Seat {
         self.seats[node.index()]
     }
 
-    #[must_use]
     pub fn state(&self, node: NodeId) -> &'static str {
         match self.seat(node) {
             Seat::Broken => "broken",
@@ -70,23 +68,19 @@ impl<'a> RingPlan<'a> {
         }
     }
 
-    #[must_use]
     pub fn name(&self, node: NodeId) -> &'a str {
         self.names.of(node.index())
     }
 
-    #[must_use]
     pub fn group(&self, id: GroupId) -> &'a Group {
         let group = self.plan.groups.iter().find(|group| group.id == id);
         group.expect("a ring of the plan")
     }
 
-    #[must_use]
     pub fn job_of(&self, group: &Group) -> Option<&'a JobPlan> {
         self.plan.jobs.get(group.job? as usize)
     }
 
-    #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;
         let groups = self.plan.groups.iter();
@@ -95,7 +89,6 @@ impl<'a> RingPlan<'a> {
     }
 
     /// Returns the ranks of the selected job. TP varies fastest, then CP, DP and PP.
-    #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
         let ranks = self.plan.ranks.iter();
         let own = ranks.filter(|rank| rank.job.is_some_and(|job| job as usize == self.job));
@@ -104,12 +97,10 @@ impl<'a> RingPlan<'a> {
         ranks
     }
 
-    #[must_use]
     pub fn is_of_whole_nodes(&self, group: &Group) -> bool {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    #[must_use]
     pub fn switches_above(&self, node: NodeId) -> Vec<String> {
         let dcn = &self.fabric.dcn;
         let tor = dcn.tor_of(node);
@@ -120,7 +111,6 @@ impl<'a> RingPlan<'a> {
         above
     }
 
-    #[must_use]
     pub fn domains(&self) -> u32 {
         self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }

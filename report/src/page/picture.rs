@@ -204,12 +204,12 @@ fn legend(plan: &Plan) -> Vec<LegendRow> {
         (State::Faulty, "out of service".to_owned(), metrics.gpus_faulty),
     ];
     let rows = jobs.chain(others).filter(|(.., gpus)| *gpus > 0);
-    let row = |(state, name, gpus): (State, String, u64)| LegendRow {
+    rows.map(|(state, name, gpus)| LegendRow {
         class: state.class(),
         name,
         gpus: ShownQuantity::new(gpus as f64, ShownUnit::Gpus).show(),
-    };
-    rows.map(row).collect()
+    })
+    .collect()
 }
 
 pub(super) fn circuits(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String {

@@ -17,23 +17,19 @@ pub const DCN: &str = "eth0";
 /// A bridge without ports that holds this node's address on light, which the other nodes in the group use.
 pub const LIGHT: &str = "light";
 
-#[must_use]
 pub fn dcn(node: u32) -> Ipv4Addr {
     numbered(64, node)
 }
 
-#[must_use]
 pub fn port(node: u32, bundle: u8) -> Ipv4Addr {
     numbered(65 + bundle, node)
 }
 
 /// The address of a node over light, routed through the nodes in between.
-#[must_use]
 pub fn light(node: u32) -> Ipv4Addr {
     port(node, BUNDLES_MAX)
 }
 
-#[must_use]
 pub fn bundle(port: Ipv4Addr) -> u8 {
     port.octets()[1].saturating_sub(65)
 }
@@ -43,13 +39,11 @@ fn numbered(second: u8, node: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, second, high, low)
 }
 
-#[must_use]
 pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     [0x02, 0x6c, a, b, c, d]
 }
 
-#[must_use]
 pub fn hosts(nodes: u32, bundles: u8) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
     for node in 0..nodes {

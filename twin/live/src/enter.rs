@@ -100,7 +100,6 @@ pub struct Ended {
 }
 
 impl Ended {
-    #[must_use]
     pub fn is_good(&self) -> bool {
         self.code == Some(0) && !self.timed_out
     }

@@ -39,7 +39,6 @@ pub struct RankMember {
 }
 
 impl Ranks {
-    #[must_use]
     pub fn of(plan: &Plan, generation: u64) -> Self {
         let mut far: BTreeMap<(NodeId, NodeId), Ipv4Addr> = BTreeMap::new();
         for circuit in &plan.circuits {
@@ -81,7 +80,6 @@ impl Ranks {
         Ok(ranks)
     }
 
-    #[must_use]
     pub fn find(&self, node: &str) -> Option<(&Group, usize)> {
         self.groups.iter().find_map(|group| {
             let index = group.members.iter().position(|member| member.node == node)?;

@@ -25,22 +25,18 @@ impl Folder {
         Ok(Self(absolute.map_err(Error::cannot("find the current folder"))?))
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    #[must_use]
     pub fn daemon_socket(&self) -> PathBuf {
         self.file("lightloomd.sock")
     }
 
-    #[must_use]
     pub fn device_socket(&self) -> PathBuf {
         self.file("devices.sock")
     }
@@ -113,7 +109,6 @@ pub struct Record {
 }
 
 impl Record {
-    #[must_use]
     pub fn new(fabric: &str, nodes: u32, fabric_nodes: u32, bundles: u8) -> Self {
         let files = [
             "daemon.yaml",
@@ -164,7 +159,6 @@ pub struct Process {
 }
 
 impl Process {
-    #[must_use]
     pub fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name, in parentheses, may contain any characters.
@@ -174,7 +168,6 @@ impl Process {
         (state != "Z" && state != "X").then_some(Self { pid, started })
     }
 
-    #[must_use]
     pub fn runs(self) -> bool {
         Self::find(self.pid) == Some(self)
     }

@@ -161,7 +161,6 @@ fn median(times: impl Iterator<Item = u64>) -> Option<f64> {
 }
 
 impl FaultReport {
-    #[must_use]
     pub fn text(&self) -> String {
         let shown = |value: Option<f64>| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2} ms"))

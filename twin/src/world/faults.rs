@@ -27,10 +27,10 @@ impl World {
         }
         let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {
-            Effect::Down | Effect::Flapping { .. } => DeviceFault::Dead,
+            Effect::Down | Effect::Flapping(_) => DeviceFault::Dead,
             Effect::Stuck => DeviceFault::Stuck(None),
             Effect::Lies => DeviceFault::Lie,
-            Effect::Late(by) => DeviceFault::Late(*by),
+            Effect::Late(by) => DeviceFault::Late(by.0),
             _ => return Vec::new(),
         };
         match part {
@@ -81,7 +81,7 @@ impl World {
             };
             let input = numbers.input(port) as u16;
             match effect {
-                Effect::Down | Effect::Flapping { .. } => {
+                Effect::Down | Effect::Flapping(_) => {
                     let dbm = if begins { DARK_DBM } else { LIT_DBM };
                     self.rack.device_mut(slot).set_input_dbm(input, dbm);
                 }
@@ -139,7 +139,7 @@ impl World {
                     self.daemon.judge.note(format!("I3: the daemon does not start again: {why}"));
                 }
             }
-            (Effect::SlowDisk(flush), true) => self.daemon.flush = *flush,
+            (Effect::SlowDisk(flush), true) => self.daemon.flush = flush.0,
             (Effect::SlowDisk(_), false) => self.daemon.flush = self.settings.flush,
             _ => {}
         }

@@ -17,7 +17,6 @@ const CUSTOM_COMMANDS_FROM: u16 = 0x8000;
 const WITHIN_MAX: Picoseconds = Picoseconds::from_millis(60_000);
 const BYTES_MAX: usize = 120;
 
-#[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<ModuleProfile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)
 }

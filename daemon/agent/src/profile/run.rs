@@ -25,27 +25,22 @@ pub struct PathOrder {
 }
 
 impl ModuleProfile {
-    #[must_use]
     pub const fn file(&self) -> &ProfileFile {
         &self.file
     }
 
-    #[must_use]
     pub fn within(&self) -> Duration {
         span(self.file.limits.within)
     }
 
-    #[must_use]
     pub fn settle(&self) -> Duration {
         span(self.file.limits.settle)
     }
 
-    #[must_use]
     pub fn dwell(&self) -> Duration {
         span(self.file.limits.dwell)
     }
 
-    #[must_use]
     pub fn code(&self, path: Path) -> Option<u8> {
         let paths = &self.file.paths;
         match path {

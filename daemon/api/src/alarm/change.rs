@@ -14,7 +14,6 @@ use crate::transaction::{
 const CONFIRM_TIMEOUT: &str = "policy:confirm-timeout";
 
 /// Returns the direction of an open transaction as text.
-#[must_use]
 pub fn way(open: &OpenTransaction) -> &'static str {
     if open.going_back { "going back" } else { "going forward" }
 }
@@ -87,7 +86,6 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
 
 /// Returns the devices that reported a detail. Devices that only lack light come last, because
 /// another device is usually the cause.
-#[must_use]
 pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
     let said = past.devices.iter().filter(|device| !device.detail.is_empty());
     let mut devices: Vec<&DeviceResult> = said.collect();
@@ -96,7 +94,6 @@ pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
 }
 
 /// Returns the remedy for a failed change. `None` if the transaction needs none.
-#[must_use]
 pub fn next(past: &Transaction) -> Option<String> {
     let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
     let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
@@ -128,7 +125,6 @@ pub fn next(past: &Transaction) -> Option<String> {
 }
 
 /// Returns where a journal is damaged, and the remedy.
-#[must_use]
 pub fn damage(damage: &JournalDamage) -> (String, String) {
     let JournalDamage { file, readable, line, byte, reason, what_to_do } = damage;
     let readable = count(usize::try_from(*readable).unwrap_or(usize::MAX), "record");

@@ -80,7 +80,6 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
 }
 
 /// Lists the first devices by name, each with the reason why it is unreachable.
-#[must_use]
 pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();
     sorted.sort_by_cached_key(|device| natural(&device.name));
@@ -143,7 +142,6 @@ pub(super) fn contended(
 }
 
 /// `fabric` is the path of the fabric file. `None` if all ends receive the expected light.
-#[must_use]
 pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     let mut ends: Vec<&CrossedEnd> = crossed.iter().collect();
     ends.sort_by_cached_key(|end| natural(&end.end));

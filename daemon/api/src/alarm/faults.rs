@@ -139,7 +139,6 @@ fn repairs(parts: &[String]) -> String {
 }
 
 /// Describes a failed part: its name, when and why it failed, and the cost of a bypass.
-#[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     let BrokenPart { part, since_unix_ms, why, price, .. } = broken;
     let when = since_unix_ms.map(|since| format!("since {}", moment(since)));

@@ -51,7 +51,6 @@ impl fmt::Display for PhaseChange {
 }
 
 impl Phase {
-    #[must_use]
     pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<SwitchState>) {
         let ways = self.ways.iter().map(|(_, way)| way);
         let (order, stages) = match legs(changes, ways) {
@@ -66,7 +65,6 @@ impl Phase {
     }
 }
 
-#[must_use]
 pub fn stages_back(before: &SwitchState, stages: &[SwitchState]) -> Vec<SwitchState> {
     let mut stand = before.clone();
     let mut back: Vec<SwitchState> = Vec::new();

@@ -50,7 +50,6 @@ fn ends(stage: &Moves) -> SwitchState {
     ends.collect()
 }
 
-#[must_use]
 pub fn waves_in_stages(
     changes: &Moves,
     stages: &[SwitchState],
@@ -82,7 +81,6 @@ pub fn waves_in_stages(
 /// The removals of a wave free all new positions of the wave, so each wave ends in a valid state.
 /// To break a cycle that is longer than the limit, one slot (or the old peers of one new duplex
 /// circuit) stays dark during a wave.
-#[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     let mut planner = WavePlanner::new(changes, domains);
     let mut waves = Vec::new();
@@ -92,7 +90,6 @@ pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     waves
 }
 
-#[must_use]
 pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
     let steps = changes.iter();
     steps
@@ -100,7 +97,6 @@ pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
         .collect()
 }
 
-#[must_use]
 pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     let halves = wave.iter().map(|(device, step)| {
         let switched = step.add.iter().filter(|m| !m.from.is_dark()).count();

@@ -53,7 +53,6 @@ pub struct Swap {
     pub or: [String; 2],
 }
 
-#[must_use]
 pub fn findings(
     planned: &[FibreEnds],
     found: &BTreeMap<String, LightSource>,
@@ -116,7 +115,6 @@ fn sorted(one: &str, other: &str) -> [String; 2] {
     pair
 }
 
-#[must_use]
 pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Vec<Swap> {
     let mut partner = BTreeMap::new();
     for fibre in planned {

@@ -21,7 +21,6 @@ pub(crate) fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Swi
     target
 }
 
-#[must_use]
 pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> SwitchState {
     let mut positions = SwitchState::new();
     for circuit in circuits {
@@ -65,7 +64,6 @@ pub(crate) fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-#[must_use]
 pub fn in_force<'a>(
     switches: &Switches,
     phases: &'a [PhasePlan],
@@ -88,7 +86,6 @@ pub fn in_force<'a>(
     })
 }
 
-#[must_use]
 pub fn names(phases: &[PhasePlan]) -> String {
     phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ")
 }

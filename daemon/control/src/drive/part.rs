@@ -23,7 +23,6 @@ pub struct PartEnd {
 }
 
 impl PartEnd {
-    #[must_use]
     pub fn new(verdict: Verdict, detail: String) -> Self {
         Self { verdict, detail, unlit: false }
     }

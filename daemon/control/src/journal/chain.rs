@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 pub struct Key([u8; 32]);
 
 impl Key {
-    #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -23,7 +22,6 @@ impl Key {
         hex(&Sha256::digest(self.0))
     }
 
-    #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         if text.len() != 64 || !text.is_ascii() {

@@ -19,7 +19,6 @@ impl Ledger {
         self.plans.get(sha256).map(|kept| kept.plan())
     }
 
-    #[must_use]
     pub fn plans_needed(&self) -> BTreeSet<&str> {
         let pending = self.pending.as_ref().map(|pending| pending.txn);
         let waits = self.history.iter().rev().find(|past| Some(past.txn) == pending);
@@ -59,7 +58,6 @@ impl Ledger {
     }
 
     /// `after` is the hash of the other journal's last line.
-    #[must_use]
     pub fn begun_anew(&self, after: String) -> Vec<Record> {
         let mut ledger = self.clone();
         let plans = std::mem::take(&mut ledger.plans).into_values();

@@ -366,7 +366,6 @@ impl<'a> Facts<'a> {
         used.collect()
     }
 
-    #[must_use]
     pub fn broken(&self) -> BTreeMap<String, Broken> {
         let mut broken = self.reported_or_found();
         for part in self.plan.iter().flat_map(|plan| self.faults_of(plan)) {
@@ -441,7 +440,6 @@ impl<'a> Facts<'a> {
         touched.map(|(_, device)| device).all(|device| self.sightings.is_up(device))
     }
 
-    #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
         let known = self.broken();
         let forgotten = self.used(plan, &known).into_iter().map(|(name, Broken { why, .. })| {

@@ -181,7 +181,6 @@ impl<'a> Facts<'a> {
         two || (circuits <= 1 && !witnesses.is_empty() && !self.is_in_common(&devices))
     }
 
-    #[must_use]
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let unexplained = self.unexplained().into_iter();
         let silent: BTreeSet<&DeviceName> =
@@ -206,7 +205,6 @@ impl<'a> Facts<'a> {
     /// Returns the nodes of jobs whose failure would go unnoticed, because no far end faces their
     /// fibres and no managed switch is connected to them. The value is whether the node has been
     /// unresponsive for longer than a heartbeat.
-    #[must_use]
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);
         let nodes: BTreeSet<NodeId> = groups

@@ -143,7 +143,6 @@ impl Control {
         &self.phases
     }
 
-    #[must_use]
     pub fn lease(&self, now: &Now) -> Option<(&Lease, Micros)> {
         let lease = self.ledger().lease.as_ref()?;
         let until = lease.until(now);
@@ -280,7 +279,6 @@ impl Control {
         })
     }
 
-    #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         if to.circuits.is_empty() || before.is_some_and(|before| before.circuits == to.circuits) {
@@ -294,7 +292,6 @@ impl Control {
         })
     }
 
-    #[must_use]
     pub fn phase_after<'a>(&self, plan: &'a Plan, phase: &str) -> Option<&'a PhasePlan> {
         let at = plan.phases.iter().position(|other| other.name == phase)?;
         let after = plan.phases[at + 1..].iter().chain(&plan.phases[..at]);

@@ -218,7 +218,6 @@ impl Control {
         names
     }
 
-    #[must_use]
     pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Broken> {
         let news = self.facts().news(now);
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();

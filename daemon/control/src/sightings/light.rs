@@ -200,7 +200,6 @@ impl Sightings {
         self.devices.get(device).is_some_and(|seen| !seen.dark.is_empty())
     }
 
-    #[must_use]
     pub fn dark_fibres(&self, ledger: &Ledger) -> Vec<DarkFibre> {
         let dark = self.dark().flat_map(|(device, seen)| {
             seen.dark.keys().filter_map(move |slot| self.dark_fibre(device, *slot, ledger))
@@ -211,7 +210,6 @@ impl Sightings {
     /// Returns the ends of a device that receive light from the wrong end. Empty while the device
     /// moves or is unreachable. Each read rechecks wrong names; correct names may be up to
     /// [`crate::state::NEIGHBOURS_EVERY`] reads old.
-    #[must_use]
     pub fn crossed(&self, device: &DeviceName, ledger: &Ledger) -> Vec<Crossed> {
         let read = self.reading(device).filter(|_| !ledger.is_moving(device));
         let Some(read) = read else { return Vec::new() };
@@ -252,7 +250,6 @@ impl Sightings {
         self.devices.get(device).is_some_and(|seen| seen.shut.contains_key(slot))
     }
 
-    #[must_use]
     pub fn shut_ends(&self, ledger: &Ledger) -> Vec<ShutEnd> {
         let up = self.devices.iter().filter(|(_, seen)| seen.up);
         let shut = up.flat_map(|(device, seen)| {
@@ -299,7 +296,6 @@ impl Sightings {
     }
 }
 
-#[must_use]
 pub fn end_name((device, _, position): &FibreEnd) -> String {
     format!("{device}.{}", position.0)
 }

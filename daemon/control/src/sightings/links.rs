@@ -40,13 +40,11 @@ impl Sighting {
 }
 
 impl Links<'_> {
-    #[must_use]
     pub fn all(&self) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.sightings.inventory.fibres.iter();
         self.of(fibres.map(|(one, other)| (one.min(other), one.max(other))).collect())
     }
 
-    #[must_use]
     pub fn near(&self, nodes: &BTreeSet<&str>) -> (Vec<Link>, Vec<Loose>) {
         let modules = nodes.iter().flat_map(|node| {
             let first = DeviceName::from(format!("{node}/").as_str());
@@ -93,10 +91,10 @@ impl Links<'_> {
         let seen = &self.sightings.devices[device];
         let least = self.sightings.inventory.limits(device).power_min_mdbm;
         let usual = seen.usual.get(&(*slot, *to)).copied().unwrap_or(least);
-        let is_at = |read: &Observation| at(&read.positions, *slot) == *to;
         let now = PortReading {
             answers: !self.sightings.is_silent(self.now, device),
-            stands: !seen.up || seen.observed.as_ref().is_none_or(is_at),
+            stands: !seen.up
+                || seen.observed.as_ref().is_none_or(|read| at(&read.positions, *slot) == *to),
             tap: self.certain_tap(seen, end, far),
             ..PortReading::default()
         };

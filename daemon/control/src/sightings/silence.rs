@@ -372,7 +372,6 @@ impl Sightings {
         })
     }
 
-    #[must_use]
     pub fn is_silent(&self, now: &Now, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let since = seen.down_since.max(seen.silent_since);

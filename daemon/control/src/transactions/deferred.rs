@@ -33,7 +33,6 @@ const ANSWERS_WITHIN: Micros = Micros::from_millis(250);
 const NAMES_MAX: usize = 6;
 
 impl Transactions {
-    #[must_use]
     pub fn remedy(&self, device: &DeviceName, sightings: &Sightings) -> Remedy {
         let deferred = self.ledger.deferred.contains_key(device);
         match (&self.ledger.open, &self.ledger.pending) {
@@ -62,7 +61,6 @@ impl Transactions {
         Some(format!("transaction {txn} is in progress{waits}"))
     }
 
-    #[must_use]
     pub fn waits_for(&self, now: &Now, sightings: &Sightings) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
         let silent = waits.filter_map(|(device, until)| {
@@ -109,7 +107,6 @@ impl Transactions {
         })
     }
 
-    #[must_use]
     pub fn is_brought_back(&self, device: &DeviceName, sightings: &Sightings) -> bool {
         self.ledger.deferred.get(device).is_some_and(|deferred| {
             !sightings.answers(device) || self.can_settle(device, deferred, sightings)

@@ -14,7 +14,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    #[must_use]
     pub fn plain(authority: &str) -> Self {
         Self {
             authority: authority.to_owned(),

@@ -45,7 +45,6 @@ pub(crate) struct DomainFit {
 static FITS: LazyLock<Vec<DomainFit>> = LazyLock::new(|| rows(include_str!("constants.csv")));
 
 /// Returns the rows of a shipped CSV table.
-#[must_use]
 pub fn rows<Row: for<'r> Deserialize<'r>>(table: &str) -> Vec<Row> {
     let rows = csv::Reader::from_reader(table.as_bytes()).into_deserialize();
     rows.map(|row| row.expect("a row of a shipped table")).collect()

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part as PlannedPart;
-use lightloom_planner::khop::{Change, GroupChange, RingGroup};
+use lightloom_planner::khop::{Change, GroupChange};
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -102,8 +102,7 @@ impl Replanner<'_> {
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
         lost.unwrap_or_else(|| {
-            let is_like = |group: &&RingGroup| group.ranks.len() == to.len();
-            let like = self.layout.groups_of(job).find(is_like);
+            let like = self.layout.groups_of(job).find(|group| group.ranks.len() == to.len());
             let like = like.expect("the plan contains the newly formed group");
             let gpus = like.gpus(self.fabric.hbd.gpus_per_node());
             let (nodes, is_lost, resumes) = (like.ranks.clone(), false, SimTime::START);
@@ -174,10 +173,10 @@ impl Replanner<'_> {
     fn is_stuck_in(&self, context: &Context<'_>, fault: usize, group: usize) -> bool {
         let event = &context.events[fault];
         let nodes = &self.groups[group].nodes;
-        let is_here = |part: &PlannedPart| match part {
-            PlannedPart::Bundle(bundle) => nodes.contains(&bundle.node),
-            _ => false,
-        };
-        event.effect == Effect::Stuck && event.planned().iter().any(is_here)
+        event.effect == Effect::Stuck
+            && event.planned().iter().any(|part| match part {
+                PlannedPart::Bundle(bundle) => nodes.contains(&bundle.node),
+                _ => false,
+            })
     }
 }

@@ -393,13 +393,12 @@ impl ControlPlane for Replanner<'_> {
 }
 
 fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
-    let is_it = |fault: &usize| {
+    (0..context.events.len()).find(|fault| {
         let event = &context.events[*fault];
         context.active[*fault]
             && event.effect == Effect::Stuck
             && event.planned().contains(&PlannedPart::Bundle(bundle))
-    };
-    (0..context.events.len()).find(is_it)
+    })
 }
 
 fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Result<(), RunError> {

@@ -6,7 +6,7 @@ use lightloom_engine::transport::{Balance, FlowInterfaces};
 use lightloom_engine::{FlowId, LinkId};
 use lightloom_units::Picoseconds;
 
-use super::super::{Context, FaultLog, Notice, Owner, RunError};
+use super::super::{Context, Notice, Owner, RunError};
 use super::ControlPlane;
 use crate::scenario::Effect;
 
@@ -107,11 +107,10 @@ fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
         return false;
     }
     let crosses = |link: &LinkId| links.binary_search(link).is_ok();
-    let waits = |flow: &FlowId| match context.engine.engine() {
+    context.engine.flows_on_dark_links().iter().any(|flow| match context.engine.engine() {
         Some(engine) => engine.paths(*flow).links().iter().any(crosses),
         None => context.engine.path(*flow).iter().any(crosses),
-    };
-    context.engine.flows_on_dark_links().iter().any(waits)
+    })
 }
 
 fn has_static_paths(context: &Context<'_>) -> bool {
@@ -143,11 +142,10 @@ fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
     let began = context.engine.record(flow).start;
-    let was_there = |(fault, log): &(usize, &FaultLog)| {
-        context.active[*fault] && log.mattered.is_some_and(|at| at <= began)
-    };
     hit.or_else(|| {
-        let there = context.faults.iter().enumerate().filter(was_there);
+        let there = context.faults.iter().enumerate().filter(|(fault, log)| {
+            context.active[*fault] && log.mattered.is_some_and(|at| at <= began)
+        });
         there.map(|(fault, _)| fault).next_back()
     })
 }

@@ -154,8 +154,8 @@ fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
 }
 
 fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> ProgramOrder {
-    let place = |host| context.substrate.place_of(host).expect("both ends of a message are hosts");
-    let [from, to] = [record.source, record.destination].map(place);
+    let [from, to] = [record.source, record.destination]
+        .map(|host| context.substrate.place_of(host).expect("both ends of a message are hosts"));
     ProgramOrder::Send { number, from, to, bytes: Bytes(record.size.0 - record.delivered.0) }
 }
 

@@ -69,14 +69,14 @@ impl<'a> JobGroups<'a> {
             return Ok(());
         }
         let place = group.log.next;
-        let next = self.program.get(place).filter(|(_, next)| !next.kind.is_between_groups());
+        let next = self.program.get(place).filter(|(_, next)| !next.is_between_groups);
         let Some(&(number, collective)) = next else { return Ok(()) };
         // The group failed again before it resumed, so the next plan handles it.
         if !is_ready(context, &group.members) {
             return Ok(());
         }
         let ring = Ring {
-            kind: collective.kind.of_group().expect("the collective runs within one group"),
+            kind: collective.kind,
             ranks: group.members.ring.len(),
             size: collective.bytes,
             directions: collective.directions,
@@ -111,7 +111,7 @@ impl<'a> JobGroups<'a> {
         let mine: Vec<&GroupProgress> = self.groups.iter().filter(is_mine).collect();
         let Some(first) = mine.first() else { return Ok(()) };
         let place = first.log.next;
-        let next = self.program.get(place).filter(|(_, next)| next.kind.is_between_groups());
+        let next = self.program.get(place).filter(|(_, next)| next.is_between_groups);
         let Some(&(number, collective)) = next else { return Ok(()) };
         if !mine.iter().all(|group: &&GroupProgress| {
             group.log.next == place && !group.stopped && group.running.is_none()
@@ -247,7 +247,7 @@ impl<'a> JobGroups<'a> {
     fn links_of(&self, context: &Context<'_>, index: usize) -> Vec<LinkId> {
         let members = &self.groups[index].members;
         let mut links = ring_links(context, members).unwrap_or_default();
-        if self.program.iter().any(|(_, collective)| collective.kind.is_between_groups()) {
+        if self.program.iter().any(|(_, collective)| collective.is_between_groups) {
             let network = &context.substrate.network;
             for member in &members.ring {
                 let outgoing = network.outgoing(*member).iter().copied();
@@ -460,8 +460,8 @@ fn is_ready(context: &Context<'_>, members: &Members) -> bool {
 pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
-    let hop = |at: usize| lit_links(context, light[at], light[(at + 1) % light.len()]);
-    let hops: Option<Vec<Vec<LinkId>>> = (0..hops).map(hop).collect();
+    let hops: Option<Vec<Vec<LinkId>>> =
+        (0..hops).map(|at| lit_links(context, light[at], light[(at + 1) % light.len()])).collect();
     hops.map(|hops| hops.concat())
 }
 

@@ -81,10 +81,10 @@ impl Repetition {
 impl<'a> Jobs<'a> {
     pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
         let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
-        let begin =
-            |(place, one): (usize, &Traffic)| (SimTime::START + one.delay, JobTurn::Begin(place));
         Self {
-            turns: first.map(begin).collect(),
+            turns: first
+                .map(|(place, one)| (SimTime::START + one.delay, JobTurn::Begin(place)))
+                .collect(),
             planned: Vec::new(),
             jobs: traffic.iter().map(|_| Job::default()).collect(),
             owner: BTreeMap::new(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_engine::{LinkId, Route, VertexId};
-use lightloom_fabric::fat_tree::{CrossConnect, LeafPair};
+use lightloom_fabric::fat_tree::LeafPair;
 use lightloom_fabric::plan::{Rank, RoutePlan};
 use lightloom_planner::rfabric::concurrent;
 use lightloom_planner::rfabric::demand::Demand;
@@ -92,13 +92,12 @@ impl<'a> Leaves<'a> {
         if hops.is_empty() {
             return substrate.route.clone();
         }
-        let links = |hop: &LaneHop| match (hop.lane, self.circuits) {
+        let over = hops.iter().flat_map(|hop| match (hop.lane, self.circuits) {
             (Lane::Cable(link), _) if hop.from < hop.to => vec![link],
             (Lane::Cable(link), _) => vec![link.reverse()],
             (_, Some(circuits)) => circuits.links_of(hop),
             (_, None) => Vec::new(),
-        };
-        let over = hops.iter().flat_map(links);
+        });
         Route::Links(std::iter::once(from.up).chain(over).chain([to.up.reverse()]).collect())
     }
 
@@ -209,11 +208,10 @@ impl Lanes {
     pub(super) fn now(leaves: &Leaves<'_>, context: &Context<'_>) -> Self {
         let mut topology = Topology::dark(leaves.count);
         let mut lanes = BTreeMap::<LeafPair, Vec<Lane>>::new();
-        let is_lit = |circuit: &&CrossConnect| {
+        for circuit in context.circuits_up.iter().filter(|circuit| {
             let links = leaves.circuits.map(|all| all.links(circuit));
             links.into_iter().flatten().all(|link| context.carries(link))
-        };
-        for circuit in context.circuits_up.iter().filter(is_lit) {
+        }) {
             let Some(network) = leaves.circuits.map(OpticalCircuits::network) else { continue };
             topology.light(network, circuit);
             let pair = LeafPair { a: circuit.a, b: circuit.b };

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_collective::{
-    AllToAll, CollectiveError, CollectiveKind, HalvingDoubling, Hierarchical, Ring, Schedule,
-    TorusAllReduce, Tree, TreeOperation,
-};
+use lightloom_collective::{AllReduceWay, CollectiveError, Method, Schedule};
 use lightloom_engine::collective::{
     BagWait, CollectiveStartError, Placement, StartedCollective, start_ordered,
 };
@@ -12,10 +9,8 @@ use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
-use crate::scenario::{AllReduceWay, FlowDependency, ListedFlow, Pattern, Traffic};
+use crate::scenario::{FlowDependency, ListedFlow, Pattern, Traffic};
 use crate::substrate::Substrate;
-
-const TREE_PIECES: u32 = 16;
 
 impl Traffic {
     /// `round` is the index of the repetition.
@@ -40,38 +35,16 @@ impl Traffic {
     }
 
     fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
-        let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
-        let ring = |kind| Ring { kind, ranks, size, directions }.schedule();
-        let tree = |operation, pieces| Tree { operation, ranks, size, pieces }.schedule();
-        match &self.run {
-            Pattern::AllToAll(exchange) => AllToAll { ranks, size, exchange: *exchange }.schedule(),
-            Pattern::AllReduce(AllReduceWay::Ring) => ring(CollectiveKind::AllReduce),
-            Pattern::ReduceScatter => ring(CollectiveKind::ReduceScatter),
-            Pattern::AllGather => ring(CollectiveKind::AllGather),
-            Pattern::AllReduce(AllReduceWay::Tree) => tree(TreeOperation::AllReduce, TREE_PIECES),
-            Pattern::AllReduce(AllReduceWay::DoubleTree) => {
-                tree(TreeOperation::DoubleAllReduce, TREE_PIECES)
-            }
-            Pattern::Broadcast { pieces } => tree(TreeOperation::Broadcast, *pieces),
-            Pattern::AllReduce(AllReduceWay::HalvingDoubling) => {
-                HalvingDoubling { ranks, size }.schedule()
-            }
-            Pattern::AllReduce(AllReduceWay::Hierarchical(of)) => {
-                let groups = self.hosts.chunks(*of as usize).map(<[VertexId]>::len).collect();
-                Hierarchical { groups, size }.schedule()
-            }
-            Pattern::AllReduce(AllReduceWay::Torus) => {
-                let rings = substrate.grid.as_ref().map_or_else(Vec::new, rings_of);
-                TorusAllReduce { rings, size }.schedule()
-            }
-            _ => return Ok(None),
-        }
-        .map(Some)
+        let Pattern::Collective(method) = self.run else { return Ok(None) };
+        let rings = || substrate.grid.as_ref().map_or_else(Vec::new, rings_of);
+        method.schedule(self.hosts.len(), self.bytes, self.directions, rings).map(Some)
     }
 
     fn hosts_of(&self, substrate: &Substrate) -> Vec<VertexId> {
         match (&self.run, &substrate.grid) {
-            (Pattern::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
+            (Pattern::Collective(Method::AllReduce(AllReduceWay::Torus)), Some(grid)) => {
+                grid.hosts.clone()
+            }
             _ => self.hosts.clone(),
         }
     }
@@ -104,13 +77,13 @@ impl Traffic {
                 let others = self.hosts.iter().filter(|host| *host != into);
                 others.map(|host| pair(*host, *into)).collect()
             }
-            Pattern::Flows(rows) => {
-                let flow = |row: &ListedFlow| FlowSpec {
+            Pattern::Flows(rows) => rows
+                .iter()
+                .map(|row| FlowSpec {
                     priority: row.priority.unwrap_or(self.priority),
                     ..FlowSpec::new(row.source, row.destination, row.bytes).at(now + row.start)
-                };
-                rows.iter().map(flow).collect()
-            }
+                })
+                .collect(),
             Pattern::Random { sizes, load, lasts } => {
                 let network = engine.network();
                 let cables =

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lightloom_collective::{CollectiveKind, Directions};
+use lightloom_collective::Directions;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, FlowId, VertexId};
 use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, TaskWork};
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::RunError;
 use super::super::context::Context;
@@ -60,11 +60,11 @@ impl Playing {
             }
             _ => None,
         };
-        let meets = |other: &TaskId| {
-            let is_open = !self.schedule.is_done(*other);
-            is_open && (self.is_begun[other.index()] || may_begin(graph, &left, *other, took))
-        };
-        of_ring.count == 1 && !of_ring.others.iter().take(OTHERS).any(meets)
+        of_ring.count == 1
+            && !of_ring.others.iter().take(OTHERS).any(|other| {
+                let is_open = !self.schedule.is_done(*other);
+                is_open && (self.is_begun[other.index()] || may_begin(graph, &left, *other, took))
+            })
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -196,17 +196,11 @@ impl<'a> Jobs<'a> {
     fn sends_of(&self, context: &Context<'_>, place: usize, id: TaskId) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let work = &described.graph.tasks()[id.index()].work;
-        let (kind, ranks, bytes) = match work {
+        let (kind, bytes) = (work.kind(), work.bytes());
+        let ranks = match work {
             TaskWork::Compute { .. } => return None,
-            TaskWork::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
-            TaskWork::Ring { kind, ring, bytes } => {
-                (Some(*kind), described.ring(*ring).into_iter().flatten().collect(), *bytes)
-            }
-            TaskWork::Across { kind, ranks, bytes } => (Some(*kind), ranks.clone(), *bytes),
-            TaskWork::Pairs { ranks, bytes } => {
-                let mean = bytes.iter().sum::<u64>() / ranks.len().max(1) as u64;
-                (Some(CollectiveKind::AllToAll), ranks.clone(), Bytes(mean))
-            }
+            TaskWork::Ring { ring, .. } => described.ring(*ring).into_iter().flatten().collect(),
+            work => work.members(&[]).into_owned(),
         };
         let hosts: Vec<VertexId> = ranks.iter().map(|rank| traffic.hosts[*rank as usize]).collect();
         if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {
@@ -276,11 +270,10 @@ impl<'a> Jobs<'a> {
         let Some(class) = *class else { return Ok(None) };
         let (settings, now) = (context.engine.settings(), context.now());
         let spans = &self.jobs[place].steps.last().expect("every task belongs to a step").spans;
-        let is_alone = |took| {
+        let took = self.times.time_of(settings, class, around, |took| {
             let room = (now, lag + took);
             playing.is_alone(&described.graph, (id, ring), room, spans)
-        };
-        let took = self.times.time_of(settings, class, around, is_alone)?;
+        })?;
         if let Some(of_ring) = playing.busy.get_mut(&ring) {
             of_ring.is_reused = took.is_some();
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traffic of a task: a single flow, a ring collective, or several simultaneous flows.
 
-use lightloom_collective::{AllToAll, CollectiveKind, Directions, Exchange, Ring};
+use lightloom_collective::{CollectiveKind, Directions, Ring};
 use lightloom_engine::collective::{
     CollectiveStartError, HostRoutes, Placement, RouteShare, StartedCollective, divided, start_bag,
 };
@@ -124,8 +124,11 @@ impl Sends {
             let ways = ways.remove(&(from, to)).unwrap_or_else(whole);
             return start_bag(stage, divided(&flow, ways));
         };
-        let schedule = if kind.is_pairwise() {
-            let mut schedule = AllToAll { ranks, size, exchange: Exchange::AtOnce }.schedule()?;
+        let mut schedule = match sets.len() < ranks && !kind.is_pairwise() {
+            true => Ring { kind, ranks, size, directions: Directions::One }.schedule_over(&sets)?,
+            false => kind.schedule(ranks, size, self.directions)?,
+        };
+        if kind.is_pairwise() {
             if let Some(pairs) = self.pairs {
                 for sending in &mut schedule.sendings {
                     sending.message = Bytes(pairs[sending.from * ranks + sending.to].max(1));
@@ -139,12 +142,7 @@ impl Sends {
                     sending.message = Bytes(piece.max(1.0) as u64);
                 }
             }
-            schedule
-        } else if sets.len() < ranks {
-            Ring { kind, ranks, size, directions: Directions::One }.schedule_over(&sets)?
-        } else {
-            Ring { kind, ranks, size, directions: self.directions }.schedule()?
-        };
+        }
         let schedule = schedule.over_domains(&domains, if is_even { [1.0; 2] } else { shares });
         let placement = Placement { inside, ..Placement::new(hosts, route) };
         let placement = placement.at(now).in_priority(priority).along(ways);

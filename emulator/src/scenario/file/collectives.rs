@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_collective::Directions;
+use lightloom_collective::{CollectiveKind, Directions};
 use lightloom_fabric::document::Check;
 use lightloom_units::{Bytes, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::codes;
-use crate::scenario::{Collective, CollectiveOperation};
+use crate::scenario::Collective;
 use crate::substrate::PacketSwitches;
 
 /// A collective operation. Sizes follow nccl-tests: the whole buffer of one rank.
@@ -59,15 +59,16 @@ pub(super) fn lower(
     let mut collectives: Vec<Collective> = Vec::new();
     for (index, file) in raw.iter().enumerate() {
         let (kind, key, ring) = match file {
-            CollectiveFile::AllReduce(ring) => (CollectiveOperation::AllReduce, "all_reduce", ring),
+            CollectiveFile::AllReduce(ring) => (CollectiveKind::AllReduce, "all_reduce", ring),
             CollectiveFile::ReduceScatter(ring) => {
-                (CollectiveOperation::ReduceScatter, "reduce_scatter", ring)
+                (CollectiveKind::ReduceScatter, "reduce_scatter", ring)
             }
-            CollectiveFile::AllGather(ring) => (CollectiveOperation::AllGather, "all_gather", ring),
+            CollectiveFile::AllGather(ring) => (CollectiveKind::AllGather, "all_gather", ring),
             CollectiveFile::DataParallelAllReduce(ring) => {
-                (CollectiveOperation::DataParallelAllReduce, "data_parallel_all_reduce", ring)
+                (CollectiveKind::AllReduce, "data_parallel_all_reduce", ring)
             }
         };
+        let is_between_groups = matches!(file, CollectiveFile::DataParallelAllReduce(_));
         let path = format!("/collectives/{index}/{key}");
         if ring.bytes.0 == Bytes::ZERO {
             check
@@ -78,7 +79,7 @@ pub(super) fn lower(
                 )
                 .help("write `64MiB`");
         }
-        if kind.is_between_groups() && ring.directions == Directions::One {
+        if is_between_groups && ring.directions == Directions::One {
             let message = "a reduction between groups always uses both directions";
             check
                 .error(codes::NOTHING_TO_RUN, &format!("{path}/directions"), message)
@@ -90,10 +91,11 @@ pub(super) fn lower(
                 .error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message)
                 .help("use a different name, or `repeat`");
         }
-        refuse_priority(kind, ring, &path, switches, check);
+        refuse_priority(is_between_groups, ring, &path, switches, check);
         collectives.push(Collective {
             name: ring.name.clone(),
             kind,
+            is_between_groups,
             bytes: ring.bytes.0,
             repeat: ring.repeat,
             priority: ring.priority,
@@ -104,13 +106,13 @@ pub(super) fn lower(
 }
 
 fn refuse_priority(
-    kind: CollectiveOperation,
+    is_between_groups: bool,
     ring: &RingFile,
     path: &str,
     switches: &PacketSwitches,
     check: &mut Check<'_>,
 ) {
-    if ring.priority > 0 && !kind.is_between_groups() {
+    if ring.priority > 0 && !is_between_groups {
         let message = "rings do not cross switches, so a priority has no effect";
         check.error(codes::NO_EFFECT, &format!("{path}/priority"), message).help("leave it out");
     } else if ring.priority > 0 && !switches.have_priorities() {

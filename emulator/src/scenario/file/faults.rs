@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{PhasesFile, codes};
-use crate::scenario::{Effect, PartName, RunStart, ScenarioFault, When};
+use crate::scenario::{Effect, Flapping, PartName, RunStart, ScenarioFault, When};
 use crate::substrate::{AnyPart, NetworkPart, PacketSwitches, Substrate};
 
 /// Faults for any scenario.
@@ -34,7 +34,7 @@ pub struct FaultFile {
     pub parts: Vec<PartName>,
     /// Effect of the fault.
     #[serde(default)]
-    pub effect: EffectFile,
+    pub effect: Effect,
     /// Limits the fault to the direction towards this end of the cable, such as `s0` for `h3-s0`.
     #[serde(default)]
     pub towards: Option<String>,
@@ -66,60 +66,6 @@ fn certain() -> f64 {
     1.0
 }
 
-/// Effect of a fault.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum EffectFile {
-    /// The part goes dark. The default.
-    #[default]
-    Down,
-    /// The part ignores commands and keeps its path or circuit. Applies to bundles and to ports of optical switches.
-    Stuck,
-    /// Links through a port of an optical switch fail their test after a change and stay drained.
-    FailsTest,
-    /// The part repeatedly goes dark and recovers.
-    Flapping(FlappingFile),
-    /// The part's links send at this rate, such as `100Gbps`.
-    Rate(Text<BitsPerSecond>),
-    /// The part's links send at this percentage of their rate, 1 to 99.
-    RatePercent(u32),
-    /// Residual bit error rate of the part's links after error correction, below 0.001; a packet
-    /// with a bit error is lost.
-    BitErrors(f64),
-    /// The part's links lose this share of packets, such as `1e-4`. It must be below 1.
-    PacketLoss(f64),
-    /// The part's links delay each packet by up to this time, such as `2us`, without reordering. It
-    /// must be at most 10 ms.
-    Jitter(Text<Picoseconds>),
-    /// A packet switch restarts and is dark for this time, such as `90s`.
-    Reboots(Text<Picoseconds>),
-    /// The control plane slows down by this factor, 2 to 1,000,000.
-    Slower(u32),
-    /// A host's interfaces continuously send pause requests for this priority, 0 to 6.
-    PauseStorm(u8),
-    /// A device acknowledges commands without executing them; requires `control: lightloomd`.
-    Lies,
-    /// A device's connection delays every byte by this time, such as `20ms`; requires `control:
-    /// lightloomd`.
-    Late(Text<Picoseconds>),
-    /// An fsync of the daemon's journal takes this long, such as `50ms`. Applies to the part
-    /// `control` and requires `control: lightloomd`.
-    SlowDisk(Text<Picoseconds>),
-}
-
-/// A part that repeatedly goes dark and recovers.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FlappingFile {
-    /// Dark time per cycle.
-    pub down: Text<Picoseconds>,
-    /// Time with light between dark periods.
-    pub up: Text<Picoseconds>,
-    /// Number of dark periods, 1 to 1,000.
-    #[schemars(range(min = 1, max = 1000))]
-    pub times: u32,
-}
-
 pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
     switches: &'a PacketSwitches,
@@ -148,7 +94,6 @@ impl<'a> FaultContext<'a> {
 }
 
 /// Returns all errors in a fault file that can be found without a scenario.
-#[must_use]
 pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     load(file, bytes, None).1
 }
@@ -172,14 +117,15 @@ pub(super) fn lower(
     let mut faults = Vec::new();
     for (index, fault) in raw.iter().enumerate() {
         let path = format!("/faults/{index}");
-        let effect = lower_effect(&fault.effect, &path, check);
+        let effect = fault.effect;
+        require_valid(&effect, &path, check);
         let written = written_parts(fault, &path, check);
         for (name, path) in &written {
             require(name, fault, &effect, ground, path, check);
         }
         let lasts = lower_duration(fault, &path, check);
         let ends_with = match effect {
-            Effect::Flapping { .. } => Some("times"),
+            Effect::Flapping(_) => Some("times"),
             Effect::Reboots(_) => Some("reboots"),
             _ => None,
         };
@@ -353,11 +299,11 @@ fn written_parts<'f>(
 ) -> Vec<(&'f PartName, String)> {
     match (&fault.part, fault.parts.as_slice()) {
         (Some(part), []) => vec![(part, format!("{path}/part"))],
-        (None, parts @ [_, ..]) => {
-            let place =
-                |(index, part): (usize, &'f PartName)| (part, format!("{path}/parts/{index}"));
-            parts.iter().enumerate().map(place).collect()
-        }
+        (None, parts @ [_, ..]) => parts
+            .iter()
+            .enumerate()
+            .map(|(index, part)| (part, format!("{path}/parts/{index}")))
+            .collect(),
         _ => {
             check
                 .error(codes::BAD_FAULT, path, "a fault requires either `part` or `parts`")
@@ -398,63 +344,45 @@ fn lower_duration(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Optio
     }
 }
 
-fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
+fn require_valid(effect: &Effect, path: &str, check: &mut Check<'_>) {
     let mut refuse = |wrong: bool, message: &str| {
         if wrong {
             check.error(codes::BAD_FAULT, &format!("{path}/effect"), message);
         }
     };
-    match raw {
-        EffectFile::Down => Effect::Down,
-        EffectFile::Stuck => Effect::Stuck,
-        EffectFile::FailsTest => Effect::FailsTest,
-        EffectFile::Flapping(flapping) => {
-            let (down, up) = (flapping.down.0, flapping.up.0);
-            let none = down == Picoseconds::ZERO || up == Picoseconds::ZERO;
+    match effect {
+        Effect::Down | Effect::Stuck | Effect::FailsTest | Effect::Lies => {}
+        Effect::Late(_) | Effect::SlowDisk(_) => {}
+        Effect::Flapping(Flapping { down, up, .. }) => {
+            let none = down.0 == Picoseconds::ZERO || up.0 == Picoseconds::ZERO;
             refuse(none, "durations must be positive: use `{down: 100us, up: 200us, times: 5}`");
-            Effect::Flapping { down, up, times: flapping.times }
         }
-        EffectFile::Rate(rate) => {
+        Effect::Rate(rate) => {
             let slow = rate.0 < BitsPerSecond(10_000_000);
             refuse(slow, "the lowest rate that can be emulated is 10 Mb/s: use `down`");
-            Effect::Rate(rate.0)
         }
-        EffectFile::RatePercent(percent) => {
+        Effect::RatePercent(percent) => {
             refuse(!(1..=99).contains(percent), "use 1 to 99 percent, or `down`");
-            Effect::RatePercent(*percent)
         }
-        EffectFile::BitErrors(share) => {
+        Effect::BitErrors(share) => {
             let wrong = !(*share > 0.0 && *share < 1e-3);
             refuse(wrong, "the bit error rate must be between 0 and 0.001");
-            Effect::BitErrors(*share)
         }
-        EffectFile::PacketLoss(share) => {
-            refuse(
-                !(*share > 0.0 && *share < 1.0),
-                "use a share of packets between 0 and 1, or `down`",
-            );
-            Effect::PacketLoss(*share)
+        Effect::PacketLoss(share) => {
+            let wrong = !(*share > 0.0 && *share < 1.0);
+            refuse(wrong, "use a share of packets between 0 and 1, or `down`");
         }
-        EffectFile::Jitter(most) => {
+        Effect::Jitter(most) => {
             let wrong = most.0 == Picoseconds::ZERO || most.0 > JITTER_MAX;
             refuse(wrong, "the jitter must be above 0 and at most 10 ms: use `2us`");
-            Effect::Jitter(most.0)
         }
-        EffectFile::Reboots(takes) => {
+        Effect::Reboots(takes) => {
             refuse(takes.0 == Picoseconds::ZERO, "the restart time must be positive: use `90s`");
-            Effect::Reboots(takes.0)
         }
-        EffectFile::Lies => Effect::Lies,
-        EffectFile::Late(by) => Effect::Late(by.0),
-        EffectFile::SlowDisk(flush) => Effect::SlowDisk(flush.0),
-        EffectFile::Slower(times) => {
+        Effect::Slower(times) => {
             refuse(!(2..=1_000_000).contains(times), "use a number from 2 to 1,000,000");
-            Effect::Slower(*times)
         }
-        EffectFile::PauseStorm(priority) => {
-            refuse(*priority > 6, "priorities range from 0 to 6");
-            Effect::PauseStorm(*priority & 7)
-        }
+        Effect::PauseStorm(priority) => refuse(*priority > 6, "priorities range from 0 to 6"),
     }
 }
 
@@ -473,7 +401,7 @@ pub(super) fn warn_of_large_packets(
         return;
     }
     for (index, fault) in faults.iter().enumerate() {
-        let EffectFile::BitErrors(share) = fault.effect else { continue };
+        let Effect::BitErrors(share) = fault.effect else { continue };
         let lost = |bytes: Bytes| 1.0 - (1.0 - share).powf(8.0 * bytes.0 as f64);
         if lost(size) < 0.01 {
             continue;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lightloom_collective::{Directions, Exchange};
+use lightloom_collective::{AllReduceWay, Directions, Exchange, Method};
 use lightloom_engine::VertexId;
 use lightloom_fabric::document::Check;
 use lightloom_training::described::{self, StepGraphFile};
@@ -15,8 +15,7 @@ use super::collectives::refuse_without_priorities;
 use super::expectations::refuse_idle;
 use super::neighbours::{NamedFile, NamedFiles};
 use crate::scenario::{
-    AllReduceWay, Collective, Expectation, FlowSizes, ListedFlow, Pattern, Prior, SizeRow, Traffic,
-    read_flows,
+    Collective, Expectation, FlowSizes, ListedFlow, Pattern, Prior, SizeRow, Traffic, read_flows,
 };
 use crate::substrate::Substrate;
 
@@ -313,16 +312,16 @@ impl Lowering<'_, '_, '_, '_, '_> {
                 };
                 Pattern::Incast { into }
             }
-            PatternFile::AllToAll(exchange) => Pattern::AllToAll(*exchange),
-            PatternFile::AllReduce(way) => Pattern::AllReduce(*way),
-            PatternFile::ReduceScatter => Pattern::ReduceScatter,
-            PatternFile::AllGather => Pattern::AllGather,
+            PatternFile::AllToAll(exchange) => Pattern::Collective(Method::AllToAll(*exchange)),
+            PatternFile::AllReduce(way) => Pattern::Collective(Method::AllReduce(*way)),
+            PatternFile::ReduceScatter => Pattern::Collective(Method::ReduceScatter),
+            PatternFile::AllGather => Pattern::Collective(Method::AllGather),
             PatternFile::Broadcast(pieces) => {
                 if !(1..=10_000).contains(pieces) {
                     let message = format!("{pieces} is not a valid number of chunks");
                     self.refuse("/run/broadcast", message, "use 1 to 10,000");
                 }
-                Pattern::Broadcast { pieces: *pieces }
+                Pattern::Collective(Method::Broadcast(*pieces))
             }
             PatternFile::Flows(table) => Pattern::Flows(self.table(table)?),
             PatternFile::Random(random) => self.random(random)?,
@@ -429,22 +428,26 @@ impl Lowering<'_, '_, '_, '_, '_> {
         if ranks < 2 && !matches!(run, Pattern::Compute(_)) {
             self.refuse("/hosts", "a single host has no peer", "list two or more hosts");
         }
-        if run.halves() && !ranks.is_power_of_two() {
+        let method = match run {
+            Pattern::Collective(method) => Some(*method),
+            _ => None,
+        };
+        if method.is_some_and(Method::halves) && !ranks.is_power_of_two() {
             let message = format!("halving requires a power of two, but there are {ranks} hosts");
             self.refuse("/run", message, "use 2, 4, 8 … hosts");
         }
-        if self.file.directions.is_some() && !Traffic::is_ring(run) {
+        if self.file.directions.is_some() && !method.is_some_and(Method::is_ring) {
             let message = format!("a workload of kind `{}` does not use a ring", run.name());
             self.refuse("/directions", message, "leave it out, or use `{all_reduce: ring}`");
         }
-        match run {
-            Pattern::AllReduce(AllReduceWay::Hierarchical(of))
-                if *of < 2 || !ranks.is_multiple_of(*of as usize) || ranks < 2 * *of as usize =>
+        match method {
+            Some(Method::AllReduce(AllReduceWay::Hierarchical(of)))
+                if of < 2 || !ranks.is_multiple_of(of as usize) || ranks < 2 * of as usize =>
             {
                 let message = format!("{ranks} hosts cannot form two or more groups of {of}");
                 self.refuse("/run/all_reduce", message, "use a divisor of the number of hosts");
             }
-            Pattern::AllReduce(AllReduceWay::Torus)
+            Some(Method::AllReduce(AllReduceWay::Torus))
                 if self.substrate.grid.is_none() || ranks < all =>
             {
                 let help = "use `on: {torus: …}` or `{tpu_cubes: …}` and leave `hosts` out";

@@ -4,12 +4,11 @@ use lightloom_fabric::document::Check;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::mapping::Recompute;
-use lightloom_training::reinforcement::TrainingLoop;
 use lightloom_units::{Picoseconds, SimTime};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{RestartFile, ScenarioFile, codes};
+use super::{ScenarioFile, codes};
 use crate::scenario::{On, Restart, Rollout, RunStart, Scenario, Train, TrainStep};
 
 /// A training job of the fabric.
@@ -46,68 +45,10 @@ pub struct TrainFile {
     pub precision: Precision,
     /// Sample generation of a reinforcement learning job.
     #[serde(default)]
-    pub rollout: Option<RolloutFile>,
+    pub rollout: Option<Rollout>,
     /// Response to the loss of a node.
     #[serde(default)]
-    pub restart: RestartFile,
-}
-
-/// Sample generation by the pool of a job with `step: {rl: …}`. Response lengths are log-normal;
-/// their mean is the fabric's `tokens_per_sample` minus the prompt.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RolloutFile {
-    /// Order of generation and training.
-    #[serde(rename = "loop")]
-    pub training_loop: LoopFile,
-    /// Tokens per prompt.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub prompt: u32,
-    /// Standard deviation of the logarithm of the response length; 0 for equal lengths.
-    #[schemars(range(min = 0.0, max = 4.0))]
-    pub sigma: f64,
-    /// Maximum response length in tokens; longer responses are truncated.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub longest: u32,
-    /// Forward passes over all samples before training, such as those for the reference model and
-    /// the log probabilities.
-    #[schemars(range(min = 0, max = 8))]
-    pub forward_passes: u32,
-    /// Maximum number of samples that a replica decodes concurrently.
-    #[schemars(range(min = 1, max = 4096))]
-    pub batch: u32,
-}
-
-/// Order of generation and training.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum LoopFile {
-    /// Training uses the samples of the previous step.
-    #[default]
-    OneStepOff,
-    /// Generate, then train.
-    Synchronous,
-    /// Training on a sample starts as soon as it is complete.
-    Streaming,
-}
-
-impl Default for RolloutFile {
-    fn default() -> Self {
-        let Rollout { prompt, sigma, longest, forward_passes, batch, .. } = Rollout::default();
-        Self { training_loop: LoopFile::default(), prompt, sigma, longest, forward_passes, batch }
-    }
-}
-
-impl From<RolloutFile> for Rollout {
-    fn from(file: RolloutFile) -> Self {
-        let RolloutFile { prompt, sigma, longest, forward_passes, batch, .. } = file;
-        let training_loop = match file.training_loop {
-            LoopFile::OneStepOff => TrainingLoop::OneStepOff,
-            LoopFile::Synchronous => TrainingLoop::Synchronous,
-            LoopFile::Streaming => TrainingLoop::Streaming,
-        };
-        Self { training_loop, prompt, sigma, longest, forward_passes, batch }
-    }
+    pub restart: Restart,
 }
 
 fn once() -> u32 {
@@ -145,8 +86,8 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
             virtual_stages: file.virtual_stages,
             recompute: file.recompute,
             precision: file.precision,
-            rollout: file.rollout.map(Rollout::from).unwrap_or_default(),
-            restart: file.restart.into(),
+            rollout: file.rollout.unwrap_or_default(),
+            restart: file.restart,
         });
     }
     refuse_beside(raw, check);

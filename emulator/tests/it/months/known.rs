@@ -5,7 +5,7 @@
 use lightloom_emulator::months::{MonthsResult, Prepared, months};
 use lightloom_emulator::scenario;
 use lightloom_emulator::scenario::file::NamedFile;
-use lightloom_emulator::shipped::NoDaemon;
+use lightloom_emulator::shipped::no_daemon;
 use serde_json::{Value, json};
 
 use super::SMALL;
@@ -28,14 +28,14 @@ fn read(fabric: &str, text: &str, known: &Value) -> Result<scenario::Scenario, S
 }
 
 fn bill(scenario: &scenario::Scenario) -> (MonthsResult, usize) {
-    let prepared = Prepared::of(scenario, &NoDaemon).unwrap().unwrap();
+    let prepared = Prepared::of(scenario, &no_daemon).unwrap().unwrap();
     let made = std::cell::Cell::new(0);
     let run_cases = |prepared: &Prepared| {
         let cases = prepared.cases();
         made.set(made.get() + cases.len());
-        cases.iter().map(|case| prepared.run(case, &NoDaemon)).collect()
+        cases.iter().map(|case| prepared.run(case, &no_daemon)).collect()
     };
-    let result = months(&prepared, "0..3".parse().unwrap(), &NoDaemon, &run_cases).unwrap();
+    let result = months(&prepared, "0..3".parse().unwrap(), &no_daemon, &run_cases).unwrap();
     (result, made.get())
 }
 

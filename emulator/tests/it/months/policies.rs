@@ -4,7 +4,7 @@
 use lightloom_emulator::months::{Answer, Cause, Month, Policy, Prepared, month};
 use lightloom_emulator::scenario;
 use lightloom_emulator::scenario::file::NamedFile;
-use lightloom_emulator::shipped::NoDaemon;
+use lightloom_emulator::shipped::no_daemon;
 use lightloom_units::Milliseconds;
 use lightloom_units::seed::Seed;
 
@@ -132,10 +132,10 @@ fn rejects_policies_the_fabric_cannot_support() {
 }
 
 fn months_under(fabric: &str, restart: &str) -> Vec<Month> {
-    let prepared = Prepared::of(&load(fabric, &under(restart)), &NoDaemon).unwrap().unwrap();
+    let prepared = Prepared::of(&load(fabric, &under(restart)), &no_daemon).unwrap().unwrap();
     let mut table = prepared.table();
     for case in prepared.cases() {
-        let run = prepared.run(&case, &NoDaemon).unwrap();
+        let run = prepared.run(&case, &no_daemon).unwrap();
         table.add(&case, run.place, run.sample);
     }
     let drawn = |seed| prepared.changes(Seed(seed)).unwrap();

@@ -17,7 +17,6 @@ pub struct ReplicaCosts {
 
 impl ReplicaCosts {
     /// Computes the costs for batches of up to `most` requests. `None` if the weights do not fit.
-    #[must_use]
     pub fn of<'a>(replica: impl Into<Server<'a>>, most: u32) -> Option<Self> {
         assert!(most > 0, "a batch has at least one request");
         let replica = replica.into();
@@ -38,14 +37,12 @@ impl ReplicaCosts {
         })
     }
 
-    #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         let tokens = f64::from(tokens);
         let [constant, linear, square] = self.prompt;
         if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
     }
 
-    #[must_use]
     pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
         let steps = steps as f64;
         let read = steps * cached as f64 + batch as f64 * steps * (steps - 1.0) / 2.0;

@@ -39,7 +39,6 @@ impl Line {
 
 impl StagedCosts {
     /// Computes the costs for batches of up to `most` requests. `None` if the weights do not fit.
-    #[must_use]
     pub fn of(group: &AttentionFfn<'_>, most: u32) -> Option<Self> {
         Some(Self {
             gpus: group.gpus(),

@@ -19,7 +19,6 @@ const VERSION: &str = "0.0.4";
 ///
 /// If a single rank of a ring computes for the whole ring, its compute tasks are written for every
 /// member. Durations are rounded to microseconds, the unit of the format.
-#[must_use]
 pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
     let mut ring_of = vec![None; machine.ranks as usize];
     for (index, ring) in machine.rings.iter().enumerate() {
@@ -38,9 +37,7 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
             let ring = ring_of[*own as usize].filter(|ring| computing[*ring].len() == 1);
             *own == rank || (ring.is_some() && ring == ring_of[rank as usize])
         }
-        TaskWork::Ring { ring, .. } => machine.rings[*ring as usize].contains(&rank),
-        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => ranks.contains(&rank),
-        TaskWork::Transfer { from, to, .. } => *from == rank || *to == rank,
+        work => work.members(&machine.rings).contains(&rank),
     };
     let groups = groups(graph, machine);
     (0..machine.ranks)
@@ -61,18 +58,10 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
 }
 
 /// Sets of ranks that share collectives, by their number in the traces, as in ASTRA-sim's `comm_group.json`.
-#[must_use]
 pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
-    let all = graph.tasks().iter().filter_map(|task| members(task, machine).cloned());
+    let collectives = graph.tasks().iter().filter(|task| task.work.kind().is_some());
+    let all = collectives.map(|task| task.work.members(&machine.rings).into_owned());
     all.collect::<BTreeSet<Vec<u32>>>().into_iter().collect()
-}
-
-fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
-    match &task.work {
-        TaskWork::Ring { ring, .. } => machine.rings.get(*ring as usize),
-        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => Some(ranks),
-        TaskWork::Compute { .. } | TaskWork::Transfer { .. } => None,
-    }
 }
 
 fn node(
@@ -83,10 +72,6 @@ fn node(
 ) -> ChakraNode {
     let mut attr = vec![attribute("is_cpu_op", AttributeValue::Bool(false))];
     let mut duration_micros = 0;
-    // ASTRA-sim parses group names as numbers.
-    let group = members(task, machine)
-        .and_then(|ranks| groups.binary_search(ranks).ok())
-        .map_or_else(String::new, |place| place.to_string());
     let exchange = Exchange::of(&task.work, machine);
     let kind = match &task.work {
         TaskWork::Compute { took, .. } => {
@@ -96,6 +81,9 @@ fn node(
         }
         TaskWork::Ring { .. } | TaskWork::Across { .. } | TaskWork::Pairs { .. } => {
             if let Some(exchange) = exchange {
+                // ASTRA-sim parses group names as numbers.
+                let group = groups.binary_search(&exchange.members);
+                let group = group.map_or_else(|_| String::new(), |place| place.to_string());
                 let member = exchange.members.iter().position(|own| *own == rank);
                 let size = exchange.input(member.unwrap_or_default());
                 attr.extend([

@@ -161,7 +161,6 @@ fn numbers(list: &str) -> Option<Vec<u64>> {
     serde_json::from_str(list).ok().filter(|list: &Vec<u64>| !list.is_empty())
 }
 
-#[must_use]
 pub fn element_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype {
         "ComplexDouble" => 16,

@@ -65,7 +65,6 @@ pub struct ReinforcementTasks {
 
 /// Returns the chunks of each replica, and the tokens of the samples in the order of their ends.
 /// `reload` is the time in seconds for a GPU to fetch its part of the weights.
-#[must_use]
 pub fn generate(
     costs: &ReplicaCosts,
     replicas: u32,
@@ -104,14 +103,12 @@ pub fn generate(
 }
 
 impl PoolStep {
-    #[must_use]
     pub fn generation_seconds(&self) -> f64 {
         let of = |chunks: &Vec<Chunk>| chunks.iter().map(|chunk| chunk.seconds).sum::<f64>();
         self.chunks.iter().map(of).fold(0.0, f64::max)
     }
 
     /// Closed form without congestion, for the given training time and network card rate.
-    #[must_use]
     pub fn step_seconds(&self, training: f64, card_rate: f64) -> f64 {
         let generation = self.generation_seconds();
         let both = match self.training_loop {
@@ -137,7 +134,6 @@ impl PoolStep {
 
     /// Returns how long the busiest network card sends the new weights and, after a change of
     /// replica size, the weights that GPUs lack.
-    #[must_use]
     pub fn weights_seconds(&self, card_rate: f64) -> f64 {
         let trainer = (self.leaves.len() - self.pool_gpus()) as u32;
         let busiest = |transfers: Vec<RankTransfer>| {
@@ -281,7 +277,6 @@ fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> 
 }
 
 /// `trainer` has the first ranks and `pool` the others, in TP groups of the trainer's size.
-#[must_use]
 pub fn reinforcement_tasks(trainer: &Job<'_>, pool: &PoolStep) -> ReinforcementTasks {
     let mut writer = TaskWriter {
         pool,
@@ -427,7 +422,6 @@ impl TaskWriter<'_> {
     fn inputs(&mut self, trainer: &Job<'_>, arrived: &[Option<TaskId>]) -> Vec<Vec<Vec<TaskId>>> {
         let mapping = &trainer.mapping;
         let lanes = (mapping.data * mapping.context) as usize;
-        let nothing = || vec![Vec::new(); lanes];
         match self.pool.training_loop {
             TrainingLoop::OneStepOff | TrainingLoop::Asynchronous => Vec::new(),
             TrainingLoop::Synchronous => {
@@ -439,7 +433,7 @@ impl TaskWriter<'_> {
             }
             TrainingLoop::Streaming => {
                 let count = mapping.micro_batches(trainer.batch) as usize;
-                let mut inputs: Vec<_> = (0..count).map(|_| nothing()).collect();
+                let mut inputs: Vec<_> = (0..count).map(|_| vec![Vec::new(); lanes]).collect();
                 for (sample, task) in arrived.iter().enumerate() {
                     let (micro, lane) = place(trainer, sample);
                     let waits: &mut Vec<TaskId> = &mut inputs[micro][lane];

@@ -12,13 +12,11 @@ pub struct Judged<'r> {
 
 impl Judged<'_> {
     /// `(ours − measured) / measured`; `None` if the request was rejected.
-    #[must_use]
     pub fn error(&self) -> Option<f64> {
         let found = self.outcome.as_ref().ok()?;
         Some(found.step.step_seconds / self.run.measured_seconds - 1.0)
     }
 
-    #[must_use]
     pub fn classes(&self) -> Vec<&'static str> {
         let is_mixture = self.run.is_mixture();
         let chip = &self.run.accelerator;
@@ -52,7 +50,6 @@ pub const CLASSES: [&str; 9] = [
 ];
 
 impl Runs {
-    #[must_use]
     pub fn judge(&self) -> Vec<Judged<'_>> {
         let judged = |(run, tests)| Judged { run, tests, outcome: run.compute() };
         self.runs.iter().zip(self.testing()).map(judged).collect()

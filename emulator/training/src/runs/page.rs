@@ -31,7 +31,6 @@ const CONCLUSIONS: &str = "
   validated only by the held-out runs.
 ";
 
-#[must_use]
 pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     let mut page = String::from(HEAD);
     summary(&mut page, judged, mistakes.len());
@@ -154,7 +153,6 @@ pub struct ComparedRun {
 }
 
 impl ComparedRun {
-    #[must_use]
     pub fn of(judged: &[Judged<'_>]) -> Vec<Self> {
         let of = |one: &Judged<'_>| {
             let (found, error) = (one.outcome.as_ref().ok()?, one.error()?);

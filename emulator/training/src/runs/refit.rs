@@ -80,7 +80,6 @@ pub enum RefitError {
 }
 
 impl Refit {
-    #[must_use]
     pub fn file(&self) -> RefitFile {
         RefitFile {
             schema: SCHEMA.to_owned(),

@@ -6,7 +6,6 @@ use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
 
 impl MeasuredRun {
-    #[must_use]
     pub fn words(&self, model_file: &str, accelerator_file: &str) -> Vec<String> {
         let request = &self.request;
         let is_shipped =
@@ -72,6 +71,6 @@ fn how(exchange: ContextExchange) -> &'static str {
     match exchange {
         ContextExchange::Ring => "ring",
         ContextExchange::AllGather => "all-gather",
-        ContextExchange::AllToAll => "ulysses",
+        ContextExchange::Ulysses => "ulysses",
     }
 }

@@ -14,7 +14,6 @@ const MOST_MICRO_BATCHES: u32 = 4;
 impl AttentionFfn<'_> {
     /// Returns the largest batch whose step takes at most `seconds`, and its tokens per second and
     /// GPU. Every request has `context` cached tokens, and all micro-batches are equal.
-    #[must_use]
     pub fn most_tokens(&self, seconds: f64, context: f64, most: u32) -> Option<(u32, f64)> {
         let each = self.attention.count.saturating_mul(self.micro_batches.max(1));
         let room = self.cache_tokens()? as f64 / context.max(1.0);
@@ -43,13 +42,12 @@ impl ServingJob {
         let best: Vec<(u32, DecodeGroups)> = shares.into_par_iter().filter_map(best).collect();
         let with = |size: &u32| {
             let prefill_replica_gpus = *size;
-            let of = move |(prefill_gpus, decodes): &(u32, DecodeGroups)| {
+            best.iter().filter_map(move |(prefill_gpus, decodes)| {
                 let (prefill_gpus, decodes) = (*prefill_gpus, *decodes);
                 let fits = prefill_gpus > 0 && prefill_gpus.is_multiple_of(prefill_replica_gpus);
                 let layout = Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes };
                 fits.then_some(layout)
-            };
-            best.iter().filter_map(of)
+            })
         };
         sizes.iter().flat_map(with).collect()
     }

@@ -31,7 +31,6 @@ pub struct Instances {
 }
 
 impl Instances {
-    #[must_use]
     pub fn all_gpus(self) -> u32 {
         self.count.saturating_mul(self.gpus)
     }
@@ -73,7 +72,6 @@ impl LayerStages {
         }
     }
 
-    #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;
         let others = [self.there, self.inside, self.feed_forward, self.back];
@@ -94,7 +92,6 @@ pub struct Stages {
 }
 
 impl Stages {
-    #[must_use]
     pub fn seconds(&self, cached: f64) -> f64 {
         let of = |(count, layer): &(u32, LayerStages)| {
             f64::from(*count) * layer.seconds(self.micro_batches, cached * self.cached_share)
@@ -104,7 +101,6 @@ impl Stages {
 }
 
 impl AttentionFfn<'_> {
-    #[must_use]
     pub fn gpus(&self) -> u32 {
         self.attention.all_gpus().saturating_add(self.feed_forward.all_gpus())
     }
@@ -115,7 +111,6 @@ impl AttentionFfn<'_> {
     }
 
     /// Returns the network bytes of a token's decode step: in each layer, to every feed-forward instance and back.
-    #[must_use]
     pub fn bytes_per_token(&self) -> f64 {
         let layers = f64::from(self.server.replica.model.layers);
         layers * f64::from(self.feed_forward.count) * self.token_bytes().iter().sum::<f64>()
@@ -123,7 +118,6 @@ impl AttentionFfn<'_> {
 
     /// Returns the bytes of a micro-batch through the card of an attention GPU and of a
     /// feed-forward GPU, per layer and direction.
-    #[must_use]
     pub fn bytes_per_gpu(&self, instance_tokens: f64, all_tokens: f64, bytes: f64) -> [f64; 2] {
         let copies = f64::from(self.feed_forward.count);
         [
@@ -132,7 +126,6 @@ impl AttentionFfn<'_> {
         ]
     }
 
-    #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
         let compute = self.server.replica.compute.clone();
         if !self.reads_while_computing {
@@ -189,7 +182,6 @@ impl AttentionFfn<'_> {
 
     /// Returns the cache capacity of all attention instances. `None` if the weights do not fit, or
     /// there are more feed-forward instances than experts.
-    #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let (model, bytes) =
             (self.server.replica.model, self.server.formats.weights.operand_bytes());

@@ -176,7 +176,7 @@ impl Job<'_> {
                     to.push(whole(CollectiveKind::ReduceScatter, block * c));
                 }
             }
-            ContextExchange::AllToAll => {
+            ContextExchange::Ulysses => {
                 // The backward pass reverses this order.
                 let [into, out] = self.context_turns();
                 let turns = if is_backward { [out, into] } else { [into, out] };

@@ -78,7 +78,6 @@ impl Replica<'_> {
     }
 
     /// Uses 16 bits and counts each key and value once.
-    #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         Server::from(self).cache_bytes()
     }
@@ -111,7 +110,6 @@ impl<'a> Server<'a> {
     }
 
     /// Returns the time for `batch` tokens, excluding the time to read their caches.
-    #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let constants = self.replica.decoding();
         let job = Job { calibration: &constants, ..self.job(batch, 1) };
@@ -137,7 +135,6 @@ impl<'a> Server<'a> {
         f64::from(tokens) * (1.0 - self.unlimited())
     }
 
-    #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
         self.unlimited() * self.read_seconds()
     }
@@ -154,7 +151,6 @@ impl<'a> Server<'a> {
         job.memory_seconds(self.cache_bytes_per_gpu()) + attention * work
     }
 
-    #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         if tokens == 0 {
             return 0.0;
@@ -173,7 +169,6 @@ impl<'a> Server<'a> {
         all - job.output().forward.total() + last.output().forward.total()
     }
 
-    #[must_use]
     pub fn weight_bytes_per_gpu(&self) -> f64 {
         let job = self.job(1, 1);
         let mut software = job.calibration.software;
@@ -185,7 +180,6 @@ impl<'a> Server<'a> {
         2.0 * (dense + experts) - saved * (dense - ends + experts)
     }
 
-    #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         let attention =
             self.replica.model.shares().attention * f64::from(self.replica.model.layers);
@@ -203,7 +197,6 @@ impl<'a> Server<'a> {
     }
 
     /// Returns the cache capacity in tokens. `None` if the weights do not fit.
-    #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let free = USABLE_MEMORY * self.replica.compute.memory_bytes - self.weight_bytes_per_gpu();
         (free > 0.0)

@@ -19,7 +19,6 @@ pub struct OwnedJob {
 }
 
 impl OwnedJob {
-    #[must_use]
     pub fn of(job: &Job<'_>) -> Self {
         let Job { mapping, batch, precision, expert_imbalance, .. } = *job;
         let (network, calibration) = (job.network.clone(), *job.calibration);
@@ -27,7 +26,6 @@ impl OwnedJob {
         Self { model, mapping, batch, network, calibration, compute, precision, expert_imbalance }
     }
 
-    #[must_use]
     pub fn job(&self) -> Job<'_> {
         let Self { model, mapping, batch, network, calibration, compute, .. } = self;
         let (precision, expert_imbalance) = (self.precision, self.expert_imbalance);
@@ -35,7 +33,6 @@ impl OwnedJob {
         Job { model, mapping, batch, compute, network, calibration, precision, expert_imbalance }
     }
 
-    #[must_use]
     pub fn card_rate(&self) -> f64 {
         self.network.scale_out_rate * self.calibration.network.scale_out
     }

@@ -57,9 +57,8 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
 /// Omits messages between two ranks, because they are numerous and have no group.
 fn exchanged(work: &TaskWork) -> Option<(&[u32], u64)> {
     match work {
-        TaskWork::Across { ranks, bytes, .. } => Some((ranks, bytes.0)),
-        TaskWork::Pairs { ranks, bytes } => {
-            Some((ranks, bytes.iter().sum::<u64>() / ranks.len().max(1) as u64))
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => {
+            Some((ranks, work.bytes().0))
         }
         TaskWork::Compute { .. } | TaskWork::Ring { .. } | TaskWork::Transfer { .. } => None,
     }

@@ -109,10 +109,10 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut lines = file.bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
     let header = lines.next().unwrap_or_default();
     let mut lines = lines.zip(2..).peekable();
-    let is_plain =
-        |line: &str| line.starts_with("--") && line.trim().chars().all(|c| "- ".contains(c));
     let widths: Option<Vec<usize>> = lines
-        .next_if(|(line, _)| is_plain(line))
+        .next_if(|(line, _)| {
+            line.starts_with("--") && line.trim().chars().all(|c| "- ".contains(c))
+        })
         .map(|(dashes, _)| dashes.split_whitespace().map(str::len).collect());
     let cut = |line: &str| -> Vec<String> {
         let Some(widths) = &widths else {

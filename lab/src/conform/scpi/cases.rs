@@ -113,24 +113,6 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         "after *OPC?, all circuits created one at a time exist",
         matrix::set_up_times,
     ),
-    tested(
-        "sessions",
-        "conform",
-        "a session is served or refused, and ends no other",
-        matrix::sessions,
-    ),
-    tested(
-        "warm-restart",
-        "conform",
-        "circuits are all restored, all replayed or all lost",
-        matrix::warm_restart,
-    ),
-    tested(
-        "cold-restart",
-        "conform",
-        "circuits are all restored, all replayed or all lost",
-        matrix::cold_restart,
-    ),
 ];
 
 fn identity(scpi: &mut ScpiSuite) -> CaseResult {

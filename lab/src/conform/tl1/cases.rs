@@ -67,24 +67,6 @@ pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
         "all patches created one at a time exist",
         matrix::set_up_times,
     ),
-    tested(
-        "sessions",
-        "conform",
-        "a session is served or refused, and ends no other",
-        matrix::sessions,
-    ),
-    tested(
-        "warm-restart",
-        "conform",
-        "patches are all restored, all replayed or all lost",
-        matrix::warm_restart,
-    ),
-    tested(
-        "cold-restart",
-        "conform",
-        "patches are all restored, all replayed or all lost",
-        matrix::cold_restart,
-    ),
 ];
 
 fn log_in_needed(tl1: &mut Tl1Suite) -> CaseResult {

@@ -22,7 +22,6 @@ pub enum NicRate {
 impl NicRate {
     pub const ALL: [Self; 4] = [Self::G100, Self::G200, Self::G400, Self::G800];
 
-    #[must_use]
     pub const fn gbps(self) -> u32 {
         match self {
             Self::G100 => 100,

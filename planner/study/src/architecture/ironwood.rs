@@ -56,7 +56,7 @@ impl Architecture for Ironwood {
         &[FaultPolicy::SpareCubes]
     }
 
-    fn all_to_all_hops(&self, tp: u32) -> f64 {
+    fn mean_hops(&self, tp: u32) -> f64 {
         tpuv4::torus_hops(tp)
     }
 

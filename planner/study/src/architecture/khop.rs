@@ -130,7 +130,7 @@ impl Architecture for Khop {
     }
 
     /// A ring of t GPUs uses both directions, so a byte travels t/4 hops on average.
-    fn all_to_all_hops(&self, tp: u32) -> f64 {
+    fn mean_hops(&self, tp: u32) -> f64 {
         (f64::from(tp) / 4.0).max(1.0)
     }
 

@@ -27,7 +27,6 @@ pub enum FaultPolicy {
 
 impl FaultPolicy {
     /// Returns the usual response of jobs under this policy, as named in [`lightloom_planner::goodput::Answer`].
-    #[must_use]
     pub const fn usual_answer(self) -> &'static str {
         match self {
             Self::Backup => "migrate",

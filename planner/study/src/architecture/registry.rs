@@ -38,7 +38,6 @@ pub struct UnknownArchitecture {
 }
 
 /// Whether a design is the name of a fabric file. No built-in design contains a dot.
-#[must_use]
 pub fn is_fabric_file(design: &str) -> bool {
     [".yaml", ".yml", ".json"].iter().any(|ending| design.ends_with(ending))
 }

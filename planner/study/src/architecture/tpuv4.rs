@@ -80,7 +80,7 @@ impl Architecture for Tpuv4 {
         &[FaultPolicy::SpareCubes]
     }
 
-    fn all_to_all_hops(&self, tp: u32) -> f64 {
+    fn mean_hops(&self, tp: u32) -> f64 {
         torus_hops(tp)
     }
 

@@ -59,7 +59,6 @@ pub fn histories(
 }
 
 /// The first job of each kind arrives at the start; later intervals are exponentially distributed.
-#[must_use]
 pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     for (job, kind) in (0..).zip(jobs) {

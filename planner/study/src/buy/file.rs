@@ -254,7 +254,6 @@ pub fn load_buy(
 const REMEDY: &str = "for valid values, see docs/buy.md";
 
 /// Reports an error at `path` whose cause is outside the file.
-#[must_use]
 pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
     let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {
         check.error(codes::UNREADABLE, path, message).help(REMEDY);
@@ -302,7 +301,7 @@ fn question(file: BuyFile, fabrics: ReadFabric<'_>, check: &mut Check<'_>) -> Op
         step: ((step.seconds * 1e12).round() as i128).max(1),
         speed: Speed {
             tensor_parallel: step.tensor_parallel,
-            all_to_all: step.all_to_all,
+            expert_parallel: step.all_to_all,
             data_parallel: step.data_parallel,
             at_gbytes_per_s: step.at_gbytes_per_s,
             cross_tor_slowdown: step.cross_tor_slowdown,

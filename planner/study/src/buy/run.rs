@@ -97,12 +97,10 @@ pub struct Spent {
 }
 
 impl Spent {
-    #[must_use]
     pub fn total(&self) -> i128 {
         self.useful + self.lost.values().sum::<i128>()
     }
 
-    #[must_use]
     pub fn lost_for(&self, causes: &[Cause]) -> i128 {
         causes.iter().filter_map(|cause| self.lost.get(cause)).sum()
     }

@@ -17,7 +17,7 @@ const SNAPSHOTS: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     pub tensor_parallel: f64,
-    pub all_to_all: f64,
+    pub expert_parallel: f64,
     pub data_parallel: f64,
     pub at_gbytes_per_s: f64,
     pub cross_tor_slowdown: f64,
@@ -47,19 +47,19 @@ impl Speed {
             .bill(&site)
             .map_or(self.at_gbytes_per_s, |bill| bill.gbytes_per_s_per_gpu);
         let slower = self.at_gbytes_per_s / rate;
-        let hops = candidate.design.all_to_all_hops(question.tp);
+        let hops = candidate.design.mean_hops(question.tp);
         let cross = if self.data_parallel > 0.0 && self.cross_tor_slowdown > 1.0 {
             self.crossing(question, candidate, cluster, history, seed)
         } else {
             0.0
         };
-        let computing = 1.0 - self.tensor_parallel - self.all_to_all - self.data_parallel;
+        let computing = 1.0 - self.tensor_parallel - self.expert_parallel - self.data_parallel;
         let network = candidate.network.as_ref().map_or(1.0, |network| network.step_stretch());
         let step = computing
             + self.tensor_parallel * slower
-            + self.all_to_all * slower * hops
+            + self.expert_parallel * slower * hops
             + self.data_parallel * (1.0 + (self.cross_tor_slowdown - 1.0) * cross);
-        let inside = (self.tensor_parallel + self.all_to_all * hops) * slower;
+        let inside = (self.tensor_parallel + self.expert_parallel * hops) * slower;
         StepTime {
             stretch: step * network,
             cross_tor_share: cross,

@@ -39,7 +39,6 @@ pub struct CrossTorPoint {
 
 /// The maximum node fault ratio for a placement without crossing hops, ignoring fragmentation. Our own derivation: `1 −
 /// share^(1/p)`, because a ToR of p nodes is healthy with probability `(1 − f)^p`.
-#[must_use]
 pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
     1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))
 }

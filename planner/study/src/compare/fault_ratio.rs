@@ -28,7 +28,6 @@ pub struct RatioPoint {
     pub waste_stddev: f64,
 }
 
-#[must_use]
 pub fn against_fault_ratio(
     designs: &[Box<dyn Architecture>],
     question: &RatioQuestion<'_>,

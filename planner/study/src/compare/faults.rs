@@ -50,7 +50,6 @@ fn draws(
         .collect()
 }
 
-#[must_use]
 pub fn snapshots(cluster: Cluster, ratio: f64, samples: u64, seed: Seed) -> Vec<Timeline> {
     (0..samples).map(|sample| snapshot(cluster, ratio, seed, sample)).collect()
 }
@@ -71,7 +70,6 @@ pub struct NodeFaultRatio {
 }
 
 impl NodeFaultRatio {
-    #[must_use]
     pub fn of(samples: &[Timeline]) -> Self {
         let nodes = samples.first().map_or(1.0, |sample| f64::from(sample.nodes().max(1)));
         let mut ms_by_count: Vec<u64> = vec![0];

@@ -38,7 +38,6 @@ pub struct FabricFigures {
 }
 
 /// `seed` determines the moment in each sample.
-#[must_use]
 pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFigures {
     let made: Vec<Result<Plan, String>> = (0..)
         .zip(samples)

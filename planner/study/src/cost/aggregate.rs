@@ -8,7 +8,6 @@ use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
 /// Interconnect cost of the whole cluster ÷ mean number of usable GPUs. `None` if there are none.
-#[must_use]
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
     (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)
 }
@@ -33,7 +32,6 @@ pub struct AggregatePoint {
     pub usd_per_gpu: f64,
 }
 
-#[must_use]
 pub fn aggregate(
     designs: &[Box<dyn Architecture>],
     costs: &[CostRow],
@@ -42,7 +40,6 @@ pub fn aggregate(
     aggregate_of(&against_fault_ratio(designs, &question.faults), costs, question.gpu_usd)
 }
 
-#[must_use]
 pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
     let priced = |curve: &RatioCurve| {
         let cost = costs.iter().find(|row| row.arch == curve.arch).and_then(cost_of)?;

@@ -80,7 +80,6 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -94,7 +93,6 @@ impl Confidence {
 }
 
 impl QuoteRecord {
-    #[must_use]
     pub const fn at(&self, level: Level) -> f64 {
         match level {
             Level::Low => self.low,
@@ -117,13 +115,11 @@ pub struct PriceList {
 }
 
 impl PriceList {
-    #[must_use]
     pub fn quote(&self, part: &str) -> Option<&Quote> {
         self.quotes.get(part)
     }
 
     /// Returns prices of more than two years before `months`, counted from year 0, with their dates.
-    #[must_use]
     pub fn older_than_two_years(&self, months: u64) -> Vec<String> {
         let of_date = |date: &str| {
             let (year, month) = date.split_once('-').unwrap_or((date, "12"));

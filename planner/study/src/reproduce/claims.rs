@@ -17,7 +17,6 @@ pub enum Label {
 impl Label {
     pub const ALL: [Self; 3] = [Self::Read, Self::ReadBandOurs, Self::Trace];
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -40,7 +39,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    #[must_use]
     pub fn show(self, figure: f64) -> String {
         match self {
             Self::Ratio => format!("{:.3} %", 100.0 * figure + 0.0),
@@ -62,7 +60,6 @@ pub enum Published {
 }
 
 impl Published {
-    #[must_use]
     pub fn agrees(self, ours: f64) -> bool {
         match self {
             // The tolerance of 0.5e-6 absorbs floating-point rounding.
@@ -72,7 +69,6 @@ impl Published {
         }
     }
 
-    #[must_use]
     pub fn show(self, unit: Unit) -> String {
         match self {
             Self::Near { value, .. } => unit.show(value),
@@ -81,7 +77,6 @@ impl Published {
         }
     }
 
-    #[must_use]
     pub fn show_tolerance(self, unit: Unit) -> String {
         match self {
             Self::Near { tolerance, .. } => format!("± {}", unit.show(tolerance)),
@@ -127,7 +122,6 @@ pub struct Claim {
 
 impl Claim {
     /// Our value's share of the tolerance. `None` for bounds, targets without tolerance, and claims not computed.
-    #[must_use]
     pub fn share_of_tolerance(&self) -> Option<f64> {
         match self.published {
             Published::Near { value, tolerance } if tolerance > 0.0 => {

@@ -145,7 +145,6 @@ fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f
 }
 
 /// Varies nodes per ToR, the job's share, the cluster size and cost alternatives, which the abstract leaves open.
-#[must_use]
 pub fn why(prices: &PriceList, seed: Seed) -> Vec<Why> {
     vec![cost_why(prices), crossing_why(seed)]
 }

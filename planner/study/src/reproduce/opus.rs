@@ -232,7 +232,6 @@ pub struct PublishedStep {
 }
 
 /// Compares the emulated steps with the published ones, and a plan for each switching time with static circuits.
-#[must_use]
 pub fn opus(published: &[PublishedStep]) -> Vec<Claim> {
     let mut steps = Section::new("Emulated and published steps", Label::Read);
     for step in published {

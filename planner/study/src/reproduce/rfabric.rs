@@ -17,7 +17,6 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::{Bytes, Picoseconds};
 
-#[must_use]
 pub fn rfabric(
     network: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -70,7 +69,6 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
 }
 
 /// Evaluates all combinations of open parameters; each first choice is ours. `None` if the price file lacks a part.
-#[must_use]
 pub fn why(
     network: &ReconfigurableFatTree,
     phases: &[Phase],

@@ -13,7 +13,6 @@ pub const STREAMRL: &str = "StreamRL: up to 2.66 times the throughput of existin
 /// Step-3 (arXiv 2507.19427).
 pub const STEP3: &str = "Step-3: 4,039 tokens per second and GPU at 50 ms per token";
 
-#[must_use]
 pub fn seeds(whys: &[Why]) -> Vec<Claim> {
     let mut section =
         Section::new("Reinforcement learning and serving, as in the abstracts", Label::Read);

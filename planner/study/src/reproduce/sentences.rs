@@ -25,7 +25,6 @@ impl SentenceVerdict {
     pub const ALL: [Self; 5] =
         [Self::Reproduced, Self::InPart, Self::Contradicted, Self::Undetermined, Self::NotComputed];
 
-    #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Reproduced => "all cases that the paper leaves open agree with the sentence",
@@ -94,7 +93,6 @@ impl fmt::Display for Sentence {
 }
 
 /// Returns the sentences in the order of the claims and then of `whys`, which vary the open parameters.
-#[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
     let of_claims = claims.iter().filter_map(|claim| claim.sentence);
@@ -124,7 +122,6 @@ fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     Sentence { sentence, verdict, cases: agree + differ, agree, range: None, unit: None }
 }
 
-#[must_use]
 pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     let Why { published, least, most, within, combinations, .. } = *why;
     let has_no_effect = published.no_effect.is_some_and(|none| (least..=most).contains(&none));
@@ -142,7 +139,6 @@ pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     Sentence { sentence, verdict, cases: combinations, agree: within, range, unit }
 }
 
-#[must_use]
 pub fn summary(sentences: &[Sentence]) -> String {
     let with = |verdict| sentences.iter().filter(|sentence| sentence.verdict == verdict).count();
     let counts = SentenceVerdict::ALL.map(|verdict| (with(verdict), verdict));

@@ -34,7 +34,6 @@ pub struct PublishedRange {
 }
 
 impl PublishedRange {
-    #[must_use]
     pub const fn times(low: f64, high: f64) -> Self {
         Self { low, high, no_effect: Some(1.0), unit: "×" }
     }
@@ -62,7 +61,6 @@ pub struct Why {
 
 /// Computes `figure` for every combination of choices. A combination has one index per assumption.
 /// The figure is NaN if it cannot be computed.
-#[must_use]
 pub fn explain(
     claim: &str,
     sentence: Option<&'static str>,
@@ -116,7 +114,6 @@ pub fn explain(
     }
 }
 
-#[must_use]
 pub fn combinations(sizes: &[usize]) -> Vec<Vec<usize>> {
     let one = |mut number: usize| {
         let digit = |size: &usize| {
@@ -129,7 +126,6 @@ pub fn combinations(sizes: &[usize]) -> Vec<Vec<usize>> {
     (0..sizes.iter().product()).map(one).collect()
 }
 
-#[must_use]
 pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
     Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
 }

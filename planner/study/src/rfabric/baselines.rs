@@ -27,7 +27,6 @@ pub enum Baseline {
 }
 
 impl Baseline {
-    #[must_use]
     pub fn step_seconds(
         self,
         fabric: &ReconfigurableFatTree,
@@ -43,7 +42,6 @@ impl Baseline {
         }
     }
 
-    #[must_use]
     pub fn parts(self, fabric: &ReconfigurableFatTree) -> Parts {
         match self {
             Self::FatTree { oversubscription } => {
@@ -71,7 +69,6 @@ impl Parts {
 
     /// The link to the leaf needs a port and two modules. Each optical port of the leaf needs a switch port, a module
     /// and an optical switch port. The GPU's share of the packet core adds three ports and three modules.
-    #[must_use]
     pub fn of(fabric: &ReconfigurableFatTree) -> Self {
         let spec = fabric.spec();
         let optical = f64::from(fabric.optical_ports()) / f64::from(spec.gpus_per_leaf);
@@ -80,7 +77,6 @@ impl Parts {
     }
 
     /// Dollars per GPU with its network card, at mean prices except for ports of optical switches, where sources differ most. `None` if a price is missing.
-    #[must_use]
     pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: Level) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
         let ocs_port = prices.quote("ocs-port").map(|quote| quote.usd.at(ocs));

@@ -49,7 +49,6 @@ pub struct RfabricClaim {
 }
 
 impl RfabricClaim {
-    #[must_use]
     pub fn agrees(&self) -> bool {
         self.ours >= self.low && self.high.is_none_or(|high| self.ours <= high)
     }
@@ -57,7 +56,6 @@ impl RfabricClaim {
 
 /// Uses the ports and the core of `base`. Each claim has separate timing and demands, except that
 /// performance per cost uses `phases`.
-#[must_use]
 pub fn rfabric(
     base: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -131,7 +129,6 @@ pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Pi
 
 fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
     let compute = Picoseconds::from_millis(100);
-    let at = |delay_ms| forced_seconds(spec, Picoseconds::from_millis(delay_ms), compute);
     let ideal = forced_seconds(spec, Picoseconds::ZERO, compute);
     let note = "circuits follow each of two mixture layers; 100 ms of expert computation before \
                 each, as MixNet reports for its models";
@@ -142,7 +139,7 @@ fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
             source: Source::BandOurs,
             low,
             high,
-            ours: at(delay_ms) / ideal,
+            ours: forced_seconds(spec, Picoseconds::from_millis(delay_ms), compute) / ideal,
             note: note.into(),
         })
         .collect()

@@ -350,7 +350,7 @@ fn reads_the_step_from_a_planned_job() {
     assert_eq!(question.step_from.as_deref(), Some("step.json"));
     question.take_step(&planned.rows[0]).unwrap();
     let speed = question.speed;
-    let shares = [speed.tensor_parallel, speed.all_to_all, speed.data_parallel, question.mfu];
+    let shares = [speed.tensor_parallel, speed.expert_parallel, speed.data_parallel, question.mfu];
     for (share, by_hand) in shares.into_iter().zip([0.2, 0.1, 0.05, 0.4]) {
         assert!((share - by_hand).abs() < 1e-12, "{shares:?}");
     }

@@ -6,7 +6,7 @@ use lightloom_emulator::run::IslandReuse;
 use lightloom_emulator::scenario::file::{NamedFile, load};
 use lightloom_emulator::scenario::{RunStart, Scenario, plan};
 use lightloom_emulator::{RunSettings, emulate_with};
-use lightloom_twin::Twin;
+use lightloom_twin::make_control;
 use lightloom_units::Picoseconds;
 
 /// A ring of nodes with four GPUs and two bundles each, and a job on `gpus` GPUs in groups of four
@@ -49,7 +49,7 @@ pub(crate) fn run_read(scenario: &Scenario, threads: usize) -> (RunStart, Outcom
         sharing: IslandReuse::Reuse,
         series: None,
     };
-    let outcome = emulate_with(scenario, &start, settings, &Twin, &mut ()).unwrap().outcome;
+    let outcome = emulate_with(scenario, &start, settings, &make_control, &mut ()).unwrap().outcome;
     (start, outcome)
 }
 

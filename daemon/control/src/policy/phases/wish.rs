@@ -44,7 +44,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoPlan => "no-plan",
@@ -73,7 +72,6 @@ impl Refusal {
         )
     }
 
-    #[must_use]
     pub fn answer(&self) -> Answer {
         Answer::PhaseRefused {
             conflict: self.is_conflict(),
@@ -83,7 +81,6 @@ impl Refusal {
         }
     }
 
-    #[must_use]
     pub fn fix(&self) -> String {
         let ms = |time: &Micros| time.0.div_ceil(1000);
         match self {

@@ -168,8 +168,8 @@ impl<'a> ShippedCircuits<'a> {
         let wanted = &self.phases[*phase].circuits;
         self.unproven = wanted.iter().filter(|own| !self.up.contains(own)).copied().collect();
         if self.order.in_flight == InFlight::Drain {
-            let goes = |circuit: &&CrossConnect| !wanted.contains(circuit);
-            self.drained = self.up.iter().filter(goes).copied().collect();
+            self.drained =
+                self.up.iter().filter(|circuit| !wanted.contains(circuit)).copied().collect();
             self.publish(context);
         }
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use lightloom_collective::CollectiveKind;
 use lightloom_engine::collective::{HostRoutes, RouteShare};
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{LinkId, Route, VertexId};
+use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
 use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::LeafId;
@@ -310,14 +310,13 @@ impl Trainings<'_> {
     ) -> Result<(), RunError> {
         let Some(circuits) = &self.circuits else { return Ok(()) };
         let training = &mut self.jobs[job];
-        let is_dark = |link: &LinkId| {
-            let is_optical =
-                context.substrate.network.link(*link).spec.plane == crate::substrate::OPTICAL;
-            (is_optical || !circuits.can_change()) && !context.carries(*link)
-        };
         let is_cut = |flow: &lightloom_engine::FlowId| {
             context.engine.record(*flow).end.is_none()
-                && context.engine.path(*flow).iter().any(is_dark)
+                && context.engine.path(*flow).iter().any(|link| {
+                    let is_optical = context.substrate.network.link(*link).spec.plane
+                        == crate::substrate::OPTICAL;
+                    (is_optical || !circuits.can_change()) && !context.carries(*link)
+                })
         };
         let cut = training.sending.iter().filter(|(_, sent)| sent.flows.iter().any(is_cut));
         let cut: Vec<TaskId> = cut.map(|(task, _)| *task).collect();

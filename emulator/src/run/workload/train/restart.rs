@@ -8,6 +8,7 @@ use lightloom_fabric::fault::Part;
 use lightloom_training::graph::{TaskId, TaskWork};
 use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
+use petgraph::unionfind::UnionFind;
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, GroupMove};
@@ -37,28 +38,18 @@ impl TrainingJob<'_> {
     /// Returns these groups and all groups that exchange more than gradients with them.
     fn tied_to(&self, rings: &[usize]) -> BTreeSet<u32> {
         let tensor = self.order.tensor();
-        let mut first: Vec<u32> = (0..self.seats.len() as u32).collect();
-        fn root(first: &mut [u32], mut ring: u32) -> u32 {
-            while first[ring as usize] != ring {
-                first[ring as usize] = first[first[ring as usize] as usize];
-                ring = first[ring as usize];
-            }
-            ring
-        }
+        let mut joined = UnionFind::new(self.seats.len());
         for (task, dimension) in self.order.graph.tasks().iter().zip(&self.order.dimensions) {
             if is_loose(*dimension) {
                 continue;
             }
             let tied = tasks::rings_of(&task.work, tensor);
             for pair in tied.windows(2) {
-                let [a, b] = [root(&mut first, pair[0]), root(&mut first, pair[1])];
-                first[a as usize] = b;
+                joined.union(pair[0], pair[1]);
             }
         }
-        let roots: BTreeSet<u32> =
-            rings.iter().map(|ring| root(&mut first, *ring as u32)).collect();
         let all = 0..self.seats.len() as u32;
-        all.filter(|ring| roots.contains(&root(&mut first, *ring))).collect()
+        all.filter(|ring| rings.iter().any(|of| joined.equiv(*of as u32, *ring))).collect()
     }
 
     fn undo(&mut self, context: &mut Context<'_>, rings: &[usize]) {
@@ -144,12 +135,11 @@ impl TrainingJob<'_> {
 
     fn note_outage(&mut self, context: &Context<'_>, group: usize, ring: usize, ended: SimTime) {
         let now = context.now();
-        let is_cause = |fault: &usize| {
+        let causes = (0..context.faults.len()).filter(|fault| {
             let log = &context.faults[*fault];
             let is_open = log.restored.is_none_or(|at| at >= now);
             is_open && log.groups.contains(&group) && !context.events[*fault].planned().is_empty()
-        };
-        let causes = (0..context.faults.len()).filter(is_cause);
+        });
         let rings = match self.order.is_pool(ring) {
             true => BTreeSet::from([ring as u32]),
             false => self.rolled_back(&[ring]),
@@ -316,9 +306,9 @@ impl Trainings<'_> {
             if let Some(Checkpoints { load, .. }) = training.order.train.restart.rolls_back_to() {
                 let turn = training.restarts as u16;
                 if let Some(outage) = training.outages.last_mut() {
-                    outage.ended = outage.ended.max(context.now() + load);
+                    outage.ended = outage.ended.max(context.now() + load.0);
                 }
-                self.plan(context, context.now() + load, (TrainTimer::Loaded, job, turn, 0));
+                self.plan(context, context.now() + load.0, (TrainTimer::Loaded, job, turn, 0));
             }
             return Ok(());
         }

@@ -33,7 +33,6 @@ pub struct PerCost<'a> {
 }
 
 impl<'a> PerCost<'a> {
-    #[must_use]
     pub fn new(
         base: &'a ReconfigurableFatTree,
         phases: &'a [Phase],
@@ -95,7 +94,6 @@ pub struct OneShot {
 
 impl OneShot {
     /// Step time with one topology per job ÷ one per layer, on a region like MixNet's.
-    #[must_use]
     pub fn figure(self) -> f64 {
         let region = mixnet_region();
         let compute = Picoseconds::from_millis(self.compute_ms);
