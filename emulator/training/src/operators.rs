@@ -83,7 +83,6 @@ pub struct Size {
 }
 
 impl Size {
-    #[must_use]
     pub fn of_product(count: f64, [rows, inner, columns]: [f64; 3], precision: Precision) -> Self {
         let operands = precision.operand_bytes() * (rows * inner + inner * columns);
         Self {
@@ -101,7 +100,6 @@ impl Size {
     }
 
     /// Returns the lower bound of the duration.
-    #[must_use]
     pub fn roofline(self, peak_flops: f64, memory_rate: f64) -> f64 {
         (self.flops / peak_flops).max(self.bytes / memory_rate)
     }
@@ -120,7 +118,6 @@ pub struct Estimate {
 
 impl Estimate {
     /// Whether no point has half to twice the operations and bytes.
-    #[must_use]
     pub fn is_extrapolated(&self) -> bool {
         self.factor > 2.0
     }
@@ -178,7 +175,6 @@ pub struct OperatorTable {
 }
 
 impl OperatorTable {
-    #[must_use]
     pub fn of(source: &Operators) -> Self {
         let rate = source.memory_rate.0.bytes_per_second();
         let times = source.products.iter().map(|product| seconds(product.time));
@@ -214,7 +210,6 @@ impl OperatorTable {
     }
 
     /// `None` if no product of this format was measured.
-    #[must_use]
     pub fn product(&self, size: Size, precision: Precision) -> Option<Estimate> {
         let format = match precision {
             Precision::Bf16 => NumberFormat::Bf16,
@@ -226,7 +221,6 @@ impl OperatorTable {
     }
 
     /// Returns the estimates of both passes, relative to the time at peak.
-    #[must_use]
     pub fn attention(&self, heads: f64, tokens: f64, head_size: f64) -> Option<[Estimate; 2]> {
         let size = Size::of_attention(heads, tokens, head_size);
         let [forward, backward] = &self.attention;
@@ -252,7 +246,6 @@ impl Point {
 }
 
 impl MeasuredProduct {
-    #[must_use]
     pub fn size(&self) -> Size {
         let precision = match self.format {
             NumberFormat::Bf16 => Precision::Bf16,

@@ -169,7 +169,6 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl Product {
-    #[must_use]
     pub fn measured(&self) -> Vec<MeasuredProduct> {
         let Self { m, k, n, .. } = *self;
         [
@@ -188,7 +187,6 @@ impl Product {
 
 impl Layers {
     /// Returns the model whose layers were measured, with an empty vocabulary.
-    #[must_use]
     pub fn model(&self) -> Model {
         let [hidden, query_heads, key_value_heads, width] = match &self.shape[..] {
             "70b" => [8192, 64, 8, 28672],
@@ -219,7 +217,6 @@ impl Layers {
     }
 
     /// Returns the predicted seconds of this step.
-    #[must_use]
     pub fn predicted(&self, card: &Accelerator) -> f64 {
         self.with_job(card, |job| step_time(job).step_seconds)
     }

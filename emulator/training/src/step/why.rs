@@ -28,7 +28,6 @@ pub struct NearestPoint {
 
 impl Job<'_> {
     /// Returns the computing operators of a mean pipeline stage, slowest first.
-    #[must_use]
     pub fn operators(&self) -> Vec<StepOperator> {
         let again = f64::from(u8::from(self.mapping.recompute == Recompute::Full));
         let micro_batches = self.mapping.micro_batches(self.batch) as f64;
