@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, RateStep, Swift};
+use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Hpcc, Nscc, RateStep, Swift};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -25,6 +25,8 @@ pub enum CongestionFile {
     Swift,
     /// Window controlled by marks and delay, in the style of NSCC but without conformance to Ultra Ethernet.
     Nscc,
+    /// Rate controlled by the load that switch ports report in packets, for lossless networks.
+    Hpcc,
     /// Credits issued by the receiving host at the rate of its interfaces, as in NDP and EQDS; the
     /// window is a flow's initial credit. Intended for `switches.trim`.
     ReceiverCredit,
@@ -148,6 +150,29 @@ pub struct NsccFile {
     pub queueing_target: Option<Text<Picoseconds>>,
 }
 
+/// HPCC parameters. The defaults are from Li et al., SIGCOMM 2019.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HpccFile {
+    /// Target utilisation of the busiest port (`η`), in percent.
+    #[schemars(range(min = 1, max = 99))]
+    pub target_percent: u32,
+    /// Number of additive increases before the rate is scaled to the target (`maxStage`).
+    #[schemars(range(max = 1000))]
+    pub stages: u32,
+    /// Number of flows that can share a port without a queue. The additive increase is `(1 - η)/flows` of the
+    /// interface rate.
+    #[schemars(range(min = 1, max = 1000000))]
+    pub flows: u32,
+}
+
+impl Default for HpccFile {
+    fn default() -> Self {
+        let Hpcc { target_percent, stages, flows } = Hpcc::default();
+        Self { target_percent, stages, flows }
+    }
+}
+
 pub(super) fn lower_congestion(
     raw: &TransportFile,
     rate: Option<BitsPerSecond>,
@@ -167,6 +192,10 @@ pub(super) fn lower_congestion(
             CongestionControl::Swift(swift(&raw.swift.unwrap_or_default(), check))
         }
         CongestionFile::Nscc => CongestionControl::Nscc(nscc(&raw.nscc.unwrap_or_default(), check)),
+        CongestionFile::Hpcc => {
+            let HpccFile { target_percent, stages, flows } = raw.hpcc.unwrap_or_default();
+            CongestionControl::Hpcc(Hpcc { target_percent, stages, flows })
+        }
         CongestionFile::ReceiverCredit => CongestionControl::ReceiverCredit,
     }
 }
@@ -177,6 +206,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
         ("dcqcn", raw.dcqcn.is_some(), CongestionFile::Dcqcn),
         ("swift", raw.swift.is_some(), CongestionFile::Swift),
         ("nscc", raw.nscc.is_some(), CongestionFile::Nscc),
+        ("hpcc", raw.hpcc.is_some(), CongestionFile::Hpcc),
     ];
     for (name, is_written, scheme) in written {
         if is_written && scheme != raw.congestion {
