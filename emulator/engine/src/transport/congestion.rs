@@ -158,6 +158,7 @@ impl CongestionController {
         match &mut self.scheme {
             SchemeState::Dcqcn(state) => state.sent(now, wire_bytes),
             SchemeState::Hpcc(state) => state.sent(now, sequence, wire_bytes),
+            SchemeState::Swift(state) => state.sent(now),
             SchemeState::Credit(state) => state.sent(),
             _ => {}
         }
@@ -264,6 +265,7 @@ impl CongestionController {
         match &self.scheme {
             SchemeState::Dcqcn(state) => state.next_send.max(paced),
             SchemeState::Hpcc(state) => state.next_send.max(paced),
+            SchemeState::Swift(state) => state.next_send.max(paced),
             _ => paced,
         }
     }

@@ -118,6 +118,8 @@ pub struct SwiftFile {
     pub queueing_target: Text<Picoseconds>,
     /// Additional target delay per link of the path.
     pub per_hop: Text<Picoseconds>,
+    /// Largest increase of the target delay for small windows (`fs_range`); 0 for none.
+    pub flow_scaling: Text<Picoseconds>,
     /// Packets added to the window per round trip (`ai`).
     #[schemars(range(min = 1, max = 1000))]
     pub increase: u32,
@@ -135,6 +137,7 @@ impl Default for SwiftFile {
         Self {
             queueing_target: Text(swift.queueing_target),
             per_hop: Text(swift.per_hop),
+            flow_scaling: Text(swift.flow_scaling),
             increase: swift.increase,
             decrease_percent: swift.decrease_percent,
             largest_decrease_percent: swift.largest_decrease_percent,
@@ -311,6 +314,7 @@ fn swift(raw: &SwiftFile, check: &mut Check<'_>) -> Swift {
     Swift {
         queueing_target: target,
         per_hop: raw.per_hop.0,
+        flow_scaling: raw.flow_scaling.0,
         increase: raw.increase,
         decrease_percent: raw.decrease_percent,
         largest_decrease_percent: raw.largest_decrease_percent,
