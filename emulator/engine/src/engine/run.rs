@@ -241,7 +241,7 @@ impl<P: Probe> Engine<P> {
         self.settle_completions();
     }
 
-    /// An acknowledgement takes longer than a window, so it finds the telemetry of its packet.
+    /// Acknowledgements take longer than a window, so telemetry reaches the sender before them.
     fn deliver_telemetry(&mut self) {
         let mut all: Vec<_> =
             self.shards.iter_mut().flat_map(|shard| shard.telemetry.drain(..)).collect();

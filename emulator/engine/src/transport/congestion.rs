@@ -28,7 +28,7 @@ pub enum CongestionControl {
     Dcqcn(Dcqcn),
     Swift(Swift),
     Nscc(Nscc),
-    /// Adds telemetry to packets at switches, whose ports then always have bounded queues.
+    /// Requires telemetry, so switches always have bounded queues ([`EngineSettings::queueing`](crate::EngineSettings)).
     Hpcc(Hpcc),
     /// The receiving host grants credits at the rate of its interfaces, and the window is the initial credit. Requires
     /// switches that trim, and [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).

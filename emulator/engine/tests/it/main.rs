@@ -14,6 +14,7 @@ mod collectives;
 mod conformance;
 mod credit_and_choice;
 mod dark_path;
+mod dcqcn;
 mod engine_validation;
 mod hpcc;
 mod ns3;

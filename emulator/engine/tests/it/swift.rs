@@ -112,7 +112,7 @@ fn share_at_the_targets(cables: usize) -> f64 {
 /// A flow over `n` congested cables meets the sum of their queues, so no delay target gives it an equal share. Regression
 /// test: without flow scaling, it got one 62th of the others' shares over two cables.
 #[test]
-fn long_path_in_a_parking_lot_gets_the_share_at_which_delays_equal_targets() {
+fn parking_lot_settles_where_delays_equal_targets() {
     for cables in [2, 3, 5] {
         let shares = parking_lot(cables);
         let others = shares[1..].iter().sum::<f64>() / cables as f64;
@@ -126,7 +126,7 @@ fn long_path_in_a_parking_lot_gets_the_share_at_which_delays_equal_targets() {
 /// Flow scaling: more flows have smaller windows and hence a larger target, which the queue follows.
 #[test]
 fn many_flows_share_fairly_at_their_scaled_target() {
-    for senders in [8, 50, 200] {
+    for senders in [8, 50, 200, 1_000] {
         let mut builder = NetworkBuilder::new();
         let hosts: Vec<_> = (0..=senders).map(|_| builder.add(VertexRole::Host)).collect();
         let switch = builder.add(VertexRole::Switch);
@@ -145,7 +145,9 @@ fn many_flows_share_fairly_at_their_scaled_target() {
         let expected = zero(|queue| 5.0 + scaling(window(queue)) - queue, [0.0, 200.0]);
         let (sum, index) = (shares.iter().sum::<f64>(), jain(&shares));
         println!("{senders}: index {index:.3}, sum {sum:.3}, queue {queue:.1} us of {expected:.1}");
-        assert!(index > 0.95 && sum > 0.98, "{senders}: {index} {sum}");
+        // With 1,000 flows, each sends about sixty packets in this time.
+        let least = if senders == 1_000 { 0.8 } else { 0.95 };
+        assert!(index > least && sum > 0.97, "{senders}: {index} {sum}");
         assert!((queue - expected).abs() < 0.25 * expected, "{senders}: {queue} us for {expected}");
     }
 }

@@ -7,7 +7,7 @@
 //! becomes `R·η/U + a`, and otherwise `R + a`. The reference `R` follows once per round trip, so acknowledgements of one
 //! round trip do not compound. The window is the rate times the round trip.
 //!
-//! Differences: each flow uses the round trip of its own path instead of the network's longest, and telemetry takes no
+//! Differences: each flow uses its path's round trip instead of the network's longest, and telemetry takes no
 //! bytes. Hosts that forward packets and packets that are sent again carry none. Loads of several paths are averaged.
 
 use super::{Feedback, IdlePath};
@@ -36,9 +36,9 @@ pub(crate) struct PortLoad {
     pub(crate) sequence: u32,
     pub(crate) link: u32,
     pub(crate) at: u64,
-    /// Bytes that the port has sent so far.
+    /// Total bytes sent by the port.
     pub(crate) sent: u64,
-    /// Bytes that wait in the port.
+    /// Bytes waiting in the port.
     pub(crate) queue: u64,
     /// In bits per second.
     pub(crate) rate: u64,
