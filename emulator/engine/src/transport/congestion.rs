@@ -93,9 +93,10 @@ pub(crate) struct CongestionController {
 enum SchemeState {
     Fixed,
     Dctcp(dctcp::State),
+    Nscc(nscc::State),
+    // Schemes that act when a packet is sent follow each other, so that one comparison excludes them.
     Dcqcn(dcqcn::State),
     Swift(swift::State),
-    Nscc(nscc::State),
     Hpcc(hpcc::State),
     Credit(credit::State),
 }
@@ -189,12 +190,9 @@ impl CongestionController {
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
             SchemeState::Dctcp(state) => state.lost(now),
-            SchemeState::Fixed
-            | SchemeState::Dcqcn(_)
-            | SchemeState::Hpcc(_)
-            | SchemeState::Credit(_) => {}
             SchemeState::Swift(state) => state.lost(now),
             SchemeState::Nscc(state) => state.lost(),
+            _ => {}
         }
     }
 
@@ -211,14 +209,13 @@ impl CongestionController {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             SchemeState::Dctcp(state) => state.window,
             SchemeState::Fixed | SchemeState::Credit(_) => return self.largest_window,
             SchemeState::Dcqcn(state) => f64::from(self.largest_window) * state.window_share(),
-            SchemeState::Hpcc(state) => {
-                (f64::from(self.largest_window) * state.window_share()).ceil()
-            }
+            SchemeState::Hpcc(state) => state.window,
             SchemeState::Swift(state) => state.window,
             SchemeState::Nscc(state) => state.window,
         };
@@ -260,6 +257,7 @@ impl CongestionController {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn next_send(&self) -> u64 {
         let paced = self.pacer.map_or(0, |pacer| pacer.next_send);
         match &self.scheme {

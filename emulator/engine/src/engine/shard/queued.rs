@@ -42,7 +42,7 @@ impl<P: Probe> Shard<P> {
             }
         } else {
             match shared.reads_telemetry {
-                true => self.advance_together::<true>(shared, index, span, &mut switch),
+                true => self.advance_reporting(shared, index, span, &mut switch),
                 false => self.advance_together::<false>(shared, index, span, &mut switch),
             }
             due = due.min(switch.next_due(&self.ports[ports], span.end));
@@ -121,6 +121,19 @@ impl<P: Probe> Shard<P> {
         }
         one.close();
         switch.note_waiting(place);
+    }
+
+    /// A separate function, so that inlining in the loop without telemetry does not change.
+    #[cold]
+    #[inline(never)]
+    fn advance_reporting(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+        span: SimSpan,
+        switch: &mut SwitchQueues,
+    ) {
+        self.advance_together::<true>(shared, index, span, switch);
     }
 
     fn advance_together<const REPORTS: bool>(

@@ -52,6 +52,9 @@ pub(super) struct State {
     line: f64,
     round_trip: f64,
     rate: f64,
+    /// In whole packets, as many as the rate sends in a round trip.
+    pub(super) window: f64,
+    largest: f64,
     reference: f64,
     load: f64,
     stage: u32,
@@ -75,6 +78,8 @@ impl State {
             line,
             round_trip: path.round_trip as f64,
             rate: line,
+            window: f64::from(path.window),
+            largest: f64::from(path.window),
             reference: line,
             load: 1.0,
             stage: 0,
@@ -88,10 +93,6 @@ impl State {
 
     pub(super) fn pace(&self) -> u64 {
         self.rate as u64
-    }
-
-    pub(super) fn window_share(&self) -> f64 {
-        self.rate / self.line
     }
 
     fn place(&self, sequence: u32) -> usize {
@@ -145,6 +146,7 @@ impl State {
         let scales = excess >= 1.0 || self.stage >= self.stages;
         let scaled = self.reference / if scales { excess } else { 1.0 };
         let before = std::mem::replace(&mut self.rate, (scaled + self.increase).min(self.line));
+        self.window = (self.largest * self.rate / self.line).ceil();
         if is_update {
             self.reference = self.rate;
             self.stage = if scales { 0 } else { self.stage + 1 };
