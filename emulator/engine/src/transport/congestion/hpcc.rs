@@ -52,7 +52,6 @@ pub(super) struct State {
     line: f64,
     round_trip: f64,
     rate: f64,
-    /// In whole packets, as many as the rate sends in a round trip.
     pub(super) window: f64,
     largest: f64,
     reference: f64,
