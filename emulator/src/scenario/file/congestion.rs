@@ -326,3 +326,39 @@ fn nscc(raw: &NsccFile, check: &mut Check<'_>) -> Nscc {
     require_some(queueing_target == Some(Picoseconds::ZERO), "nscc/queueing_target", "6us", check);
     Nscc { queueing_target }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::scenario::file::load;
+
+    fn scenario(transport: &str) -> (Option<Scenario>, String) {
+        let text = format!(
+            "name: x\non: {{fat_tree: {{radix: 4}}}}\ntransport: {{{transport}}}\n\
+             traffic: [{{name: all, run: permutation, bytes: 64KiB}}]\n"
+        );
+        let (scenario, said) = load("scenario.yaml", text.as_bytes(), &mut |_| unreachable!());
+        (scenario, format!("{said:?}"))
+    }
+
+    #[test]
+    fn reads_parameters_of_hpcc_and_swift() {
+        let (read, said) = scenario("congestion: hpcc, hpcc: {target_percent: 90, flows: 8}");
+        let hpcc = Hpcc { target_percent: 90, flows: 8, ..Hpcc::default() };
+        let transport = read.unwrap_or_else(|| panic!("{said}")).transport;
+        assert_eq!(transport.congestion, CongestionControl::Hpcc(hpcc), "{said}");
+        let (read, said) = scenario("congestion: swift, swift: {flow_scaling: 0us}");
+        let swift = Swift { flow_scaling: Picoseconds::ZERO, ..Swift::default() };
+        let transport = read.unwrap_or_else(|| panic!("{said}")).transport;
+        assert_eq!(transport.congestion, CongestionControl::Swift(swift), "{said}");
+    }
+
+    #[test]
+    fn refuses_unusable_and_unselected_hpcc() {
+        let (read, said) = scenario("congestion: hpcc, hpcc: {target_percent: 100}");
+        assert!(read.is_none(), "{said}");
+        let (read, said) = scenario("congestion: nscc, hpcc: {flows: 8}");
+        assert!(read.is_none() && said.contains("LL0314"), "{said}");
+    }
+}
