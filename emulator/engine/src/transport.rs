@@ -18,7 +18,7 @@ pub use balance::{Balance, FlowInterfaces};
 pub use congestion::*;
 
 pub(crate) use balance::Balancer;
-pub(crate) use congestion::{Came, CongestionController, IdlePath};
+pub(crate) use congestion::{Came, CongestionController, IdlePath, PortLoad};
 pub(crate) use lane::SenderLane;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Load, Outgoing, Sender};

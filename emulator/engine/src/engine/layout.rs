@@ -88,7 +88,7 @@ impl Layout {
             shard.wires.push(LinkWire { link, vertex: local, ..LinkWire::default() });
             shard.wire_rates.push(network.link(link).spec.rate);
         }
-        let queued = settings.queueing.filter(|_| !role.is_host());
+        let queued = settings.queues().filter(|_| !role.is_host());
         let links = network.outgoing(vertex).iter().map(|out| (*out, &network.link(*out).spec));
         let (marking, seed) = (settings.marking, settings.seed);
         let switch =

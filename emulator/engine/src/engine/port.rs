@@ -274,6 +274,10 @@ impl Port {
         self.line.size(packet)
     }
 
+    pub(crate) fn rate(&self) -> u64 {
+        self.line.rate.get()
+    }
+
     #[inline(always)]
     pub(crate) fn arrival(&self, sent: u64) -> u64 {
         sent + self.line.delay + self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(sent))

@@ -76,6 +76,7 @@ impl<P: Probe> Engine<P> {
         let transport = &settings.transport;
         let (layout, mut shards) = Layout::new(&network, &settings, &probe);
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
+        let reads_telemetry = transport.congestion.reads_telemetry();
         if gives_credit {
             let bits = transport.packet().0 * 8;
             shards.iter_mut().for_each(|shard| shard.pace_credits(bits));
@@ -95,6 +96,8 @@ impl<P: Probe> Engine<P> {
                 acknowledgement_bytes,
                 header_bytes,
                 gives_credit,
+                reads_telemetry,
+                is_joint: reads_telemetry,
                 switching: settings.switching,
                 host_delay: settings.host_delay.get(),
                 ..Shared::default()
@@ -232,7 +235,22 @@ impl<P: Probe> Engine<P> {
         self.is_worth_sharing = self.shards.len() > 1 && worked >= WORTH_SHARING_ARRIVALS;
         self.exchange();
         self.windows += 1;
+        if self.shared.reads_telemetry {
+            self.deliver_telemetry();
+        }
         self.settle_completions();
+    }
+
+    /// Acknowledgements take longer than a window, so telemetry reaches the sender before them.
+    fn deliver_telemetry(&mut self) {
+        let mut all: Vec<_> =
+            self.shards.iter_mut().flat_map(|shard| shard.telemetry.drain(..)).collect();
+        all.sort_unstable_by_key(|load| (load.at, load.link));
+        for load in all {
+            let flow = self.regions.flow_of(load.cursor);
+            let Place { shard, index } = self.flows[flow.index()].sender;
+            self.shards[shard as usize].senders[index as usize].met(load);
+        }
     }
 
     fn exchange(&mut self) {

@@ -66,6 +66,12 @@ impl EngineSettings {
         self.switching.head_start(comes, spec.rate, size, self.transport.header)
     }
 
+    /// Only bounded queues know their length when a packet leaves, which telemetry reports.
+    pub(crate) fn queues(&self) -> Option<Queueing> {
+        let reports = self.transport.congestion.reads_telemetry();
+        self.queueing.or_else(|| reports.then(Queueing::default))
+    }
+
     pub(crate) fn check(&self, network: &Network) -> Result<(), EngineError> {
         let vertices = (0..network.vertex_count()).map(VertexId::from_index);
         for vertex in vertices {

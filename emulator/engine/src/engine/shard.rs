@@ -44,7 +44,7 @@ use super::routes::{NextHop, Routes};
 use super::sink::Sink;
 use super::switch::SwitchQueues;
 use super::switching::Switching;
-use crate::transport::{Receiver, Sender};
+use crate::transport::{PortLoad, Receiver, Sender};
 use agenda::{Agenda, Due};
 pub(crate) use pods::Pods;
 
@@ -57,6 +57,9 @@ pub(crate) struct Shared {
     pub(crate) switching: Switching,
     pub(crate) gives_credit: bool,
     pub(crate) chooses: bool,
+    pub(crate) reads_telemetry: bool,
+    /// The ports of a switch with bounded queues are always processed together.
+    pub(crate) is_joint: bool,
     /// One bit for each priority of a flow.
     pub(crate) priorities: u8,
     /// In picoseconds.
@@ -197,6 +200,7 @@ pub(crate) struct Shard<P> {
     pub(crate) inboxes: Vec<Outbox>,
     pub(crate) worked: u64,
     pub(crate) completions: Vec<Completion>,
+    pub(crate) telemetry: Vec<PortLoad>,
     pub(crate) ends: EndCount,
     pub(crate) probe: P,
     scratch: Scratch,
@@ -274,6 +278,7 @@ impl<P: Probe> Shard<P> {
             inboxes: (0..shards).map(|_| Outbox::default()).collect(),
             worked: 0,
             completions: Vec::new(),
+            telemetry: Vec::new(),
             ends: EndCount::default(),
             probe,
             scratch: Scratch::new(),

@@ -55,11 +55,14 @@ struct QueuedPort {
 
 pub(crate) trait Outlet {
     const SEES_QUEUES: bool;
+    const REPORTS: bool;
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
     fn launch(&mut self, to: WireEnd, packet: Packet, arrival: u64);
     /// Also returns a function that is called with the backlog which a packet meets, if `SEES_QUEUES`.
     fn watched_port(&mut self, place: u32) -> (&mut Port, &mut PortCount, impl FnMut(Bytes));
     fn frame_made(&mut self);
+    /// Records the state of a port whose transmission of `packet` ends at `until`, if `REPORTS`.
+    fn report(&mut self, place: u32, packet: &Packet, until: u64, queue: u64);
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
     fn header_bytes(&self) -> u16;
 }
@@ -342,7 +345,7 @@ impl SwitchQueues {
     }
 
     #[inline(always)]
-    fn send(&mut self, place: u32, now: u64, packet: Packet, room: Room, out: &mut impl Outlet) {
+    fn send<O: Outlet>(&mut self, place: u32, now: u64, packet: Packet, room: Room, out: &mut O) {
         let (port, count) = out.port(place);
         let at = &mut self.ports[place as usize];
         let (mut sending, _) = port.open_queued(&mut at.end, count);
@@ -353,6 +356,9 @@ impl SwitchQueues {
         self.calendar.enter(place as usize, until);
         if let Some(packet) = sent {
             let (to, arrival) = (port.far, port.arrival(until));
+            if O::REPORTS {
+                out.report(place, &packet, until, self.ports[place as usize].queues.all_bytes());
+            }
             out.launch(to, packet, arrival);
         }
     }

@@ -7,6 +7,7 @@
 mod credit;
 mod dcqcn;
 mod dctcp;
+mod hpcc;
 mod nscc;
 mod swift;
 
@@ -14,6 +15,8 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 pub use dcqcn::{Dcqcn, RateStep};
 pub use dctcp::Dctcp;
+pub use hpcc::Hpcc;
+pub(crate) use hpcc::PortLoad;
 pub use nscc::Nscc;
 pub use swift::Swift;
 
@@ -25,6 +28,8 @@ pub enum CongestionControl {
     Dcqcn(Dcqcn),
     Swift(Swift),
     Nscc(Nscc),
+    /// Requires telemetry, so switches always have bounded queues ([`EngineSettings::queueing`](crate::EngineSettings)).
+    Hpcc(Hpcc),
     /// The receiving host grants credits at the rate of its interfaces, and the window is the initial credit. Requires
     /// switches that trim, and [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
     ReceiverCredit,
@@ -35,12 +40,18 @@ impl CongestionControl {
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
             // An assumption: RoCEv2 adapters use 4.096 µs times a power of two, and hosts in the DCTCP paper 10 ms.
-            Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
+            Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) | Self::Hpcc(_) => {
+                Picoseconds::from_micros(500)
+            }
             // The values are from csg-htsim for Swift and from uet-htsim for NSCC.
             Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),
             // From csg-htsim for NDP.
             Self::ReceiverCredit => Picoseconds::from_millis(5),
         }
+    }
+
+    pub(crate) const fn reads_telemetry(self) -> bool {
+        matches!(self, Self::Hpcc(_))
     }
 }
 
@@ -82,9 +93,11 @@ pub(crate) struct CongestionController {
 enum SchemeState {
     Fixed,
     Dctcp(dctcp::State),
+    Nscc(nscc::State),
+    // Schemes that act when a packet is sent follow each other, so that one comparison excludes them.
     Dcqcn(dcqcn::State),
     Swift(swift::State),
-    Nscc(nscc::State),
+    Hpcc(hpcc::State),
     Credit(credit::State),
 }
 
@@ -110,6 +123,7 @@ impl CongestionController {
         packets: u32,
         pace: Option<BitsPerSecond>,
     ) -> Option<Box<Self>> {
+        let tracked = path.window.min(packets).next_power_of_two() as usize;
         let scheme = match control {
             CongestionControl::FixedWindow if pace.is_none() => return None,
             CongestionControl::FixedWindow => SchemeState::Fixed,
@@ -125,11 +139,13 @@ impl CongestionController {
             CongestionControl::Nscc(settings) => {
                 SchemeState::Nscc(nscc::State::new(settings, path))
             }
+            CongestionControl::Hpcc(settings) => {
+                SchemeState::Hpcc(hpcc::State::new(settings, path, tracked))
+            }
             CongestionControl::ReceiverCredit => SchemeState::Credit(credit::State::new(path)),
         };
         let is_timed = !matches!(scheme, SchemeState::Credit(_) | SchemeState::Fixed);
-        let timed = if is_timed { path.window.min(packets) } else { 1 };
-        let sent_at = vec![0; timed.next_power_of_two() as usize].into_boxed_slice();
+        let sent_at = vec![0; if is_timed { tracked } else { 1 }].into_boxed_slice();
         let pacer = pace.map(|rate| Pacer { rate, next_send: 0 });
         Some(Box::new(Self { scheme, pacer, sent_at, largest_window: path.window }))
     }
@@ -142,6 +158,8 @@ impl CongestionController {
         }
         match &mut self.scheme {
             SchemeState::Dcqcn(state) => state.sent(now, wire_bytes),
+            SchemeState::Hpcc(state) => state.sent(now, sequence, wire_bytes),
+            SchemeState::Swift(state) => state.sent(now),
             SchemeState::Credit(state) => state.sent(),
             _ => {}
         }
@@ -164,6 +182,7 @@ impl CongestionController {
             SchemeState::Dcqcn(state) => state.acknowledged(feedback),
             SchemeState::Swift(state) => state.acknowledged(feedback),
             SchemeState::Nscc(state) => state.acknowledged(feedback),
+            SchemeState::Hpcc(state) => state.acknowledged(feedback, answered),
             SchemeState::Fixed | SchemeState::Credit(_) => {}
         }
     }
@@ -171,9 +190,15 @@ impl CongestionController {
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
             SchemeState::Dctcp(state) => state.lost(now),
-            SchemeState::Fixed | SchemeState::Dcqcn(_) | SchemeState::Credit(_) => {}
             SchemeState::Swift(state) => state.lost(now),
             SchemeState::Nscc(state) => state.lost(),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn met(&mut self, load: PortLoad) {
+        if let SchemeState::Hpcc(state) = &mut self.scheme {
+            state.met(load);
         }
     }
 
@@ -184,11 +209,13 @@ impl CongestionController {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             SchemeState::Dctcp(state) => state.window,
             SchemeState::Fixed | SchemeState::Credit(_) => return self.largest_window,
             SchemeState::Dcqcn(state) => f64::from(self.largest_window) * state.window_share(),
+            SchemeState::Hpcc(state) => state.window,
             SchemeState::Swift(state) => state.window,
             SchemeState::Nscc(state) => state.window,
         };
@@ -225,14 +252,18 @@ impl CongestionController {
     pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
         match &self.scheme {
             SchemeState::Dcqcn(state) => Some(BitsPerSecond(state.pace())),
+            SchemeState::Hpcc(state) => Some(BitsPerSecond(state.pace())),
             _ => self.pacer.map(|pacer| pacer.rate),
         }
     }
 
+    #[inline(always)]
     pub(crate) fn next_send(&self) -> u64 {
         let paced = self.pacer.map_or(0, |pacer| pacer.next_send);
         match &self.scheme {
             SchemeState::Dcqcn(state) => state.next_send.max(paced),
+            SchemeState::Hpcc(state) => state.next_send.max(paced),
+            SchemeState::Swift(state) => state.next_send.max(paced),
             _ => paced,
         }
     }

@@ -21,7 +21,7 @@ use lightloom_units::SimTime;
 
 use self::tail::TailProbe;
 use super::{
-    Balancer, Came, CongestionController, LossRecovery, RetransmissionTimer, SenderLane,
+    Balancer, Came, CongestionController, LossRecovery, PortLoad, RetransmissionTimer, SenderLane,
     SequenceSet,
 };
 use crate::engine::packet::{Packet, flag};
@@ -407,6 +407,12 @@ impl Sender {
             controller.acknowledged(now, packet.answered(), newly, self.in_flight, came);
         }
         self.fit_window();
+    }
+
+    pub(crate) fn met(&mut self, load: PortLoad) {
+        if let Some(controller) = &mut self.controller {
+            controller.met(load);
+        }
     }
 
     fn count_loss(&mut self, now: u64) {

@@ -3,8 +3,8 @@
 //! with the time of the most loaded link.
 use lightloom_engine::topology::FatTree;
 use lightloom_engine::transport::{
-    Balance, CongestionControl, Dcqcn, Dctcp, LossRecovery, Nscc, Reordering, Swift, Transport,
-    Window,
+    Balance, CongestionControl, Dcqcn, Dctcp, Hpcc, LossRecovery, Nscc, Reordering, Swift,
+    Transport, Window,
 };
 use lightloom_engine::{
     Engine, EngineSettings, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, Pause,
@@ -46,6 +46,7 @@ fn ways() -> Vec<Way> {
     let dctcp = CongestionControl::Dctcp(Dctcp::default());
     let dcqcn = CongestionControl::Dcqcn(Dcqcn::default());
     let swift = CongestionControl::Swift(Swift::default());
+    let hpcc = CongestionControl::Hpcc(Hpcc::default());
     let way = |name, transport, queueing, [permutation, incast]: [f64; 2]| Way {
         name,
         transport,
@@ -62,6 +63,7 @@ fn ways() -> Vec<Way> {
         way("dctcp, per flow", per_flow(dctcp), None, [1.6, 1.1]),
         // While packets are marked, the rate is cut every 50 µs. Later raises add a thousandth of the line rate per 55 µs.
         way("dcqcn, per flow, pauses", per_flow(dcqcn), pauses, [3.1, 1.6]),
+        way("hpcc, per flow, pauses", per_flow(hpcc), pauses, [1.2, 1.1]),
         way("swift, per flow", per_flow(swift), None, [1.5, 1.1]),
         way("nscc, sprayed, trims", sprayed(nscc, 150), trims, [1.15, 1.04]),
         way("nscc, entropy, trims", entropy, trims, [1.15, 1.04]),

@@ -91,7 +91,7 @@ fn dctcp_keeps_the_queue_near_its_threshold_and_shares_fairly() {
 
 #[test]
 fn swift_keeps_the_delay_near_its_target_and_shares_fairly() {
-    let swift = Swift::default();
+    let swift = Swift { flow_scaling: Picoseconds::ZERO, ..Swift::default() };
     let control = CongestionControl::Swift(swift);
     let target = swift.queueing_target + swift.per_hop * 2;
     let queue = standing_queue_packets(control);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Nscc, RateStep, Swift};
+use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Hpcc, Nscc, RateStep, Swift};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -25,6 +25,8 @@ pub enum CongestionFile {
     Swift,
     /// Window controlled by marks and delay, in the style of NSCC but without conformance to Ultra Ethernet.
     Nscc,
+    /// Rate controlled by the load that switch ports report in packets, for lossless networks.
+    Hpcc,
     /// Credits issued by the receiving host at the rate of its interfaces, as in NDP and EQDS; the
     /// window is a flow's initial credit. Intended for `switches.trim`.
     ReceiverCredit,
@@ -116,6 +118,8 @@ pub struct SwiftFile {
     pub queueing_target: Text<Picoseconds>,
     /// Additional target delay per link of the path.
     pub per_hop: Text<Picoseconds>,
+    /// Largest increase of the target delay for small windows (`fs_range`); 0 for none.
+    pub flow_scaling: Text<Picoseconds>,
     /// Packets added to the window per round trip (`ai`).
     #[schemars(range(min = 1, max = 1000))]
     pub increase: u32,
@@ -133,6 +137,7 @@ impl Default for SwiftFile {
         Self {
             queueing_target: Text(swift.queueing_target),
             per_hop: Text(swift.per_hop),
+            flow_scaling: Text(swift.flow_scaling),
             increase: swift.increase,
             decrease_percent: swift.decrease_percent,
             largest_decrease_percent: swift.largest_decrease_percent,
@@ -146,6 +151,29 @@ impl Default for SwiftFile {
 pub struct NsccFile {
     /// Target delay beyond the empty path's delay. Defaults to three quarters of its round trip.
     pub queueing_target: Option<Text<Picoseconds>>,
+}
+
+/// HPCC parameters. The defaults are from Li et al., SIGCOMM 2019.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HpccFile {
+    /// Target utilisation of the busiest port (`η`), in percent.
+    #[schemars(range(min = 1, max = 99))]
+    pub target_percent: u32,
+    /// Number of additive increases before the rate is scaled to the target (`maxStage`).
+    #[schemars(range(max = 1000))]
+    pub stages: u32,
+    /// Number of flows that can share a port without a queue. The additive increase is `(1 - η)/flows` of the
+    /// interface rate.
+    #[schemars(range(min = 1, max = 1000000))]
+    pub flows: u32,
+}
+
+impl Default for HpccFile {
+    fn default() -> Self {
+        let Hpcc { target_percent, stages, flows } = Hpcc::default();
+        Self { target_percent, stages, flows }
+    }
 }
 
 pub(super) fn lower_congestion(
@@ -167,6 +195,10 @@ pub(super) fn lower_congestion(
             CongestionControl::Swift(swift(&raw.swift.unwrap_or_default(), check))
         }
         CongestionFile::Nscc => CongestionControl::Nscc(nscc(&raw.nscc.unwrap_or_default(), check)),
+        CongestionFile::Hpcc => {
+            let HpccFile { target_percent, stages, flows } = raw.hpcc.unwrap_or_default();
+            CongestionControl::Hpcc(Hpcc { target_percent, stages, flows })
+        }
         CongestionFile::ReceiverCredit => CongestionControl::ReceiverCredit,
     }
 }
@@ -177,6 +209,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
         ("dcqcn", raw.dcqcn.is_some(), CongestionFile::Dcqcn),
         ("swift", raw.swift.is_some(), CongestionFile::Swift),
         ("nscc", raw.nscc.is_some(), CongestionFile::Nscc),
+        ("hpcc", raw.hpcc.is_some(), CongestionFile::Hpcc),
     ];
     for (name, is_written, scheme) in written {
         if is_written && scheme != raw.congestion {
@@ -281,6 +314,7 @@ fn swift(raw: &SwiftFile, check: &mut Check<'_>) -> Swift {
     Swift {
         queueing_target: target,
         per_hop: raw.per_hop.0,
+        flow_scaling: raw.flow_scaling.0,
         increase: raw.increase,
         decrease_percent: raw.decrease_percent,
         largest_decrease_percent: raw.largest_decrease_percent,
@@ -291,4 +325,40 @@ fn nscc(raw: &NsccFile, check: &mut Check<'_>) -> Nscc {
     let queueing_target = raw.queueing_target.map(|target| target.0);
     require_some(queueing_target == Some(Picoseconds::ZERO), "nscc/queueing_target", "6us", check);
     Nscc { queueing_target }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::scenario::file::load;
+
+    fn scenario(transport: &str) -> (Option<Scenario>, String) {
+        let text = format!(
+            "name: x\non: {{fat_tree: {{radix: 4}}}}\ntransport: {{{transport}}}\n\
+             traffic: [{{name: all, run: permutation, bytes: 64KiB}}]\n"
+        );
+        let (scenario, said) = load("scenario.yaml", text.as_bytes(), &mut |_| unreachable!());
+        (scenario, format!("{said:?}"))
+    }
+
+    #[test]
+    fn reads_parameters_of_hpcc_and_swift() {
+        let (read, said) = scenario("congestion: hpcc, hpcc: {target_percent: 90, flows: 8}");
+        let hpcc = Hpcc { target_percent: 90, flows: 8, ..Hpcc::default() };
+        let transport = read.unwrap_or_else(|| panic!("{said}")).transport;
+        assert_eq!(transport.congestion, CongestionControl::Hpcc(hpcc), "{said}");
+        let (read, said) = scenario("congestion: swift, swift: {flow_scaling: 0us}");
+        let swift = Swift { flow_scaling: Picoseconds::ZERO, ..Swift::default() };
+        let transport = read.unwrap_or_else(|| panic!("{said}")).transport;
+        assert_eq!(transport.congestion, CongestionControl::Swift(swift), "{said}");
+    }
+
+    #[test]
+    fn refuses_unusable_and_unselected_hpcc() {
+        let (read, said) = scenario("congestion: hpcc, hpcc: {target_percent: 100}");
+        assert!(read.is_none(), "{said}");
+        let (read, said) = scenario("congestion: nscc, hpcc: {flows: 8}");
+        assert!(read.is_none() && said.contains("LL0314"), "{said}");
+    }
 }

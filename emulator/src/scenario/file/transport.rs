@@ -42,6 +42,8 @@ pub struct TransportFile {
     pub swift: Option<SwiftFile>,
     /// Parameters of `congestion: nscc`.
     pub nscc: Option<NsccFile>,
+    /// Parameters of `congestion: hpcc`.
+    pub hpcc: Option<HpccFile>,
     /// How a flow is spread over equal paths.
     pub balance: BalanceFile,
     /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical
@@ -77,6 +79,7 @@ impl Default for TransportFile {
             dcqcn: None,
             swift: None,
             nscc: None,
+            hpcc: None,
             balance: BalanceFile::PerFlow,
             interfaces: None,
             recovery: None,

@@ -395,6 +395,7 @@ impl<P: Probe> Engine<P> {
 
     fn lay_routes(&mut self, ways: FlowWays<'_>, ends: [u32; 2]) -> (Vec<u32>, u32) {
         self.shared.chooses |= !ways.choices.is_empty();
+        self.shared.is_joint |= self.shared.chooses;
         let mut writer = RouteWriter {
             routes: &mut self.shared.routes,
             places: &self.layout.places,

@@ -11,10 +11,11 @@ use super::{
 };
 use crate::engine::network::LinkId;
 use crate::engine::one_port::CutThrough;
-use crate::engine::packet::Packet;
+use crate::engine::packet::{Packet, flag};
 use crate::engine::port::{Port, PortCount, WireEnd};
 use crate::engine::switch::{Outlet, SwitchQueues};
 use crate::engine::switching::Switching;
+use crate::transport::PortLoad;
 
 impl<P: Probe> Shard<P> {
     pub(super) fn advance_queued(
@@ -28,7 +29,7 @@ impl<P: Probe> Shard<P> {
         // A port with pause frames is not plain.
         let priorities = if has_frames { 0 } else { shared.priorities };
         let ports = self.vertices[index].ports();
-        if !shared.chooses && switch.ports_are_apart(span.start, &mut self.scratch.came) {
+        if !shared.is_joint && switch.ports_are_apart(span.start, &mut self.scratch.came) {
             for (place, port) in (0..).zip(ports) {
                 let is_listed = !self.scratch.by_port.is_empty(place as usize);
                 if !is_listed && !switch.waits(place) {
@@ -40,7 +41,10 @@ impl<P: Probe> Shard<P> {
                 due = due.min(switch.due_at(place, self.ports[port].paused));
             }
         } else {
-            self.advance_together(shared, index, span, &mut switch);
+            match shared.reads_telemetry {
+                true => self.advance_reporting(shared, index, span, &mut switch),
+                false => self.advance_together::<false>(shared, index, span, &mut switch),
+            }
             due = due.min(switch.next_due(&self.ports[ports], span.end));
         }
         self.due.set(index, due);
@@ -119,7 +123,20 @@ impl<P: Probe> Shard<P> {
         switch.note_waiting(place);
     }
 
-    fn advance_together(
+    /// A separate function, so that inlining in the loop without telemetry does not change.
+    #[cold]
+    #[inline(never)]
+    fn advance_reporting(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+        span: SimSpan,
+        switch: &mut SwitchQueues,
+    ) {
+        self.advance_together::<true>(shared, index, span, switch);
+    }
+
+    fn advance_together<const REPORTS: bool>(
         &mut self,
         shared: &Shared,
         index: usize,
@@ -130,7 +147,7 @@ impl<P: Probe> Shard<P> {
         self.scratch.by_port.take_all_in_order(&mut keys);
         let packets = std::mem::take(&mut self.scratch.arrivals);
         let first = self.vertices[index].first_port;
-        let mut outlet = self.outlet(shared, index);
+        let mut outlet = self.outlet::<REPORTS>(shared, index);
         switch.begin_together(span);
         for key in keys.drain(..) {
             let now = span.start + (key >> 32);
@@ -160,7 +177,11 @@ impl<P: Probe> Shard<P> {
         self.scratch.arrivals = packets;
     }
 
-    fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_, P> {
+    fn outlet<const REPORTS: bool>(
+        &mut self,
+        shared: &Shared,
+        index: usize,
+    ) -> VertexOutlet<'_, P, REPORTS> {
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         VertexOutlet {
             probe: &mut self.probe,
@@ -173,6 +194,7 @@ impl<P: Probe> Shard<P> {
             due: &mut self.due,
             outboxes: &mut self.outboxes,
             ends: &mut self.ends,
+            telemetry: &mut self.telemetry,
             cut_through: cut_through(shared, &self.wire_rates[wires]),
         }
     }
@@ -181,7 +203,7 @@ impl<P: Probe> Shard<P> {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
         switch.begin_together(SimSpan { start: now, end: now });
-        let lost = switch.cut(place, now, &mut self.outlet(shared, vertex as usize));
+        let lost = switch.cut(place, now, &mut self.outlet::<false>(shared, vertex as usize));
         self.counts[port as usize].lost += lost;
         self.keep(vertex, switch, now);
     }
@@ -194,7 +216,7 @@ impl<P: Probe> Shard<P> {
         };
         let place = port - self.vertices[vertex as usize].first_port;
         switch.begin_together(SimSpan { start: now, end: now });
-        switch.send_next(place, now, &mut self.outlet(shared, vertex as usize));
+        switch.send_next(place, now, &mut self.outlet::<false>(shared, vertex as usize));
         self.keep(vertex, switch, now);
     }
 
@@ -217,7 +239,7 @@ fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThr
     cuts.then(|| CutThrough { rates, header: Bytes(shared.header_bytes.into()) })
 }
 
-struct VertexOutlet<'s, P> {
+struct VertexOutlet<'s, P, const REPORTS: bool> {
     probe: &'s mut P,
     links: &'s [LinkId],
     shard: u32,
@@ -228,11 +250,13 @@ struct VertexOutlet<'s, P> {
     due: &'s mut Agenda,
     outboxes: &'s mut [Outbox],
     ends: &'s mut EndCount,
+    telemetry: &'s mut Vec<PortLoad>,
     cut_through: Option<CutThrough<'s>>,
 }
 
-impl<P: Probe> Outlet for VertexOutlet<'_, P> {
+impl<P: Probe, const REPORTS: bool> Outlet for VertexOutlet<'_, P, REPORTS> {
     const SEES_QUEUES: bool = P::SEES_QUEUES;
+    const REPORTS: bool = REPORTS;
 
     #[inline(always)]
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount) {
@@ -246,6 +270,16 @@ impl<P: Probe> Outlet for VertexOutlet<'_, P> {
     fn watched_port(&mut self, place: u32) -> (&mut Port, &mut PortCount, impl FnMut(Bytes)) {
         let queued = self.probe.queue_of(self.links[place as usize]);
         (&mut self.ports[place as usize], &mut self.counts[place as usize], queued)
+    }
+    fn report(&mut self, place: u32, packet: &Packet, until: u64, queue: u64) {
+        let silent = flag::ACKNOWLEDGEMENT | flag::TRIMMED | flag::RESENT;
+        if packet.has(silent) || packet.is_pause_frame() {
+            return;
+        }
+        let rate = self.ports[place as usize].rate();
+        let (link, sent) = (self.links[place as usize].0, self.counts[place as usize].bytes);
+        let (cursor, sequence) = (packet.cursor(), packet.sequence());
+        self.telemetry.push(PortLoad { cursor, sequence, link, at: until, sent, queue, rate });
     }
     fn frame_made(&mut self) {
         self.ends.frames_sent += 1;

@@ -3,8 +3,9 @@
 //!
 //! Kumar et al.: "Swift: delay is simple and effective for congestion control in the datacenter", SIGCOMM 2020, section
 //! 3 and algorithm 1. Below a target delay the window grows by `ai` packets per round trip. Above it, at most once per
-//! round trip, the window shrinks by `β·(delay - target)/delay`, but by no more than `max_mdf`. Not implemented:
-//! windows below one packet, target scaling by flow count, endpoint delay.
+//! round trip, the window shrinks by `β·(delay - target)/delay`, but by no more than `max_mdf`. The target grows with the
+//! number of links (topology scaling) and for small windows (flow scaling), which many flows of one link have. A window
+//! below one packet sends a packet per `round trip/window`. Not implemented: endpoint delay.
 
 use lightloom_units::Picoseconds;
 
@@ -16,6 +17,8 @@ pub struct Swift {
     pub queueing_target: Picoseconds,
     /// Increase of the target per link, like the paper's topology scaling.
     pub per_hop: Picoseconds,
+    /// Largest increase of the target for small windows (`fs_range`). The default is from csg-htsim.
+    pub flow_scaling: Picoseconds,
     pub increase: u32,
     /// `β` in percent.
     pub decrease_percent: u32,
@@ -28,6 +31,7 @@ impl Default for Swift {
         Self {
             queueing_target: Picoseconds::from_micros(4),
             per_hop: Picoseconds::from_nanos(500),
+            flow_scaling: Picoseconds::from_micros(100),
             increase: 1,
             decrease_percent: 80,
             largest_decrease_percent: 50,
@@ -35,9 +39,15 @@ impl Default for Swift {
     }
 }
 
+/// From csg-htsim, in packets: windows between which flow scaling applies (`fs_min_cwnd`, `fs_max_cwnd`).
+const SCALED_FROM: f64 = 0.1;
+const SCALED_TO: f64 = 100.0;
+const LEAST_WINDOW: f64 = 0.01;
+
 #[derive(Clone, Debug)]
 pub(super) struct State {
     target: f64,
+    flow_scaling: f64,
     increase: f64,
     decrease: f64,
     least_factor: f64,
@@ -45,6 +55,7 @@ pub(super) struct State {
     largest: f64,
     last_decrease: u64,
     round_trip: u64,
+    pub(super) next_send: u64,
 }
 
 impl State {
@@ -52,6 +63,7 @@ impl State {
         let slack = settings.queueing_target + settings.per_hop * u64::from(path.hops);
         Self {
             target: (path.round_trip + slack.get()) as f64,
+            flow_scaling: settings.flow_scaling.get() as f64,
             increase: f64::from(settings.increase),
             decrease: f64::from(settings.decrease_percent) / 100.0,
             least_factor: 1.0 - f64::from(settings.largest_decrease_percent) / 100.0,
@@ -59,17 +71,30 @@ impl State {
             largest: f64::from(path.window),
             last_decrease: 0,
             round_trip: path.round_trip,
+            next_send: 0,
+        }
+    }
+
+    fn target(&self) -> f64 {
+        let slope = |window: f64| 1.0 / window.sqrt() - 1.0 / SCALED_TO.sqrt();
+        self.target + self.flow_scaling * (slope(self.window) / slope(SCALED_FROM)).clamp(0.0, 1.0)
+    }
+
+    pub(super) fn sent(&mut self, now: u64) {
+        if self.window < 1.0 {
+            self.next_send = now + (self.round_trip as f64 / self.window) as u64;
         }
     }
 
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
-        let delay = feedback.round_trip as f64;
+        let (delay, target) = (feedback.round_trip as f64, self.target());
         self.round_trip = feedback.round_trip;
-        if delay < self.target {
-            let grown = self.window + self.increase * f64::from(feedback.acked) / self.window;
+        if delay < target {
+            let increase = self.increase * f64::from(feedback.acked);
+            let grown = self.window + increase / self.window.max(1.0);
             self.window = grown.min(self.largest);
         } else if self.may_decrease(feedback.now) {
-            let factor = 1.0 - self.decrease * (delay - self.target) / delay;
+            let factor = 1.0 - self.decrease * (delay - target) / delay;
             self.shrink(factor.max(self.least_factor), feedback.now);
         }
     }
@@ -85,7 +110,7 @@ impl State {
     }
 
     fn shrink(&mut self, factor: f64, now: u64) {
-        self.window = (self.window * factor).max(1.0);
+        self.window = (self.window * factor).max(LEAST_WINDOW);
         self.last_decrease = now;
     }
 }

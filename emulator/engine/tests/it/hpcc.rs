@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! HPCC compared with the closed forms of its equilibrium and with the incast of its paper.
+use lightloom_engine::topology::FatTree;
+use lightloom_engine::transport::{CongestionControl, Hpcc, Transport};
+use lightloom_engine::{
+    Engine, EngineSettings, FlowId, FlowSpec, LinkId, LinkSpec, NetworkBuilder, VertexRole,
+};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+
+const RATE: BitsPerSecond = BitsPerSecond::from_gbps(100);
+const MICROSECOND: u64 = 1_000_000;
+const PACKET: u64 = 1_064;
+
+/// Hosts around one switch, with the paper's rate and packets of 1,000 bytes of data. Flows start `gap` apart and lead
+/// to the first host, whose link is returned.
+struct Star {
+    engine: Engine,
+    flows: Vec<FlowId>,
+    last: LinkId,
+}
+
+impl Star {
+    fn new(senders: usize, hpcc: Hpcc, delay: Picoseconds, gap: u64) -> Self {
+        let link = LinkSpec::new(RATE, delay).with_queue(Bytes(32 << 20), Bytes(32 << 20));
+        let mut builder = NetworkBuilder::new();
+        let hosts: Vec<_> = (0..=senders).map(|_| builder.add(VertexRole::Host)).collect();
+        let switch = builder.add(VertexRole::Switch);
+        hosts.iter().for_each(|host| _ = builder.connect(*host, switch, link));
+        let congestion = CongestionControl::Hpcc(hpcc);
+        let transport = Transport { congestion, payload: Bytes(1_000), ..Transport::default() };
+        let settings = EngineSettings { transport, ..EngineSettings::default() };
+        let network = builder.build().unwrap();
+        let last = network.outgoing(hosts[0])[0].reverse();
+        let mut engine = Engine::new(network, settings).unwrap();
+        let flows = (0u64..).zip(&hosts[1..]).map(|(at, host)| {
+            let flow = FlowSpec::new(*host, hosts[0], Bytes(1 << 31)).at(SimTime(at * gap));
+            engine.add_flow(flow).unwrap()
+        });
+        let flows = flows.collect();
+        Self { engine, flows, last }
+    }
+
+    fn run(&mut self, micros: u64) {
+        self.engine.run(SimTime(micros * MICROSECOND));
+    }
+
+    /// The shares of the last link between two times, and its mean queue in bytes.
+    fn measure(&mut self, from: u64, until: u64) -> (Vec<f64>, f64) {
+        let delivered = |engine: &Engine| -> Vec<u64> {
+            self.flows.iter().map(|flow| engine.record(*flow).delivered.0).collect()
+        };
+        self.engine.run(SimTime(from * MICROSECOND));
+        let before = delivered(&self.engine);
+        let mut queue = 0;
+        for at in from..until {
+            self.engine.run(SimTime((at + 1) * MICROSECOND));
+            queue += self.engine.backlog(self.last).0;
+        }
+        let after = delivered(&self.engine);
+        let line = RATE.get() as f64 / 8e6 * (until - from) as f64 * 1_000.0 / PACKET as f64;
+        let shares = before.iter().zip(after).map(|(before, after)| (after - before) as f64 / line);
+        (shares.collect(), queue as f64 / (until - from) as f64)
+    }
+}
+
+/// A round trip of 13 µs, as in the paper's fabric.
+const FAR: Picoseconds = Picoseconds::from_nanos(3_200);
+const ROUND_TRIP_BYTES: f64 = 12.98 * 12_500.0;
+
+fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) =
+        shares.iter().fold((0.0, 0.0), |(a, b), share| (a + share, b + share * share));
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// In equilibrium, `W = W·η/U + a` for each flow, so `U = η + (1 - η)·n/N` with `n` flows and an increase for `N`.
+/// Up to `N` flows, `U` is the utilisation and the queue is empty; beyond, the queue is `U - 1` of the data of a round trip.
+#[test]
+fn hpcc_meets_its_equilibrium() {
+    for (target_percent, flows, senders) in
+        [(95, 100, 1), (95, 4, 2), (90, 8, 4), (95, 4, 12), (90, 4, 16)]
+    {
+        let hpcc = Hpcc { target_percent, flows, ..Hpcc::default() };
+        let (shares, queue) = Star::new(senders, hpcc, FAR, 0).measure(4_000, 6_000);
+        let (sum, target) = (shares.iter().sum::<f64>(), f64::from(target_percent) / 100.0);
+        let load = target + (1.0 - target) * senders as f64 / f64::from(flows);
+        println!(
+            "{target_percent} {senders}/{flows}: load {load:.3}, share {sum:.4}, queue {queue:.0}"
+        );
+        assert!((sum - load.min(1.0)).abs() < 0.01, "{senders} of {flows}: {sum} for {load}");
+        let stands = (load - 1.0).max(0.0) * ROUND_TRIP_BYTES;
+        let most = (senders as f64 + 2.0) * PACKET as f64;
+        assert!((queue - stands).abs() < most, "{senders} of {flows}: {queue} B for {stands}");
+        assert!(jain(&shares) > 0.99, "{shares:?}");
+    }
+}
+
+/// A sender starts at the rate of its interface, so its first window takes the time of the empty path.
+#[test]
+fn hpcc_starts_at_full_rate() {
+    let mut star = Star::new(1, Hpcc::default(), FAR, 0);
+    let one = RATE.time_for(Bytes(PACKET)).get();
+    star.engine.run(SimTime(101 * one + 2 * FAR.get()));
+    assert_eq!(star.engine.record(star.flows[0]).delivered, Bytes(100_000));
+}
+
+/// Flows that join later get equal shares, as in the paper's fairness figure. Each multiplicative step leaves `η/U` of
+/// the difference between two flows, so with an increase for eight flows, half remains after 27 round trips.
+#[test]
+fn hpcc_shares_fairly_with_flows_that_join() {
+    let hpcc = Hpcc { flows: 8, ..Hpcc::default() };
+    let mut star = Star::new(4, hpcc, FAR, 2_000 * MICROSECOND);
+    for joined in 1..=4 {
+        let until = joined * 2_000;
+        let (shares, _) = star.measure(until - 500, until);
+        let shares = &shares[..joined as usize];
+        println!("{shares:?}");
+        assert!(jain(shares) > 0.98, "{shares:?}");
+    }
+}
+
+/// Figure 13 of the paper (from memory): 16 hosts of 100 Gb/s send to one over links of 1 µs. The queue of the first
+/// round trip drains in a few round trips and does not return, and the link stays near its target.
+#[test]
+fn hpcc_drains_an_incast_and_keeps_the_link_busy() {
+    let mut star = Star::new(16, Hpcc::default(), Picoseconds::from_micros(1), 0);
+    let first = 16.0 * 4.3 * 12_500.0;
+    let mut most = 0.0_f64;
+    for micros in 1..40 {
+        star.run(micros);
+        most = most.max(star.engine.backlog(star.last).0 as f64);
+    }
+    println!("{most} of {first}");
+    assert!(most > 0.5 * first && most < 1.1 * first, "{most} of {first}");
+    // The first windows alone take 16 round trips at the rate of the link. 24 round trips are over after 103 us.
+    let (_, drained) = star.measure(103, 123);
+    let (shares, stays) = star.measure(200, 2_000);
+    let sum: f64 = shares.iter().sum();
+    println!("{drained} {stays} {sum}");
+    assert!(drained < 8.0 * PACKET as f64 && stays < 8.0 * PACKET as f64, "{drained} {stays}");
+    assert!(sum > 0.9, "{sum}");
+}
+
+/// Telemetry crosses parts of the network, and loads of several paths belong to one flow.
+#[test]
+fn hpcc_gives_the_same_result_on_any_number_of_threads() {
+    let run = |threads| {
+        let link = LinkSpec::new(RATE, Picoseconds::from_micros(1))
+            .with_queue(Bytes(1 << 20), Bytes(1 << 17));
+        let mut builder = NetworkBuilder::new();
+        let hosts = FatTree::full(4, link).build_into(&mut builder);
+        let congestion = CongestionControl::Hpcc(Hpcc::default());
+        let transport = Transport { congestion, ..Transport::default() };
+        let settings = EngineSettings { transport, threads, ..EngineSettings::default() };
+        let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+        for at in 0..16 {
+            let to = [(at + 5) % 16, 0][at % 2];
+            if at != to {
+                engine.add_flow(FlowSpec::new(hosts[at], hosts[to], Bytes(4 << 20))).unwrap();
+            }
+        }
+        engine.run(SimTime(100_000 * MICROSECOND));
+        assert!(engine.records().all(|record| record.end.is_some()));
+        (engine.records().collect::<Vec<_>>(), engine.packets())
+    };
+    let alone = run(1);
+    assert_eq!((alone.1.dropped, alone.1.retransmitted), (0, 0));
+    assert_eq!(run(3), alone);
+}
