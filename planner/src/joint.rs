@@ -32,6 +32,7 @@ use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 
 use crate::khop::{self, Layout, Method};
+use crate::rfabric::CarriedStep;
 use crate::rfabric::exact::Limits;
 use crate::rfabric::one_hop::Effort;
 use crate::rfabric::step::Mistake;
@@ -114,15 +115,18 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     let is_compared = options.compare && has_placed_step(fabric);
     let Some(step) = best.metrics.step_time_ps.filter(|_| is_compared) else { return Ok(best) };
     let mut best = Quickest { plan: best, mappings };
-    let alone = alone(fabric, faults, Options { exact: None, ..options })?;
-    let step_alone = alone.metrics.step_time_ps.unwrap_or(Picoseconds::ZERO);
+    // Groups that ignore leaves can need more circuits than there are.
+    let alone = alone(fabric, faults, Options { exact: None, ..options }).ok();
+    let step_alone = alone.as_ref().and_then(|plan| plan.metrics.step_time_ps);
+    let step_alone = step_alone.unwrap_or(Picoseconds::ZERO);
     let is_routed = best.plan.phases.iter().any(|phase| !phase.routes.is_empty());
     if step > step_alone || (is_routed && fabric.dcn.circuits().is_some()) {
         // The estimates were wrong or ignore routes through other leaves, so try the separate plan, also with the best order of ranks.
         let groups = khop::plan(fabric, faults, Method::Blind)?;
-        let (ranked, mapped) = complete(fabric, faults, groups, options)?;
-        best.offer(ranked, &mapped);
-        best.offer(alone, &mapped);
+        if let Ok((ranked, mapped)) = complete(fabric, faults, groups, options) {
+            best.offer(ranked, &mapped);
+            alone.into_iter().for_each(|alone| best.offer(alone, &mapped));
+        }
     }
     if options.method != Method::Scan {
         // The exact method maximises the number of rings, which can make the step slower.
@@ -193,25 +197,46 @@ fn complete(
     let mappings = mapping::mappings(fabric, &mut layout)?;
     layout.name_by_place();
     let mut plan = khop::to_document(fabric, faults, options.seed, &layout);
-    mapping::rank_in_best_order(fabric, faults, &mut plan.ranks, &layout, &mappings)?;
-    let sent = phases(fabric, &plan.ranks)?;
-    network::carry(fabric, faults, &sent, options)?.write_into(&mut plan);
+    let ranks = &mut plan.ranks;
+    let orders = match options.separately {
+        true => vec![(0.0, mappings.clone())],
+        false => mapping::rank_in_best_order(fabric, faults, ranks, &layout, &mappings)?,
+    };
+    let is_small = fabric.hbd.nodes() <= MOST_NODES_IN_ORDERS && fabric.dcn.circuits().is_some();
+    let mut best = None::<Result<CarriedStep, PlanError>>;
+    for (least, order) in orders {
+        let planned = best.as_ref().and_then(|best| best.as_ref().ok());
+        let step = planned.map(|planned| planned.step_time_ps.unwrap_or_default());
+        // No circuits are faster than the estimate.
+        if step.is_some_and(|step| !is_small || step.as_secs_f64() <= least) {
+            break;
+        }
+        let mut ranks = plan.ranks.clone();
+        mapping::rank(fabric, &mut ranks, &layout, &order);
+        let found = network::carry(fabric, faults, &phases(fabric, &ranks)?, options);
+        let is_better = match &found {
+            Ok(found) => step.is_none_or(|step| found.step_time_ps < Some(step)),
+            Err(_) => best.is_none(),
+        };
+        if is_better {
+            (plan.ranks, best) = (ranks, Some(found));
+        }
+    }
+    best.expect("every job has an order")?.write_into(&mut plan);
     Ok((plan, mappings))
 }
+
+/// Maximum number of nodes with circuits planned for several orders of ranks.
+const MOST_NODES_IN_ORDERS: u32 = 64;
 
 fn has_placed_step(fabric: &Fabric) -> bool {
     fabric.jobs.iter().any(|job| job.is_placed() && job.step.is_some())
 }
 
 fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
-    let mut layout = khop::plan(fabric, faults, Method::Blind)?;
-    let mappings = mapping::mappings(fabric, &mut layout)?;
-    layout.name_by_place();
-    let mut plan = khop::to_document(fabric, faults, options.seed, &layout);
-    mapping::rank(fabric, &mut plan.ranks, &layout, &mappings);
-    let sent = phases(fabric, &plan.ranks)?;
-    network::carry(fabric, faults, &sent, options)?.write_into(&mut plan);
-    Ok(plan)
+    let groups = khop::plan(fabric, faults, Method::Blind)?;
+    let options = Options { separately: true, ..options };
+    complete(fabric, faults, groups, options).map(|(plan, _)| plan)
 }
 
 fn state_gain(metrics: &mut Metrics, step: Picoseconds, alone: Picoseconds, least: Option<f64>) {

@@ -111,7 +111,7 @@ pub(crate) fn plan_leaving(
         if job.is_placed() {
             require_fit(fabric, &survey, job, groups.len())?;
         }
-        let bound = cross_tor_bound(fabric, &survey, job, groups.len());
+        let bound = cross_tor_bound(fabric, &survey, job, &groups);
         layout.add_job(fabric, job, index, bound, groups, &mut free);
     }
     for node in left {
@@ -273,12 +273,12 @@ fn in_turn(
     Ok(placed)
 }
 
-fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, groups: usize) -> f64 {
+fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, placed: &[RingGroup]) -> f64 {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     if job.tp < per_node || fabric.hbd.grouping() != Grouping::Line {
         return 0.0;
     }
-    let length = (job.tp / per_node) as usize;
+    let (length, groups) = ((job.tp / per_node) as usize, placed.len());
     let alone = usize::from(groups % fabric.dcn.nodes_per_tor().max(1) as usize == 1);
     let hops = (groups - alone.min(groups)) * length;
     let mut crossing = bound::least_crossing(fabric, survey, length, groups);
@@ -286,6 +286,8 @@ fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, groups: usiz
         let side_by_side = bound::least_crossing_with_spares(fabric, survey, length, groups);
         crossing = crossing.max(side_by_side);
     }
+    let run = length + usize::from(spare::are_wanted(fabric));
+    crossing = crossing.max(small::least_crossing(fabric, survey, run, placed).unwrap_or(0));
     CrossTor { hops: hops as u64, crossing }.share()
 }
 

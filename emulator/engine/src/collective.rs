@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use lightloom_collective::{
     Await, CollectiveError, CollectiveKind, MessageTime, NetworkLevel, Schedule, Sending,
 };
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
 use crate::engine::{
@@ -86,12 +86,13 @@ pub type HostRoutes = BTreeMap<(VertexId, VertexId), Vec<RouteShare>>;
 pub struct RouteShare {
     pub route: Route,
     pub share: f64,
+    pub pace: Option<BitsPerSecond>,
 }
 
 impl RouteShare {
     #[must_use]
     pub const fn whole(route: Route) -> Self {
-        Self { route, share: 1.0 }
+        Self { route, share: 1.0, pace: None }
     }
 }
 
@@ -184,11 +185,11 @@ impl Placement {
 #[must_use]
 pub fn divided(flow: &FlowSpec, ways: Vec<RouteShare>) -> Vec<FlowSpec> {
     let (mut until, mut sent) = (0.0, 0);
-    let part = |RouteShare { route, share }: RouteShare| {
+    let part = |RouteShare { route, share, pace }: RouteShare| {
         until += share;
         let message = Bytes((flow.message.0 as f64 * until).round() as u64 - sent);
         sent += message.0;
-        FlowSpec { message, route, ..flow.clone() }
+        FlowSpec { message, route, pace, ..flow.clone() }
     };
     let mut parts: Vec<FlowSpec> = ways.into_iter().map(part).collect();
     parts.retain(|part| part.message > Bytes::ZERO || flow.message == Bytes::ZERO);

@@ -79,7 +79,8 @@ pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
 }
 
 pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
-    let planned = &ran.start.circuits.as_ref()?.plan.phases;
+    let has_phases = ran.scenario.phases.is_some() || ran.start.substrate.circuits.is_some();
+    let planned = &ran.start.circuits.as_ref().filter(|_| has_phases)?.plan.phases;
     let impacts = ran.log.faults.iter().map(|log| PhaseImpact {
         circuits_lost: log.circuits.len(),
         changes_missed: log.changes_missed,

@@ -279,7 +279,8 @@ fn circuits_of(
     let uses = scenario.phases.is_some() || !scenario.train.is_empty();
     let has_step = document.metrics.step_time_ps.is_some();
     let is_optical = fabric.dcn.circuits().is_some();
-    if !uses || !has_step || !(is_optical || scenario.phases.is_some()) {
+    let has_lanes = is_optical || fabric.dcn.direct().is_some();
+    if !uses || !has_step || !(has_lanes || scenario.phases.is_some()) {
         return Ok(None);
     }
     let phases = joint::phases_between_gpus(fabric, &document.ranks)?;

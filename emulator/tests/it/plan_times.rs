@@ -246,16 +246,16 @@ fn without_circuits(draws: &mut Stream, number: u32) -> Case {
     Case { name, fabric, model: model(layers), broken: Vec::new() }
 }
 
-/// Flows of jobs took the shortest cables next to planned routes, so that gradients took up to 1.64 times the plan. A case takes
-/// seconds, so they run at night.
+/// Flows of jobs took the shortest cables instead of planned routes, and those over two full cables less than their part of
+/// each, so that gradients took up to 1.64 times the plan. A case takes seconds, so all run only at night.
 #[test]
 fn gradients_over_cables_and_rails_take_their_planned_time() {
     let mut draws = Seed(7103).stream("without circuits", 0);
     let mut far = Vec::new();
-    let all = cases(0, 64);
-    for number in 0..all {
-        let case = without_circuits(&mut draws, number);
-        let (planned, [shown, under_way], routes) = times(&case);
+    let all: Vec<Case> = (0..64).map(|number| without_circuits(&mut draws, number)).collect();
+    let numbers = cases(vec![17, 45], (0..64).collect());
+    for case in numbers.iter().map(|number| &all[*number]) {
+        let (planned, [shown, under_way], routes) = times(case);
         let ratio = planned / planned.clamp(shown.min(under_way), under_way.max(shown));
         println!(
             "{:60} {routes:>3} routes, plan {:8.3} ms, packets {:8.3} to {:8.3} ms: {ratio:.3}",
@@ -264,9 +264,7 @@ fn gradients_over_cables_and_rails_take_their_planned_time() {
             shown * 1e3,
             under_way * 1e3
         );
-        far.extend((!(0.95..=1.05).contains(&ratio)).then_some((case.name, ratio)));
+        far.extend((!(0.95..=1.05).contains(&ratio)).then_some((&case.name, ratio)));
     }
-    // Flows of jobs are not paced by route, so that some steps on tori take up to 1.33 times the plan.
-    assert!(far.len() * 7 <= all as usize, "{far:?}");
-    assert!(far.iter().all(|(name, _)| name.contains("torus")), "{far:?}");
+    assert!(far.len() * 20 <= numbers.len(), "{far:?}");
 }

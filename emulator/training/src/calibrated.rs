@@ -105,18 +105,6 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     }
 }
 
-impl Framework {
-    /// Versions of Megatron-Bridge differ only by their features and share constants.
-    pub fn family(&self) -> &'static str {
-        let bridge = "megatron-bridge";
-        if self.name.starts_with(bridge) { bridge } else { self.name }
-    }
-
-    pub fn is_version(&self, software: &str) -> bool {
-        software == self.name || self.family() != self.name && software.starts_with(self.family())
-    }
-}
-
 impl Chip {
     /// Scales the shares of peak to another chip by the best measured matrix-product efficiencies
     /// with 16 and 8 bits: `own` of this chip, `best` of the other.

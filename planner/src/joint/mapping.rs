@@ -14,7 +14,7 @@ use lightloom_fabric::plan::Rank;
 use lightloom_units::id::TorId;
 
 use super::PlanError;
-use super::network;
+use super::network::{self, Estimate};
 use super::traffic::phases;
 use crate::khop::{Layout, RingGroup};
 
@@ -55,6 +55,9 @@ pub enum Count {
     AsPlaced,
     /// Numbered by the leaf of the first node. If leaves differ in size, a set may span several.
     LeafByLeaf,
+    /// As `LeafByLeaf`, and every second run through a dimension counts down. The runs on both sides of a leaf that they share
+    /// then have neighbouring ranks below it.
+    BackAndForth,
 }
 
 /// The ranks of a group. All indices start at 0.
@@ -84,6 +87,8 @@ pub struct MappingError {
     pub needed: u64,
     pub got: u64,
 }
+
+const MOST_NODES_BACK_AND_FORTH: u32 = 1_024;
 
 const ORDERS: [[Dimension; 3]; 6] = {
     use Dimension::{Context, Data, Pipeline};
@@ -121,6 +126,8 @@ impl Mapping {
             let size = self.size(dimension);
             let rank = rest % size;
             rest /= size;
+            let turns = self.count == Count::BackAndForth && rest % 2 == 1;
+            let rank = if turns { size - 1 - rank } else { rank };
             match dimension {
                 Dimension::Context => at.cp = rank,
                 Dimension::Data => at.dp = rank,
@@ -172,36 +179,37 @@ fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
     Mapping { job, pp, cp, dp, ep, order: ORDERS[0], count: Count::AsPlaced }
 }
 
+/// Ranks in the order with the shortest estimate. Returns the estimated seconds and mappings of every order of the last job,
+/// best first.
 pub(super) fn rank_in_best_order(
     fabric: &Fabric,
     faults: &FaultSet,
     ranks: &mut [Rank],
     layout: &Layout,
     mappings: &[Mapping],
-) -> Result<(), PlanError> {
-    let mut mappings = mappings.to_vec();
-    rank(fabric, ranks, layout, &mappings);
+) -> Result<Vec<(f64, Vec<Mapping>)>, PlanError> {
+    let mut tried = vec![(Estimate::default(), mappings.to_vec())];
+    rank(fabric, ranks, layout, mappings);
     for at in 0..mappings.len() {
+        let mut mappings = tried.swap_remove(0).1;
         let orders = distinct_orders(&mappings[at]);
-        let mut best = None;
-        let counts = [Count::AsPlaced, Count::LeafByLeaf];
-        let counts =
-            if is_leaf_by_leaf(fabric, layout, mappings[at].job) { &counts[..1] } else { &counts };
+        let is_sorted = is_leaf_by_leaf(fabric, layout, mappings[at].job);
+        let is_small = fabric.hbd.nodes() <= MOST_NODES_BACK_AND_FORTH;
+        let mut counts = vec![Count::AsPlaced];
+        counts.extend((!is_sorted).then_some(Count::LeafByLeaf));
+        counts.extend(is_small.then_some(Count::BackAndForth));
         let ways = counts.iter().flat_map(|count| orders.iter().map(|order| (*count, *order)));
-        for (count, order) in ways.filter(|_| orders.len() > 1 || counts.len() > 1) {
+        tried.clear();
+        for (count, order) in ways {
             (mappings[at].count, mappings[at].order) = (count, order);
             rank(fabric, ranks, layout, &mappings);
             let estimate = network::estimate(fabric, faults, &phases(fabric, ranks)?);
-            if best.as_ref().is_none_or(|(best, _)| estimate.is_better_than(best)) {
-                best = Some((estimate, mappings[at].clone()));
-            }
+            let place = tried.partition_point(|(other, _)| !estimate.is_better_than(other));
+            tried.insert(place, (estimate, mappings.clone()));
         }
-        if let Some((_, mapping)) = best {
-            mappings[at] = mapping;
-        }
-        rank(fabric, ranks, layout, &mappings);
+        rank(fabric, ranks, layout, &tried[0].1);
     }
-    Ok(())
+    Ok(tried.into_iter().map(|(estimate, mappings)| (estimate.seconds, mappings)).collect())
 }
 
 fn leaf_of(fabric: &Fabric, group: &RingGroup) -> Option<TorId> {
@@ -234,7 +242,7 @@ pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mapping
             continue;
         }
         let mut groups: Vec<&RingGroup> = layout.groups_of(job).collect();
-        if mapping.is_some_and(|mapping| mapping.count == Count::LeafByLeaf) {
+        if mapping.is_some_and(|mapping| mapping.count != Count::AsPlaced) {
             groups.sort_by_key(|group| leaf_of(fabric, group));
         }
         for (number, group) in (0..).zip(groups) {
@@ -256,15 +264,16 @@ mod tests {
     #[test]
     fn every_order_assigns_every_rank_once() {
         for order in ORDERS {
-            let mapping =
-                Mapping { job: 0, pp: 3, cp: 2, dp: 4, ep: 1, order, count: Count::AsPlaced };
-            let mut seen: Vec<(u32, u32, u32)> = (0..24)
-                .map(|group| mapping.coordinates(group))
-                .map(|at| (at.pp, at.cp, at.dp))
-                .collect();
-            seen.sort_unstable();
-            seen.dedup();
-            assert_eq!(seen.len(), 24, "{order:?}");
+            for count in [Count::AsPlaced, Count::BackAndForth] {
+                let mapping = Mapping { job: 0, pp: 3, cp: 2, dp: 4, ep: 1, order, count };
+                let mut seen: Vec<(u32, u32, u32)> = (0..24)
+                    .map(|group| mapping.coordinates(group))
+                    .map(|at| (at.pp, at.cp, at.dp))
+                    .collect();
+                seen.sort_unstable();
+                seen.dedup();
+                assert_eq!(seen.len(), 24, "{order:?}");
+            }
         }
         assert_eq!(
             distinct_orders(&Mapping {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::Fabric;
+use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::{PhasePlan, Plan};
 use lightloom_units::id::{LeafId, TorId};
@@ -244,7 +245,7 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     bits
 }
 
-/// Above this limit, estimates on direct networks do not recompute all routes.
+/// Above this limit, estimates do not compute routes.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -284,7 +285,31 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
         return routes::estimate(network, faults, phases);
     }
     let rates = leaf_rates(fabric, faults);
-    phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
+    let network = fabric.dcn.circuits().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES as usize);
+    let network = network.map(|network| network.without(faults));
+    let estimate = |phase: &Phase| {
+        let Estimate { seconds, between } = Estimate::of(fabric, &phase.demand, &rates);
+        let through = network.as_ref().map_or(0.0, |it| seconds_through_leaves(it, &phase.demand));
+        Estimate { seconds: seconds.max(through), between: between.max(through) }
+    };
+    phases.iter().map(estimate).sum()
+}
+
+/// Returns a lower bound of the time if circuits join each leaf only to the peers with most traffic. Other traffic takes
+/// the core, or at least two circuits.
+fn seconds_through_leaves(network: &ReconfigurableFatTree, demand: &Demand) -> f64 {
+    let leaves = || (0..network.leaves()).map(LeafId::from_index);
+    let (mut direct, mut rate) = (0.0, 0.0);
+    for leaf in leaves() {
+        let optical = network.optical_rate_of(leaf);
+        let circuits = (optical / network.circuit_unit().0 as f64) as usize;
+        let both = |peer| demand.bits(demand.bytes(leaf, peer) + demand.bytes(peer, leaf));
+        let mut bits: Vec<f64> = leaves().map(both).filter(|bits| *bits > 0.0).collect();
+        bits.sort_unstable_by(|a, b| b.total_cmp(a));
+        direct += bits.iter().take(circuits).sum::<f64>() / 2.0;
+        rate += optical + 2.0 * network.electrical_rate_of(leaf);
+    }
+    (2.0 * demand.bits(demand.total()) - direct) / rate
 }
 
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {

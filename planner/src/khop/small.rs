@@ -34,30 +34,52 @@ pub(super) fn fewer_crossing(
     length: usize,
     known: &[RingGroup],
 ) -> Option<Vec<RingGroup>> {
+    let rings = rings_to_search(fabric, survey, free, length, known)?;
+    let mut picked = fewest(&mut Sets::new(fabric, &rings), free, known).0?;
+    picked.sort_by_key(|item| (item.kind, item.nodes.trailing_zeros()));
+    let groups = picked.into_iter().flat_map(|item| item.rings).map(|ring| rings[ring].clone());
+    let mut groups: Vec<RingGroup> = groups.collect();
+    placement::deal(fabric, &mut groups);
+    Some(groups)
+}
+
+/// Returns a lower bound on the crossing hops of as many groups as `known`, on any working nodes. `None` if the search is too
+/// large.
+pub(super) fn least_crossing(
+    fabric: &Fabric,
+    survey: &Survey<'_>,
+    length: usize,
+    known: &[RingGroup],
+) -> Option<u64> {
+    let rings = rings_to_search(fabric, survey, survey.alive(), length, known)?;
+    let mut sets = Sets { is_bound: true, ..Sets::new(fabric, &rings) };
+    Some(fewest(&mut sets, survey.alive(), known).1)
+}
+
+/// Returns the first sets found, and a lower bound on the cost of all of them.
+fn fewest(sets: &mut Sets<'_>, free: &[bool], known: &[RingGroup]) -> (Option<Vec<Item>>, u64) {
+    let fabric = sets.fabric;
     let per_set = fabric.dcn.nodes_per_tor() as usize;
     let crossing = crossing(fabric, known);
-    if crossing == 0 || per_set < 2 || fabric.hbd.nodes() > MOST_NODES {
-        return None;
-    }
-    let rings = rings(fabric, survey, free, length)?;
     let (whole, rest) = (known.len() / per_set, known.len() % per_set);
-    let mut sets = Sets::new(fabric, &rings);
     let nodes = (0..).zip(free).filter(|(_, free)| **free);
     let nodes = nodes.fold(0, |all, (at, _)| all | 1 << fabric.hbd.node_at(Position(at)).0);
     // Start with low limits, which only a few sets satisfy.
     let limits = (0..).map(|step| 1_u64 << step).take_while(|limit| *limit < crossing);
     let sizes = [if whole > 0 { per_set } else { 0 }, rest];
     let needs = [whole, usize::from(rest > 0)];
-    let mut picked = limits.chain([crossing]).find_map(|limit| {
-        let items = sets.below(limit, sizes)?;
-        let picked = cheapest(&items, nodes, needs, limit)?;
-        Some(picked.into_iter().map(|item| items[item].clone()).collect::<Vec<Item>>())
-    })?;
-    picked.sort_by_key(|item| (item.kind, item.nodes.trailing_zeros()));
-    let groups = picked.into_iter().flat_map(|item| item.rings).map(|ring| rings[ring].clone());
-    let mut groups: Vec<RingGroup> = groups.collect();
-    placement::deal(fabric, &mut groups);
-    Some(groups)
+    let mut proven = 0;
+    for limit in limits.chain([crossing]) {
+        let Some(items) = sets.below(limit, sizes) else { break };
+        let Search { best, below, steps, .. } = cheapest(&items, nodes, needs, limit);
+        if steps < MOST_STEPS {
+            proven = below;
+        }
+        if let Some(best) = best {
+            return (Some(best.into_iter().map(|item| items[item].clone()).collect()), proven);
+        }
+    }
+    (None, proven)
 }
 
 pub(super) fn more_rings(
@@ -107,7 +129,7 @@ fn most_of_piece(
     });
     let items: Vec<Item> = items.collect();
     let all = u64::MAX >> (64 - piece.len());
-    let found = (known + 1..=at_most).map_while(|count| cheapest(&items, all, [count, 0], 1));
+    let found = (known + 1..=at_most).map_while(|count| cheapest(&items, all, [count, 0], 1).best);
     Some(found.last()?.into_iter().map(|ring| rings[ring].clone()).collect())
 }
 
@@ -123,12 +145,17 @@ fn crossing(fabric: &Fabric, groups: &[RingGroup]) -> u64 {
     super::cross_tor(&fabric.dcn, groups.iter().map(|group| group.ranks.as_slice())).crossing
 }
 
-fn rings(
+fn rings_to_search(
     fabric: &Fabric,
     survey: &Survey<'_>,
     free: &[bool],
     length: usize,
+    known: &[RingGroup],
 ) -> Option<Vec<RingGroup>> {
+    let is_small = fabric.dcn.nodes_per_tor() > 1 && fabric.hbd.nodes() <= MOST_NODES;
+    if !is_small || crossing(fabric, known) == 0 {
+        return None;
+    }
     if spare::are_wanted(fabric) {
         let chains = spare::all(survey, free, length).into_iter();
         return Some(chains.map(|chain| RingGroup::chain(&fabric.hbd, &chain)).collect());
@@ -160,6 +187,8 @@ struct Sets<'a> {
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
+    /// Whether the cost of a set is the lower bound of its furthest pair, rather than that of dealt ranks.
+    is_bound: bool,
 }
 
 impl<'a> Sets<'a> {
@@ -185,7 +214,8 @@ impl<'a> Sets<'a> {
             rings.iter().map(|ring| ring.nodes.iter().fold(0, |all, node| all | 1 << node.0));
         let nodes = nodes.collect();
         let (ways, items) = (FxHashMap::default(), FxHashMap::default());
-        Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
+        let (looked_at, is_bound) = (0, false);
+        Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at, is_bound }
     }
 
     fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
@@ -224,7 +254,11 @@ impl<'a> Sets<'a> {
         let (order, cost) = match self.ways.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let found = self.cheapest_order(&rings);
+                let pairs = || key.iter().flat_map(|a| key.iter().map(|b| self.apart[*a][*b]));
+                let found = match self.is_bound {
+                    true => (Vec::new(), pairs().max().unwrap_or(0)),
+                    false => self.cheapest_order(&rings),
+                };
                 self.ways.insert(key, found.clone());
                 found
             }
@@ -267,7 +301,7 @@ fn shared(one: &[TorId], other: &[TorId]) -> usize {
     shared
 }
 
-fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<Vec<usize>> {
+fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Search<'_> {
     let mut by_lowest = vec![Vec::new(); 64];
     let (mut sizes, mut least) = ([0; 2], [u64::MAX; 2]);
     for (index, item) in items.iter().enumerate() {
@@ -278,17 +312,15 @@ fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<
     for bucket in &mut by_lowest {
         bucket.sort_by_key(|item| (items[*item].cost, items[*item].nodes));
     }
-    for kind in (0..2).filter(|kind| sizes[*kind] == 0) {
-        if needs[kind] > 0 {
-            return None;
-        }
-        least[kind] = 0;
-    }
+    let is_possible = (0..2).all(|kind| sizes[kind] > 0 || needs[kind] == 0);
+    (0..2).filter(|kind| sizes[*kind] == 0).for_each(|kind| least[kind] = 0);
     let seen = FxHashMap::default();
     let (chosen, best) = (Vec::new(), None);
     let mut search = Search { items, by_lowest, sizes, least, below, seen, steps: 0, chosen, best };
-    search.go_on(free, needs, 0);
-    search.best
+    if is_possible {
+        search.go_on(free, needs, 0);
+    }
+    search
 }
 
 struct Search<'a> {

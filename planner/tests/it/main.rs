@@ -39,6 +39,7 @@ mod single_faults;
 mod spare_crossing;
 mod spare_rings;
 mod start;
+mod tiny_joint;
 mod unchanged;
 mod weight_sync;
 mod why;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow paths and circuit requests of a job whose leaves are connected by optical switches. Flows are divided as in phases.
+//! Flow paths and circuit requests of a job whose leaves are connected by optical switches or cables. Flows are divided as in phases.
 //!
 //! The job requests the `micro-batches` circuits at the start of a round and the `gradients` circuits
 //! after its last pass; reinforcement learning adds `weight-sync` and `parallelism-switch`. During a
 //! change, computation continues and network traffic waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use lightloom_collective::CollectiveKind;
@@ -15,7 +15,7 @@ use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
 use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::LeafId;
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, Notice};
@@ -38,6 +38,9 @@ struct DividedPhase {
     /// Bytes between two hosts among those between their leaves. They take the same part of `shares`, so that few flows
     /// are split.
     own: BTreeMap<[VertexId; 2], Range<u64>>,
+    /// Until all planned routes have carried their shares. `None` if hosts send to several others, which they do one after
+    /// another.
+    seconds: Option<f64>,
 }
 
 impl DividedPhase {
@@ -50,7 +53,8 @@ impl DividedPhase {
         let share = |(&[from, to], &own): (&[usize; 2], &u64)| {
             ([from, to], lanes.divide(Left { from, to, own, of_leaves: own }, &division))
         };
-        let shares = left.iter().map(share).collect();
+        let shares: BTreeMap<[usize; 2], LaneShares> = left.iter().map(share).collect();
+        let seconds = division.seconds(leaves, shares.values().flatten());
         let mut taken = BTreeMap::<[usize; 2], u64>::new();
         let exchange = |((from, to), Bytes(bytes)): ((u32, u32), Bytes)| {
             let ends = [leaves.gpu(from)?, leaves.gpu(to)?];
@@ -59,7 +63,9 @@ impl DividedPhase {
             Some((ends.map(|end| end.host), *taken - bytes..*taken))
         };
         let exchanges = demand.exchanges().into_iter().flatten();
-        Self { shares, own: exchanges.filter_map(exchange).collect() }
+        let own: BTreeMap<[VertexId; 2], Range<u64>> = exchanges.filter_map(exchange).collect();
+        let hosts: BTreeSet<VertexId> = own.keys().map(|[from, _]| *from).collect();
+        Self { seconds: seconds.filter(|_| hosts.len() == own.len()), shares, own }
     }
 }
 
@@ -125,7 +131,7 @@ impl<'a> Circuits<'a> {
         &mut self,
         context: &Context<'_>,
         ends: [VertexId; 2],
-        phase: Option<usize>,
+        (phase, is_paced): (Option<usize>, bool),
     ) -> Option<Vec<RouteShare>> {
         let [from, to] = ends.map(|host| Leaves::end(context.substrate, host));
         let (from, to) = (from?, to?);
@@ -136,6 +142,7 @@ impl<'a> Circuits<'a> {
         let sum = parts.iter().map(|(_, size)| size).sum();
         let divided = phase.and_then(|phase| self.divided.get(&phase));
         let own = divided.and_then(|divided| divided.own.get(&ends).cloned());
+        let seconds = divided.filter(|_| is_paced && own.is_some()).and_then(|it| it.seconds);
         let own = own.filter(|own| own.end <= sum).unwrap_or(0..sum);
         let mut until = 0;
         let way = |(hops, size): LaneShare| {
@@ -143,7 +150,8 @@ impl<'a> Circuits<'a> {
             until += size;
             let size = until.min(own.end).checked_sub(from_here).filter(|size| *size > 0)?;
             let route = self.leaves.way(context.substrate, [from, to], &hops);
-            Some(RouteShare { route, share: size as f64 / (own.end - own.start) as f64 })
+            let pace = seconds.map(|seconds| BitsPerSecond((8.0 * size as f64 / seconds) as u64));
+            Some(RouteShare { route, share: size as f64 / (own.end - own.start) as f64, pace })
         };
         let ways: Vec<RouteShare> = parts.into_iter().filter_map(way).collect();
         (!ways.is_empty()).then_some(ways)
@@ -161,7 +169,7 @@ impl<'a> Circuits<'a> {
         };
         let way = |(from, to): (usize, usize)| {
             let ends = [hosts[from], hosts[to]];
-            Some((ends.into(), self.ways_of(context, ends, phase)?))
+            Some((ends.into(), self.ways_of(context, ends, (phase, kind.is_some()))?))
         };
         pairs.into_iter().map(way).collect()
     }

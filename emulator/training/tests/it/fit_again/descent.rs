@@ -51,8 +51,9 @@ impl Constants {
             self.chips[of] = chip;
             return;
         }
-        let family = self.frameworks[of].family();
-        for version in self.frameworks.iter_mut().filter(|version| version.family() == family) {
+        let family = family(&self.frameworks[of]);
+        for version in self.frameworks.iter_mut().filter(|version| self::family(version) == family)
+        {
             *constant.of(&mut chip, version) = value;
         }
     }
@@ -91,6 +92,17 @@ pub(super) fn fit(
 }
 
 /// The total weight of runs with the same software, chip and model is the square root of their number.
+/// Versions of Megatron-Bridge differ only by their features and share constants.
+fn family(framework: &Framework) -> &'static str {
+    let bridge = "megatron-bridge";
+    if framework.name.starts_with(bridge) { bridge } else { framework.name }
+}
+
+fn is_version(framework: &Framework, software: &str) -> bool {
+    let family = family(framework);
+    software == framework.name || family != framework.name && software.starts_with(family)
+}
+
 fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for run in runs {
@@ -123,9 +135,9 @@ fn coordinates<'r>(
         add(true, of, &|run| run.request.card.chip_among(&start.chips).name == chip.name);
     }
     for (of, framework) in start.frameworks.iter().enumerate() {
-        let is_first = start.frameworks.iter().position(|one| one.family() == framework.family());
+        let is_first = start.frameworks.iter().position(|one| family(one) == family(framework));
         if is_first == Some(of) {
-            add(false, of, &|run| framework.is_version(&run.software));
+            add(false, of, &|run| is_version(framework, &run.software));
         }
     }
     coordinates
