@@ -168,11 +168,14 @@ impl Topology {
     pub fn add_within(&mut self, reach: usize, first: usize, second: usize, count: u32) {
         assert_ne!(first, second, "a circuit connects two leaves");
         let units = count * self.units_of(reach);
+        if count > 0 {
+            let size = self.circuits.len();
+            let most = self.narrower.len().max(reach);
+            self.narrower.resize_with(most, || vec![0; size]);
+        }
         for at in [first * self.leaves + second, second * self.leaves + first] {
             self.circuits[at] += units;
             if reach > 0 && count > 0 {
-                let none = vec![0; self.circuits.len()];
-                self.narrower.resize(self.narrower.len().max(reach), none);
                 self.narrower[reach - 1][at] += count;
             }
         }
