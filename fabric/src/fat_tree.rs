@@ -16,6 +16,7 @@
 //! drops the circuits that do not fit.
 
 pub mod device_ports;
+mod halves;
 mod problems;
 mod reach;
 mod spec;
@@ -46,7 +47,7 @@ impl ReconfigurableFatTree {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let reaches = Reaches::of(&spec);
+        let reaches = Reaches::of(&spec, false);
         if reaches.join_nothing() {
             return Err(vec![no_path_left(&spec)]);
         }
@@ -79,6 +80,9 @@ impl ReconfigurableFatTree {
     /// Returns whether a leaf may have an odd number of usable ports on a switch.
     #[must_use]
     pub fn has_odd_ports(&self) -> bool {
+        if self.has_halves() {
+            return false;
+        }
         let are_taken = !self.dead.is_empty() || !self.spec.held.is_empty();
         are_taken || self.spec.banks.iter().any(|bank| bank.ports_per_leaf % 2 == 1)
     }
@@ -434,6 +438,7 @@ mod tests {
                 insertion_loss_db: 1.5,
                 circuit_rate: None,
                 leaves: None,
+                one_way: false,
             }],
             timing: SwitchTiming {
                 control: Picoseconds::from_millis(5),
@@ -491,6 +496,35 @@ mod tests {
         (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
         let two = ReconfigurableFatTree::new(two).unwrap();
         assert!((two.least_loss_over(0).unwrap() - 3.9).abs() < 1e-9);
+    }
+
+    #[test]
+    fn halves_of_one_way_circuits_keep_their_ports() {
+        let mut one_way = spec();
+        one_way.banks[0].one_way = true;
+        one_way.occupied = vec![OcsPortId { ocs: OcsId(0), port: 7 }];
+        one_way.forbidden = vec![(LeafId(0), LeafId(2))];
+        let fabric = ReconfigurableFatTree::new(one_way.clone()).unwrap();
+        let halves = fabric.halves();
+        assert_eq!(halves.free_ports(LeafId(3)) + halves.free_ports(LeafId(11)), 14);
+        let may_join = |a, b| halves.permits(LeafPair { a: LeafId(a), b: LeafId(b) });
+        let joined = [(0, 9), (1, 8), (0, 8), (0, 1), (0, 10), (2, 8)].map(|(a, b)| may_join(a, b));
+        assert_eq!(joined, [true, true, false, false, false, false]);
+        for circuit in fabric.possible_circuits() {
+            let CrossConnect { ocs, a_port, b_port, a, b } = circuit;
+            for circuit in
+                [circuit, CrossConnect { ocs, a_port: b_port, b_port: a_port, a: b, b: a }]
+            {
+                assert_eq!(fabric.whole(fabric.half(circuit)), circuit);
+            }
+        }
+        let held = CrossConnect { ocs: OcsId(0), a_port: 2, b_port: 0, a: LeafId(1), b: LeafId(0) };
+        let text = problems(|spec| *spec = FatTreeSpec { held: vec![held], ..one_way.clone() });
+        assert!(text.contains("one-way circuits that stay"), "{text}");
+        let text = problems(|spec| {
+            spec.banks.push(OcsBank { one_way: true, ..spec.banks[0].clone() });
+        });
+        assert!(text.contains("of one-way and of two-way circuits"), "{text}");
     }
 
     #[test]

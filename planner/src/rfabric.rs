@@ -18,6 +18,7 @@ pub mod exact;
 mod flow;
 pub mod fluid;
 pub mod one_hop;
+mod one_way;
 mod patch;
 pub mod phases;
 pub mod plan;

@@ -188,6 +188,33 @@ fn circuit_that_stays_is_in_every_phase_and_exported_once() {
     }
 }
 
+/// A switch with one port per leaf carries a ring of leaves, because each port has a peer on both sides.
+#[test]
+fn one_way_circuits_are_exported_once_and_refused_by_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("{FOLDER}/one-way.yaml");
+    run(folder.path(), &["plan", &file, "-o", "plan.json"]);
+    let text = std::fs::read_to_string(folder.path().join("plan.json")).unwrap();
+    let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let phase = &plan["phases"][0];
+    let circuits = phase["circuits"].as_array().unwrap();
+    let is_backward = |at: &&serde_json::Value| at["a"].as_str() > at["b"].as_str();
+    assert!(circuits.iter().any(|at| is_backward(&at)), "{phase}");
+    let to = ["--to", "sonic-ocs", "--phase", phase["name"].as_str().unwrap(), "-o", "out"];
+    run(folder.path(), &[&["export", "plan.json", "--fabric", &file], &to[..]].concat());
+    let files = std::fs::read_dir(folder.path().join("out")).unwrap();
+    let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let exported: usize = texts.map(|text| text.matches("\"a_side\"").count()).sum();
+    assert_eq!(exported, circuits.len());
+    let config = format!(
+        "state_dir: state\nfabric: {file}\ndevices: [{{name: ocs0, driver: {{scpi: {{tcp: 'x:1'}}}}}}]\n"
+    );
+    std::fs::write(folder.path().join("daemon.yaml"), config).unwrap();
+    let error = lightloom_daemon::start::read_files(&folder.path().join("daemon.yaml"));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("ocs0 in bank `hall` has one-way circuits"), "{error}");
+}
+
 #[test]
 fn bound_job_stays_on_its_racks_and_the_other_shrinks() {
     let file = format!("{FOLDER}/bound-jobs.yaml");

@@ -34,6 +34,16 @@ impl Config {
                     .help(&help);
                 continue;
             }
+            if network.is_one_way() {
+                let bank = &network.bank(ocs).name;
+                let message = format!(
+                    "{ocs} in bank `{bank}` has one-way circuits, but the daemon sets both directions of a port"
+                );
+                check
+                    .error(codes::NOT_INSTALLED, &path, message)
+                    .help("remove the device, and set its circuits from `lightloom export --to sonic-ocs`");
+                continue;
+            }
             let ingress = network.bank(ocs).ports_per_switch;
             let ports = match device.driver.protocol().kind() {
                 Kind::OpticalSwitch { ports, .. } => ports(ingress),

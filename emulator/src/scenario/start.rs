@@ -103,6 +103,8 @@ pub enum StartError {
         "no group of any job can be formed; help: add a job to the fabric, or reduce the faults"
     )]
     NothingRuns,
+    #[error("the daemon does not set one-way circuits; help: use `control: {{assumed: {{…}}}}`")]
+    OneWay,
 }
 
 fn others(violations: &[Violation]) -> String {
@@ -188,6 +190,10 @@ pub fn plan(scenario: &Scenario) -> Result<RunStart, StartError> {
 }
 
 fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, StartError> {
+    let is_one_way = fabric.dcn.circuits().is_some_and(|network| network.is_one_way());
+    if is_one_way && scenario.control.lightloomd.is_some() {
+        return Err(StartError::OneWay);
+    }
     let wrong = |error| StartError::Trace { what: "fabric", error };
     let in_force = scenario.plan.as_deref();
     let planned_around = in_force.iter().flat_map(|plan| &plan.faults);

@@ -135,6 +135,11 @@ impl Problems {
         let unit = reach::unit_of(spec);
         for (index, bank) in spec.banks.iter().enumerate() {
             self.check_bank(spec.leaves, index, bank);
+            if bank.one_way != spec.banks[0].one_way {
+                let problem = "banks of one-way and of two-way circuits are not planned together";
+                let fix = "use the same `one_way` for all banks, or a fabric file for each kind";
+                self.add(format!("banks[{index}].one_way"), problem, fix);
+            }
             let Some(rate) = bank.circuit_rate else { continue };
             let field = format!("banks[{index}].circuit_rate");
             if rate.0 == 0 {
@@ -254,6 +259,10 @@ impl Problems {
         let mut used = BTreeSet::new();
         for (index, held) in spec.held.iter().enumerate() {
             let field = format!("held[{index}]");
+            if spec.banks[0].one_way {
+                let problem = "one-way circuits that stay are not planned around";
+                self.add(&field, problem, "list the ports of the circuit under `occupied`");
+            }
             let Some(bank) = spec.bank(held.ocs) else {
                 self.unknown_switch(&field, held.ocs, spec);
                 continue;

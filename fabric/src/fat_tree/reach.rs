@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
-use super::{FatTreeSpec, LeafPair};
+use super::{FatTreeSpec, LeafPair, halves};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reaches {
@@ -21,6 +21,7 @@ pub(super) struct Reaches {
     reaches: Vec<Reach>,
     of_bank: Vec<Option<usize>>,
     pub(super) unit: BitsPerSecond,
+    pub(super) are_between_halves: bool,
     /// Whether all circuits have the rate of one unit.
     pub(super) are_equal: bool,
 }
@@ -35,14 +36,21 @@ struct Reach {
 }
 
 impl Reaches {
-    pub(super) fn of(spec: &FatTreeSpec) -> Self {
+    pub(super) fn of(spec: &FatTreeSpec, are_between_halves: bool) -> Self {
         let forbidden = spec.forbidden.iter().filter_map(|&(a, b)| LeafPair::new(a, b)).collect();
         let extra_db = extra_db_of_leaves(spec);
         let of_bank = vec![None; spec.banks.len()];
         let unit = unit_of(spec);
         let are_equal = spec.banks.iter().all(|bank| spec.circuit_rate_over(bank) == unit);
-        let mut reaches =
-            Self { forbidden, extra_db, reaches: Vec::new(), of_bank, unit, are_equal };
+        let mut reaches = Self {
+            forbidden,
+            extra_db,
+            reaches: Vec::new(),
+            of_bank,
+            unit,
+            are_between_halves,
+            are_equal,
+        };
         let mut found: Vec<(Reach, Vec<usize>)> = Vec::new();
         for (bank, of) in spec.banks.iter().enumerate() {
             let reach = Reach {
@@ -116,7 +124,8 @@ impl Reaches {
 
     pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {
         let extra = self.extra_db[pair.a.index()] + self.extra_db[pair.b.index()];
-        (!self.forbidden.contains(&pair)).then_some(extra)
+        let may_join = !self.are_between_halves || halves::may_join(pair, self.extra_db.len());
+        (may_join && !self.forbidden.contains(&pair)).then_some(extra)
     }
 
     pub(super) fn count(&self) -> usize {

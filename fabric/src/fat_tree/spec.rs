@@ -44,6 +44,9 @@ pub struct OcsBank {
     pub circuit_rate: Option<BitsPerSecond>,
     /// Leaves that are wired to the bank, in increasing order, or `None` for all leaves.
     pub leaves: Option<Vec<LeafId>>,
+    /// Whether a circuit leads from a transmitter to a receiver, instead of joining two ports in both directions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_way: bool,
 }
 
 impl OcsBank {
@@ -124,7 +127,8 @@ impl ElectricalCore {
     }
 }
 
-/// A cross-connect between two ports of a switch, with the leaves wired to them.
+/// A cross-connect between two ports of a switch, with the leaves wired to them. A one-way circuit leads from `a` to
+/// `b`, which are then in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CrossConnect {
     /// The switch.

@@ -99,6 +99,9 @@ pub struct BankFile {
     /// Insertion loss of one pass through a switch, in dB.
     #[serde(default)]
     pub insertion_loss_db: f64,
+    /// Whether circuits lead from a transmitter to a receiver, instead of both ways. The same for all banks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_way: bool,
 }
 
 /// Delays of setting up a circuit, from the decision to traffic.
@@ -362,6 +365,7 @@ fn bank(raw: &BankFile) -> OcsBank {
         ports_per_leaf: raw.ports_per_leaf,
         insertion_loss_db: raw.insertion_loss_db,
         circuit_rate: raw.circuit_rate.map(|rate| rate.0),
+        one_way: raw.one_way,
         leaves: raw.leaves.as_ref().map(|ranges| {
             let all = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
             let mut leaves: Vec<LeafId> = all.map(LeafId).collect();

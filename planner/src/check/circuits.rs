@@ -102,11 +102,8 @@ pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<
 }
 
 fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<String>) {
-    let mut owner = BTreeSet::new();
-    for held in spec.held.iter().filter(|held| !spec.usable.contains(held)) {
-        owner.insert((held.ocs, held.a_port));
-        owner.insert((held.ocs, held.b_port));
-    }
+    let held = spec.held.iter().filter(|held| !spec.usable.contains(held));
+    let mut owner: BTreeSet<PortSide> = held.flat_map(|held| ports_of(spec, held)).collect();
     for circuit in &phase.circuits {
         let place = format!(
             "phase {}: {} ports {} and {}",
@@ -116,7 +113,9 @@ fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<Stri
             findings.push(format!("{place}: no such switch"));
             continue;
         };
-        for (leaf, port) in [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)] {
+        for ((_, port, side), leaf) in
+            ports_of(spec, circuit).into_iter().zip([circuit.a, circuit.b])
+        {
             let place = port / bank.ports_per_leaf;
             let wired = match &bank.leaves {
                 Some(leaves) => leaves.get(place as usize).copied(),
@@ -125,7 +124,7 @@ fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<Stri
             if wired != Some(leaf) {
                 findings.push(format!("{place}: port {port} is not wired to {leaf}"));
             }
-            if !owner.insert((circuit.ocs, port)) {
+            if !owner.insert((circuit.ocs.0, port, side)) {
                 findings.push(format!("{place}: port {port} already has another peer"));
             }
         }
@@ -185,7 +184,7 @@ pub(super) fn can_serve(
     let mut sent = vec![0.0; spec.leaves as usize];
     let mut received = vec![0.0; spec.leaves as usize];
     for (&(from, to), bytes) in demand {
-        let carried = circuits.get(&(from.min(to), from.max(to))).copied().unwrap_or(0.0);
+        let carried = circuits.get(&(from, to)).copied().unwrap_or(0.0);
         let over = lambda * bytes * 8.0 - carried;
         if over > 0.0 {
             sent[from as usize] += over;
@@ -209,13 +208,16 @@ pub(super) fn can_serve(
     sent.iter().enumerate().chain(received.iter().enumerate()).all(fits)
 }
 
-/// Returns the rate of the circuits between each two leaves, in bit/s.
+/// Returns the rate of the circuits from each leaf to each other, in bit/s.
 pub(super) fn rates(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> BTreeMap<(u32, u32), f64> {
     let mut rates = BTreeMap::new();
     for circuit in circuits {
         let rate = bank_of(spec, circuit.ocs.0).and_then(|bank| bank.circuit_rate);
         let rate = rate.unwrap_or(spec.circuit_rate).0 as f64;
         *rates.entry((circuit.a.0, circuit.b.0)).or_insert(0.0) += rate;
+        if !is_one_way(spec, circuit) {
+            *rates.entry((circuit.b.0, circuit.a.0)).or_insert(0.0) += rate;
+        }
     }
     rates
 }
@@ -230,7 +232,7 @@ fn check_without(
     let serves = |seconds: f64| can_serve(network, demand, &circuits, 1.0 / seconds);
     let is_cut_off = |(from, to): &(u32, u32)| {
         let lacks_core = |leaf: u32| network.electrical_rate_of(LeafId(leaf)) <= 0.0;
-        let is_joined = circuits.contains_key(&(*from.min(to), *from.max(to)));
+        let is_joined = circuits.contains_key(&(*from, *to));
         !is_joined && (lacks_core(*from) || lacks_core(*to))
     };
     let is_right = match transition.without_ps.map(Picoseconds::as_secs_f64) {
@@ -318,8 +320,17 @@ fn check_bound(
     }
 }
 
-fn ports_of(circuit: &CrossConnect) -> [(u32, u32); 2] {
-    [circuit.a_port, circuit.b_port].map(|port| (circuit.ocs.0, port))
+fn is_one_way(spec: &FatTreeSpec, circuit: &CrossConnect) -> bool {
+    bank_of(spec, circuit.ocs.0).is_some_and(|bank| bank.one_way)
+}
+
+/// A switch, a port and one of its sides. A one-way circuit leads from the first side to the second side of another
+/// port; two-way circuits occupy both sides, which count as one.
+type PortSide = (u32, u32, u8);
+
+fn ports_of(spec: &FatTreeSpec, circuit: &CrossConnect) -> [PortSide; 2] {
+    let receiving = u8::from(is_one_way(spec, circuit));
+    [(circuit.ocs.0, circuit.a_port, 0), (circuit.ocs.0, circuit.b_port, receiving)]
 }
 
 fn check_transition(
@@ -349,7 +360,7 @@ pub(super) fn execute<'a>(
     let mut findings = Vec::new();
     let switches: u32 = spec.banks.iter().map(|bank| bank.switches).sum();
     let mut now: BTreeSet<CrossConnect> = from.iter().copied().collect();
-    let mut busy: BTreeSet<(u32, u32)> = now.iter().flat_map(ports_of).collect();
+    let mut busy: BTreeSet<PortSide> = now.iter().flat_map(|own| ports_of(spec, own)).collect();
     for (at, stage) in stages.into_iter().enumerate() {
         let domains: BTreeSet<u64> = stage
             .remove
@@ -361,7 +372,7 @@ pub(super) fn execute<'a>(
             findings.push(format!("{name}: stage {at} affects {} failure domains", domains.len()));
         }
         for circuit in &stage.remove {
-            for port in ports_of(circuit) {
+            for port in ports_of(spec, circuit) {
                 busy.remove(&port);
             }
             if !now.remove(circuit) {
@@ -370,7 +381,7 @@ pub(super) fn execute<'a>(
         }
         during(at, stage.remove.len(), &now.iter().copied().collect::<Vec<_>>());
         for circuit in &stage.add {
-            let is_free = ports_of(circuit).map(|port| busy.insert(port)) == [true, true];
+            let is_free = ports_of(spec, circuit).map(|port| busy.insert(port)) == [true, true];
             if !is_free {
                 findings.push(format!("{name}: stage {at} adds a circuit on a busy port"));
             }

@@ -115,7 +115,7 @@ fn times(
     let (Some(network), Some(own)) = (fabric.dcn.circuits(), own) else { return times };
     let network = network.without(faults);
     let evaluator = Evaluator::new(&network, &phase.demand);
-    let dark = evaluator.lambda(&Topology::dark(network.leaves()));
+    let dark = evaluator.lambda(&Topology::dark(network.ends()));
     times.packets_ps = (dark > 0.0).then(|| network::picoseconds(1.0 / dark));
     let order = plan.phases.iter().position(|planned| planned.name == phase.name);
     let before =

@@ -110,7 +110,9 @@ fn network_of(evaluator: &Evaluator, topology: &Topology, unit: f64) -> Congesti
         let seconds = unit / (f64::from(count) * evaluator.circuit_rate());
         let (a, b, thing) = (pair.a.index(), pair.b.index(), 2 * (leaves + at));
         network.add(a, b, vec![(thing, seconds)]);
-        network.add(b, a, vec![(thing + 1, seconds)]);
+        if !evaluator.has_halves {
+            network.add(b, a, vec![(thing + 1, seconds)]);
+        }
     }
     network
 }
@@ -155,14 +157,21 @@ fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
     (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
 }
 
-/// The core is the node after the leaves. Leaf i's uplinks to and from it are resources 2i and 2i+1.
+/// The core is the node after the leaves. Leaf i's uplinks to and from it are resources 2i and 2i+1. A receiving half
+/// passes traffic to its sending half without a resource.
 fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     let core = network.nodes() - 1;
     for leaf in 0..core {
         let rate = evaluator.electrical_rate_of(leaf);
-        if rate > 0.0 {
+        let (halved, sends) = (evaluator.has_halves, leaf < core / 2);
+        if rate > 0.0 && (!halved || sends) {
             network.add(leaf, core, vec![(2 * leaf, unit / rate)]);
+        }
+        if rate > 0.0 && !(halved && sends) {
             network.add(core, leaf, vec![(2 * leaf + 1, unit / rate)]);
+        }
+        if halved && !sends {
+            network.add(leaf, leaf - core / 2, Vec::new());
         }
     }
 }
@@ -184,7 +193,10 @@ fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) ->
                 let pair = LeafPair { a: LeafId::from_index(a), b: LeafId::from_index(b) };
                 let has_ports = ports(reach, a) > 0.0 && ports(reach, b) > 0.0;
                 if has_ports && fabric.permits_within(reach, pair) {
-                    network.add_both_ways(a, b, &[of(a), of(b)]);
+                    match evaluator.has_halves {
+                        true => drop(network.add(a, b, vec![of(a), of(b)])),
+                        false => network.add_both_ways(a, b, &[of(a), of(b)]),
+                    }
                 }
             }
         }
@@ -269,6 +281,7 @@ fn rate_of(
     let core = topology.leaves();
     let mut load = vec![0.0; network.arcs.len()];
     let mut routes = Vec::new();
+    let leaves = if evaluator.has_halves { core / 2 } else { core };
     for flow in flows {
         let is_worth_it = |path: &&PricedPath| path.traffic >= LEAST_WEIGHT * flow.traffic;
         let kept: Vec<&PricedPath> = flow.paths.iter().filter(is_worth_it).collect();
@@ -276,20 +289,23 @@ fn rate_of(
         for path in kept {
             let weight = path.traffic / sum;
             path.arcs.iter().for_each(|arc| load[*arc] += weight * flow.traffic);
-            let ends: Vec<usize> = path.arcs.iter().map(|arc| network.arcs[*arc].to).collect();
+            let hops = path.arcs.iter().map(|arc| &network.arcs[*arc]);
+            let hops = hops.filter(|arc| !arc.uses.is_empty());
+            let ends: Vec<usize> = hops.map(|arc| arc.to).collect();
             let core_hop = ends.iter().position(|node| *node == core);
             let via = ends[..ends.len() - 1].iter().filter(|node| **node != core);
             routes.push(RoutePlan {
                 from: LeafId::from_index(flow.from),
-                to: LeafId::from_index(flow.to),
-                via: via.map(|leaf| LeafId::from_index(*leaf)).collect(),
+                to: LeafId::from_index(flow.to % leaves),
+                via: via.map(|end| LeafId::from_index(end % leaves)).collect(),
                 core_hop: core_hop.and_then(|hop| u32::try_from(hop).ok()),
                 weight,
             });
         }
     }
     routes.sort_by(|a, b| (a.from, a.to, &a.via).cmp(&(b.from, b.to, &b.via)));
-    let seconds = network.arcs.iter().zip(load).map(|(arc, load)| arc.uses[0].1 * load);
+    let seconds = network.arcs.iter().zip(load);
+    let seconds = seconds.map(|(arc, load)| arc.uses.first().map_or(0.0, |of| of.1 * load));
     let lambda = 1.0 / seconds.fold(0.0, f64::max);
     RoutedRate { lambda: lambda.min(evaluator.host_bound()), routes }
 }

@@ -115,6 +115,17 @@ impl Demand {
         exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
     }
 
+    /// Returns the traffic between the halves of leaves that send and those that receive.
+    #[must_use]
+    pub fn between_halves(&self) -> Self {
+        let leaves = 2 * self.leaves;
+        let mut halves = Self { leaves, bytes: vec![0; leaves * leaves], ..self.clone() };
+        for (from, to, bytes) in self.flows() {
+            halves.add(from, LeafId::from_index(to.index() + self.leaves), bytes);
+        }
+        halves
+    }
+
     /// Scales the bytes for packet simulation, where senders use the full link rate and the phase
     /// takes 1/`divisor` of the time. Every pair keeps at least one byte.
     #[must_use]

@@ -37,16 +37,20 @@ pub struct Evaluator {
     lines: Vec<Line>,
     circuit_rate: f64,
     electrical_rates: Vec<f64>,
+    pub(super) has_halves: bool,
 }
 
 impl Evaluator {
-    /// Prepares `demand` on `fabric`.
+    /// Prepares `demand` on `fabric`. If circuits are one-way, the lines are those of the halves of leaves.
     ///
     /// # Panics
     /// Panics if demand and fabric have different sizes; see [`Demand::must_fit`].
     #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have the same size");
+        if fabric.is_one_way() {
+            return Self::new(&fabric.halves(), &demand.between_halves());
+        }
         let leaves = fabric.leaves();
         let line = |at| Line { leaf: at / 2, traffic: Vec::new(), host_limit: f64::MAX };
         let mut lines: Vec<Line> = (0..2 * leaves).map(line).collect();
@@ -68,6 +72,7 @@ impl Evaluator {
             electrical_rates: (0..leaves)
                 .map(|leaf| fabric.electrical_rate_of(LeafId::from_index(leaf)))
                 .collect(),
+            has_halves: fabric.has_halves(),
         }
     }
 

@@ -148,7 +148,8 @@ fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
 /// Circuits get the bytes that they can carry until the planned end; the core gets the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
-    let joined = |from: usize, to: usize| has_core || topology.between(from, to) > 0;
+    let receiving = fabric.ends() - fabric.leaves();
+    let joined = |from: usize, to: usize| has_core || topology.between(from, to + receiving) > 0;
     let mut reachable = Demand::none(demand.leaves());
     for (from, to, bytes) in demand.flows().filter(|(from, to, _)| joined(from.index(), to.index()))
     {
@@ -159,7 +160,7 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
     let mut flows = Vec::new();
     for (from, to, bytes) in demand.flows() {
         let (from, to, bits) = (from.index(), to.index(), bytes.0 as f64 * 8.0);
-        let circuits = topology.between(from, to);
+        let circuits = topology.between(from, to + receiving);
         let carried =
             if has_core { bits.min(f64::from(circuits) * circuit / lambda) } else { bits };
         if circuits > 0 {
@@ -174,6 +175,7 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
 }
 
 fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
+    let receiving = fabric.ends() - fabric.leaves();
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
         for link in [Link::Up, Link::Down] {
@@ -198,7 +200,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
                         continue;
                     }
                     links.push(*pairs.entry((a, b)).or_insert_with(|| {
-                        capacity.push(f64::from(topology.between(a, b)) * circuit);
+                        capacity.push(f64::from(topology.between(a, b + receiving)) * circuit);
                         capacity.len() - 1
                     }));
                 }

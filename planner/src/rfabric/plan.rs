@@ -16,7 +16,7 @@ use super::exact::{self, Hops, Limits, SOLVER};
 use super::one_hop::Effort;
 use super::patch;
 use super::phases::{self, Candidate, CandidateRates, Phase};
-use super::{realise, unserved};
+use super::{one_way, realise, unserved};
 use on_switches::Planner;
 
 /// Planning options.
@@ -72,10 +72,12 @@ pub enum PlanError {
          synchronised: {0}, or keep the step of only one job"
     )]
     NoneForAll(String),
+    #[error("the solver does not model one-way circuits; plan without `--exact`")]
+    OneWay,
 }
 
 impl PlanError {
-    fn unservable(fabric: &ReconfigurableFatTree, phase: &Phase) -> Self {
+    pub(super) fn unservable(fabric: &ReconfigurableFatTree, phase: &Phase) -> Self {
         Self::Unservable { phase: phase.name.clone(), why: unserved::why(fabric, &[phase]) }
     }
 }
@@ -88,6 +90,9 @@ pub fn plan(
     options: Options,
 ) -> Result<CarriedStep, PlanError> {
     refuse_bad_phases(fabric, phases)?;
+    if fabric.is_one_way() {
+        return one_way::plan(fabric, phases, existing, options);
+    }
     // Only circuits on working ports can be kept.
     let existing = &realise::repaired(fabric, existing);
     let candidates = phases::candidates(fabric, phases, options.effort);
@@ -168,7 +173,7 @@ const NEAR_ENOUGH: f64 = 0.95;
 const EXCHANGES: u32 = 64;
 
 /// Like [`plan`], but keeps the circuits on working ports and moves the others to free ports of other
-/// switches. `None` if a phase then cannot be served, or if the number of phases differs.
+/// switches. `None` if a phase then cannot be served, if the number of phases differs, or if circuits are one-way.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
@@ -176,7 +181,8 @@ pub fn repaired(
     before: &[PhasePlan],
     options: Options,
 ) -> Option<CarriedStep> {
-    if phases.len() != before.len() || refuse_bad_phases(fabric, phases).is_err() {
+    let is_other = phases.len() != before.len() || fabric.is_one_way();
+    if is_other || refuse_bad_phases(fabric, phases).is_err() {
         return None;
     }
     let evaluators = phases::evaluators(fabric, phases);

@@ -13,6 +13,8 @@
 //! Exact minimum rewiring is impractical above about 32 leaves on 16 switches. The sequence of matchings is a heuristic
 //! for *which* circuits are kept; it does not affect whether all circuits fit.
 //!
+//! One-way circuits are oriented already: they lead from the sending to the receiving half of a leaf.
+//!
 //! Odd numbers of ports in the file, other jobs' circuits, and occupied or failed ports can leave a leaf with one more
 //! port on one side of a switch. Both choices are tried; [`Realisation::unplaced`] lists the circuits that do not fit.
 
@@ -117,7 +119,7 @@ fn wiring(
                 has_tail[leaf] = Some(is_tail);
                 is_tail
             }),
-            present: oriented_circuits(fabric.leaves(), existing, ocs),
+            present: oriented_circuits(fabric, existing, ocs),
         })
         .collect()
 }
@@ -188,7 +190,7 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
 /// Returns the circuits formed by the cross-connects.
 #[must_use]
 pub fn topology_of(fabric: &ReconfigurableFatTree, cross_connects: &[CrossConnect]) -> Topology {
-    let mut topology = Topology::dark(fabric.leaves());
+    let mut topology = Topology::dark(fabric.ends());
     for circuit in cross_connects {
         topology.light(fabric, circuit);
     }
@@ -249,6 +251,13 @@ impl Sides {
             .map(|leaf| if wired(leaf) { ports.div_ceil(2) } else { 0 })
             .collect();
         let mut sides = Self { tails: half.clone(), heads: half };
+        if fabric.has_halves() {
+            for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
+                let free = ports - fabric.dead_ports_of(ocs, LeafId::from_index(leaf));
+                sides.tails[leaf] = if leaf < fabric.leaves() / 2 { free } else { 0 };
+                sides.heads[leaf] = free - sides.tails[leaf];
+            }
+        }
         if fabric.has_odd_ports() {
             for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
                 let lost = fabric.taken_ports_of(ocs, LeafId::from_index(leaf)) + ports % 2;
@@ -267,7 +276,12 @@ impl Sides {
     }
 }
 
-fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Oriented {
+fn oriented_circuits(
+    fabric: &ReconfigurableFatTree,
+    circuits: &[CrossConnect],
+    ocs: OcsId,
+) -> Oriented {
+    let leaves = fabric.leaves();
     let mut peers = vec![Vec::new(); leaves];
     let mine: Vec<&CrossConnect> = circuits.iter().filter(|circuit| circuit.ocs == ocs).collect();
     for (at, circuit) in mine.iter().enumerate() {
@@ -276,6 +290,10 @@ fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Or
     }
     let mut walked = vec![false; mine.len()];
     let mut oriented = Oriented::default();
+    if fabric.has_halves() {
+        mine.iter().for_each(|circuit| oriented.put(circuit.a.index(), circuit.b.index(), 1));
+        return oriented;
+    }
     // Start at odd-degree leaves, so that no walk ends in the middle of another.
     let mut starts: Vec<usize> = (0..leaves).filter(|leaf| peers[*leaf].len() % 2 == 1).collect();
     starts.extend(0..leaves);

@@ -3,6 +3,8 @@
 //!
 //! Banks may differ in loss, so one bank may connect pairs that another cannot. Each circuit
 //! then has a *reach*, which determines the pairs that it can connect and the ports that it uses.
+//!
+//! If circuits are one-way, the leaves of a topology are halves of leaves.
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
@@ -46,12 +48,13 @@ impl Topology {
 
     /// Adds the units of a circuit, whatever its reach.
     pub fn light(&mut self, fabric: &ReconfigurableFatTree, circuit: &CrossConnect) {
-        self.add_many(circuit.a.index(), circuit.b.index(), fabric.units_of(circuit.ocs));
+        let [a, b] = fabric.ends_of(circuit);
+        self.add_many(a, b, fabric.units_of(circuit.ocs));
     }
 
     /// Removes the units of a circuit that was [lit](Self::light).
     pub fn darken(&mut self, fabric: &ReconfigurableFatTree, circuit: &CrossConnect) {
-        let (a, b) = (circuit.a.index(), circuit.b.index());
+        let [a, b] = fabric.ends_of(circuit);
         for at in [a * self.leaves + b, b * self.leaves + a] {
             self.circuits[at] -= fabric.units_of(circuit.ocs);
         }
@@ -168,11 +171,14 @@ impl Topology {
     pub fn add_within(&mut self, reach: usize, first: usize, second: usize, count: u32) {
         assert_ne!(first, second, "a circuit connects two leaves");
         let units = count * self.units_of(reach);
+        if count > 0 {
+            let size = self.circuits.len();
+            let most = self.narrower.len().max(reach);
+            self.narrower.resize_with(most, || vec![0; size]);
+        }
         for at in [first * self.leaves + second, second * self.leaves + first] {
             self.circuits[at] += units;
             if reach > 0 && count > 0 {
-                let none = vec![0; self.circuits.len()];
-                self.narrower.resize(self.narrower.len().max(reach), none);
                 self.narrower[reach - 1][at] += count;
             }
         }

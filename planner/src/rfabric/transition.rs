@@ -229,7 +229,7 @@ impl<'a> Progress<'a> {
 
     fn judge(&mut self, circuits: &[CrossConnect]) {
         let mut leaves: Vec<usize> =
-            circuits.iter().flat_map(|at| [at.a.index(), at.b.index()]).collect();
+            circuits.iter().flat_map(|circuit| self.fabric.ends_of(circuit)).collect();
         leaves.sort_unstable();
         leaves.dedup();
         for line in leaves.into_iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several banks with different losses, leaves and ports: each bank connects only the pairs that it permits.
 
-use crate::flow_judge::{Hops, best, drawn, drawn_building, drawn_mixture};
+use crate::flow_judge::{Hops, best, drawn, drawn_building, drawn_mixture, drawn_one_way};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::one_hop::{self, Effort};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_planner::rfabric::plan::{Options, plan};
 use lightloom_planner::rfabric::testkit::{self, check};
-use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 /// Regression test: a second bank without permitted pairs disabled the first one.
 #[test]
@@ -38,6 +38,35 @@ fn plans_and_bounds_are_valid_for_banks_of_some_leaves_with_odd_and_occupied_por
     let count = if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { 500 } else { 60 };
     let (planned, worst) = judged(count, drawn_building);
     assert!(planned * 3 > count && worst > 0.6, "{planned} {worst}");
+}
+
+/// A ring in one direction needs one transmitter and one receiver per leaf. Two-way circuits can use the other direction
+/// only for detours round the ring: x forward and y backward with x + 5y = 1, y = 1 - x, in units of a circuit.
+#[test]
+fn one_way_circuits_carry_a_ring_in_one_direction_over_all_ports() {
+    let rate = |one_way: bool| {
+        let mut spec = testkit::spec(6, 2);
+        (spec.banks[0].one_way, spec.banks[0].ports_per_leaf) = (one_way, 2);
+        spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
+        let network = ReconfigurableFatTree::new(spec).expect("a fabric");
+        let mut demand = Demand::none(6);
+        (0..6).for_each(|at| demand.add(LeafId(at), LeafId((at + 1) % 6), Bytes(100_000_000_000)));
+        let phase =
+            Phase { name: "p".into(), job: None, demand: demand.clone(), slack: Picoseconds::ZERO };
+        let plan = plan(&network, &[phase], &[], Options::default()).expect("a plan");
+        assert_eq!(check(&network, &[demand], &plan), Vec::<String>::new());
+        assert!(plan.phases[0].gap < 0.01, "{:?}", plan.phases[0]);
+        plan.phases[0].lambda
+    };
+    assert!((rate(false) - 0.6).abs() < 0.01);
+    assert!((rate(true) - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn plans_and_bounds_of_one_way_circuits_are_valid() {
+    let count = if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { 500 } else { 40 };
+    let (planned, worst) = judged(count, drawn_one_way);
+    assert!(planned * 3 > count && worst > 0.9, "{planned} {worst}");
 }
 
 /// Two phases with the demands of two draws, planned from the circuits of a plan for the second demand only.
@@ -77,13 +106,16 @@ fn plans_and_bounds_are_valid_for_banks_of_different_rates_and_circuits_that_sta
 /// Plans `count` networks, and compares each plan and its bound with the optimum. Returns the number of networks that
 /// have a plan, and the lowest rate as a share of the optimum.
 fn judged(count: u64, drawn: fn(u64) -> (ReconfigurableFatTree, Demand)) -> (u64, f64) {
-    let (mut planned, mut worst) = (0, 1.0_f64);
+    let (mut planned, mut worst) = (0, (1.0_f64, 0));
     for seed in 0..count {
         let (network, demand) = drawn(seed);
         let optimum = best(&network, &demand, Hops::One);
         let routed = best(&network, &demand, Hops::Any);
         assert!(routed >= optimum * (1.0 - 1e-6), "seed {seed}: more ways are never slower");
-        let found = one_hop::plan(&network, &demand, Effort::default());
+        let found = match network.is_one_way() {
+            true => one_hop::plan(&network.halves(), &demand.between_halves(), Effort::default()),
+            false => one_hop::plan(&network, &demand, Effort::default()),
+        };
         let bound = found.lambda_upper_bound;
         assert!(
             optimum <= bound * (1.0 + 1e-6) + 1e-9,
@@ -97,11 +129,14 @@ fn judged(count: u64, drawn: fn(u64) -> (ReconfigurableFatTree, Demand)) -> (u64
                 let findings = check(&network, std::slice::from_ref(&demand), &plan);
                 assert_eq!(findings, Vec::<String>::new(), "seed {seed}");
                 let share = plan.phases[0].lambda / optimum;
-                worst = if optimum > 1e-9 { worst.min(share) } else { worst };
+                if optimum > 1e-9 && share < worst.0 {
+                    worst = (share, seed);
+                }
             }
             Err(error) => assert!(optimum < 1e-9, "seed {seed}: {optimum} and {error}"),
         }
     }
-    println!("{count} networks, {planned} planned, worst {worst:.4} of the best");
+    let (worst, seed) = worst;
+    println!("{count} networks, {planned} planned, worst {worst:.4} of the best, seed {seed}");
     (planned, worst)
 }

@@ -60,6 +60,9 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     write_links(&mut text, ends);
     let mut lost = plan.lost_beside_one_phase();
     lost.push("the electrical core, the optical switches, rates and delays".to_owned());
+    if plan.network.is_one_way() {
+        lost.push("the directions of one-way circuits: links carry traffic both ways".to_owned());
+    }
     Ok(Export::one("plan.clab.yml", text, lost))
 }
 

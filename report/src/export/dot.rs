@@ -76,6 +76,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
 
 fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     let mut text = heading(plan.name);
+    let direction = if plan.network.is_one_way() { "dir=forward, " } else { "" };
     for leaf in plan.leaves() {
         writeln!(text, "  {};", quoted(plan.leaf_name(leaf))).expect(ANY_TEXT);
     }
@@ -86,7 +87,7 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
             let (switch, a_port, b_port) = (circuit.ocs, circuit.a_port, circuit.b_port);
             writeln!(
                 text,
-                "  {a} -- {b} [color=\"{colour}\", phase={name}, a=\"{switch}/{a_port}\", \
+                "  {a} -- {b} [{direction}color=\"{colour}\", phase={name}, a=\"{switch}/{a_port}\", \
                  b=\"{switch}/{b_port}\"];"
             )
             .expect(ANY_TEXT);

@@ -3,7 +3,7 @@
 //!
 //! The tables OCS_PORT and OCS_CROSS_CONNECT follow the SONiC OCS high-level design (in review) and
 //! SAI's proposal for optical circuit switches. Light enters at an A side and leaves at a B side,
-//! so a duplex circuit is two cross-connects.
+//! so a duplex circuit is two cross-connects, and a one-way circuit is one.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,9 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
 fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
     let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);
-    let mut ways: Vec<OneWay> = of_switch.flat_map(|circuit| PORTS.ways(circuit)).collect();
+    let directions = if plan.network.is_one_way() { 1 } else { 2 };
+    let ways = of_switch.flat_map(|circuit| PORTS.ways(circuit).into_iter().take(directions));
+    let mut ways: Vec<OneWay> = ways.collect();
     ways.sort_unstable();
     ways.into_iter()
         .map(|OneWay { input, output }| {

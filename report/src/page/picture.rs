@@ -219,7 +219,9 @@ pub(super) fn circuits(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String 
     for circuit in circuits {
         let (a, b) = (circuit.a.0 / per_sector, circuit.b.0 / per_sector);
         *pairs.entry((a, b)).or_default() += 1;
-        *pairs.entry((b, a)).or_default() += 1;
+        if !spec.banks[0].one_way {
+            *pairs.entry((b, a)).or_default() += 1;
+        }
     }
     let most = pairs.values().copied().max().unwrap_or(1);
     let mut by_count: BTreeMap<usize, String> = BTreeMap::new();

@@ -19,7 +19,8 @@ pub(super) fn ends(circuit: &CrossConnect) -> [Port; 2] {
 pub(super) struct OpticalSwitches {
     states: BTreeMap<CrossConnect, CircuitState>,
     dead: BTreeMap<Port, u32>,
-    stuck: BTreeMap<Port, Option<CrossConnect>>,
+    /// The circuits that stuck ports keep. A port has several if circuits are one-way.
+    stuck: BTreeMap<Port, BTreeSet<CrossConnect>>,
     unfit: BTreeSet<Port>,
 }
 
@@ -85,7 +86,7 @@ impl OpticalSwitches {
     fn is_lit(&self, circuit: &CrossConnect) -> bool {
         ends(circuit).iter().all(|port| {
             !self.dead.contains_key(port)
-                && self.stuck.get(port).is_none_or(|held| *held == Some(*circuit))
+                && self.stuck.get(port).is_none_or(|held| held.contains(circuit))
         })
     }
 
@@ -99,8 +100,8 @@ impl OpticalSwitches {
             }
             Effect::Stuck => {
                 for port in ports {
-                    let held = self.states.keys().find(|circuit| ends(circuit).contains(port));
-                    self.stuck.insert(*port, held.copied());
+                    let held = self.states.keys().filter(|circuit| ends(circuit).contains(port));
+                    self.stuck.insert(*port, held.copied().collect());
                 }
             }
             Effect::FailsTest => self.unfit.extend(ports),

@@ -197,7 +197,8 @@ fn ports(&LaneHop { from, to, lane }: &LaneHop) -> Vec<LanePort> {
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
     topology: Topology,
-    lanes: BTreeMap<LeafPair, Vec<Lane>>,
+    /// By first and second leaf. Most lanes carry traffic in both directions and are listed twice.
+    lanes: BTreeMap<[usize; 2], Vec<Lane>>,
     has_core: bool,
     /// Whether only packet switches connect the leaves. They choose the paths themselves.
     are_switched: bool,
@@ -206,25 +207,31 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn now(leaves: &Leaves<'_>, context: &Context<'_>) -> Self {
-        let mut topology = Topology::dark(leaves.count);
-        let mut lanes = BTreeMap::<LeafPair, Vec<Lane>>::new();
+        let network = leaves.circuits.map(OpticalCircuits::network);
+        let mut topology = Topology::dark(network.map_or(leaves.count, |own| own.ends()));
+        let mut lanes = BTreeMap::<[usize; 2], Vec<Lane>>::new();
         for circuit in context.circuits_up.iter().filter(|circuit| {
             let links = leaves.circuits.map(|all| all.links(circuit));
             links.into_iter().flatten().all(|link| context.carries(link))
         }) {
-            let Some(network) = leaves.circuits.map(OpticalCircuits::network) else { continue };
+            let Some(network) = network else { continue };
             topology.light(network, circuit);
-            let pair = LeafPair { a: circuit.a, b: circuit.b };
+            let [a, b] = [circuit.a.index(), circuit.b.index()];
             // With a flow for each unit of the rate, interfaces that share by flow fill fast circuits as well.
             let units = network.units_of(circuit.ocs) as usize;
-            lanes.entry(pair).or_default().extend(vec![Lane::Circuit(*circuit); units]);
+            for pair in [[a, b], [b, a]].into_iter().take(if network.is_one_way() { 1 } else { 2 })
+            {
+                lanes.entry(pair).or_default().extend(vec![Lane::Circuit(*circuit); units]);
+            }
         }
         let carries = |lane: &&Lane| match lane {
             Lane::Cable(link) => context.carries(*link) && context.carries(link.reverse()),
             Lane::Circuit(_) | Lane::Core => true,
         };
         for (pair, cables) in &leaves.cables {
-            lanes.insert(*pair, cables.iter().filter(carries).copied().collect());
+            let carrying: Vec<Lane> = cables.iter().filter(carries).copied().collect();
+            let [a, b] = [pair.a.index(), pair.b.index()];
+            lanes.extend([([a, b], carrying.clone()), ([b, a], carrying)]);
         }
         Self {
             topology,
@@ -240,9 +247,7 @@ impl Lanes {
         if is_core {
             return if self.has_core { CORE } else { &[] };
         }
-        LeafPair::new(LeafId::from_index(from), LeafId::from_index(to))
-            .and_then(|pair| self.lanes.get(&pair))
-            .map_or(&[], Vec::as_slice)
+        self.lanes.get(&[from, to]).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn carry(&self, route: &RoutePlan) -> bool {

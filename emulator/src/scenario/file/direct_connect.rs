@@ -28,6 +28,13 @@ pub(super) fn lower(
             .help("use a fabric file with `dcn: {reconfigurable_fat_tree: …}`");
         return None;
     };
+    if network.is_one_way() {
+        let message =
+            format!("{} has one-way circuits, but cables carry both directions", raw.rfabric);
+        let help = "run the fabric file itself: `on: {fabric: …}`";
+        check.error(codes::BAD_NETWORK, path, message).help(help);
+        return None;
+    }
     let options = Options { compare: false, ..Options::default() };
     let plan = match lightloom_planner::plan(&fabric, &fabric.start, options) {
         Ok(plan) => plan,

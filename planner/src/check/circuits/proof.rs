@@ -35,6 +35,9 @@ pub(super) fn proven(
     let shares = prices.shares.iter();
     let shares =
         shares.clone().all(|own| is_leaf(own.from) && is_leaf(own.to) && is_share(own.share));
+    if !prices.shares.is_empty() && network.is_one_way() {
+        return Err("a price is shared by two directions of a one-way circuit".into());
+    }
     if !(ports && core && shares) {
         return Err("a price is negative, not a number, or for a port that does not exist".into());
     }
@@ -113,8 +116,15 @@ impl<'a> Optics<'a> {
     }
 }
 
-fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), (f64, f64)> {
-    prices.ports.iter().map(|own| ((own.bank, own.leaf), (own.price, own.sending))).collect()
+/// Returns what traffic pays that each leaf sends and receives over its ports. A leaf may have several prices.
+fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), [f64; 2]> {
+    let mut ports = BTreeMap::<(u32, LeafId), [f64; 2]>::new();
+    for own in &prices.ports {
+        let [sent, received] = ports.entry((own.bank, own.leaf)).or_default();
+        *sent += own.price * own.sending;
+        *received += own.price * (1.0 - own.sending);
+    }
+    ports
 }
 
 fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> {
@@ -127,7 +137,8 @@ fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> 
     for own in &prices.core {
         let rate = network.electrical_rate_of(own.leaf);
         if rate > 0.0 {
-            bits[own.leaf.index()] = [own.up / rate, own.down / rate];
+            let [up, down] = bits[own.leaf.index()];
+            bits[own.leaf.index()] = [up + own.up / rate, down + own.down / rate];
         }
     }
     bits
@@ -148,10 +159,10 @@ fn by_all_paths(
     let over = |bank: usize, from: usize, to: usize| {
         let number = u32::try_from(bank).unwrap_or(u32::MAX);
         let [a, b] = [from, to].map(LeafId::from_index);
-        let of = |leaf| ports.get(&(number, leaf)).copied().unwrap_or((0.0, 0.5));
+        let of = |leaf| ports.get(&(number, leaf)).copied().unwrap_or_default();
         match leans.get(&(number, a, b)) {
-            Some(share) => share * (of(a).0 + of(b).0),
-            None => of(a).0 * of(a).1 + of(b).0 * (1.0 - of(b).1),
+            Some(share) => share * [of(a), of(b)].iter().flatten().sum::<f64>(),
+            None => of(a)[0] + of(b)[1],
         }
     };
     let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
@@ -180,9 +191,8 @@ fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f
     let end = |leaf: u32, direction: usize| -> f64 {
         let own = optics.banks_of(leaf as usize).map(|bank| {
             let number = u32::try_from(bank).unwrap_or(u32::MAX);
-            let (price, sending) =
-                ports.get(&(number, LeafId(leaf))).copied().unwrap_or((0.0, 0.5));
-            price * [sending, 1.0 - sending][direction] / optics.rate(bank)
+            let own = ports.get(&(number, LeafId(leaf))).copied().unwrap_or_default();
+            own[direction] / optics.rate(bank)
         });
         own.fold(uplinks[leaf as usize][direction], f64::min)
     };

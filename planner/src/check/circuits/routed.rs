@@ -65,7 +65,7 @@ pub(super) fn seconds(
         }
     }
     let rate = |passed: &Passed| match *passed {
-        Passed::Circuits(a, b) => circuits.get(&(a.min(b), a.max(b))).copied().unwrap_or(0.0),
+        Passed::Circuits(a, b) => circuits.get(&(a, b)).copied().unwrap_or(0.0),
         Passed::Up(leaf) | Passed::Down(leaf) => network.electrical_rate_of(LeafId(leaf)),
     };
     let longest = loads.iter().map(|(passed, bits)| bits / rate(passed)).fold(0.0, f64::max);

@@ -63,9 +63,13 @@ fn rounded(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<Topo
     let mut ports = Ports::new(fabric, &topology);
     let mut rest = Vec::new();
     for (at, arc) in settled.proof.arcs.iter().enumerate() {
-        let Some(back) = arc.back.filter(|back| at < *back) else { continue };
+        // Only circuits use ports at both ends.
+        if arc.uses.len() < 2 || arc.back.is_some_and(|back| back < at) {
+            continue;
+        }
         let (a, b, reach) = (arc.from, arc.to, arc.uses[0].0 / leaves - 2);
-        let wanted = arcs[at].max(arcs[back]) * circuits / f64::from(fabric.units_within(reach));
+        let back = arc.back.map_or(0.0, |back| arcs[back]);
+        let wanted = arcs[at].max(back) * circuits / f64::from(fabric.units_within(reach));
         for _ in 0..wanted as u32 {
             ports.join_within(reach, &mut topology, a, b);
         }

@@ -8,6 +8,10 @@ use lightloom_units::id::{LeafId, OcsId};
 
 pub(super) const MOST_MOVED: u32 = 3;
 
+/// The first circuit in order.
+const LEAST: CrossConnect =
+    CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 0, a: LeafId(0), b: LeafId(0) };
+
 pub(super) struct Room<'a> {
     books: Vec<PortBook<'a>>,
     pub(super) circuits: BTreeSet<CrossConnect>,
@@ -51,8 +55,11 @@ impl<'a> Room<'a> {
             _ => return false,
         };
         let full = LeafId::from_index(full);
-        let on_it = |one: &&CrossConnect| one.ocs.index() == at && (one.a == full || one.b == full);
-        let others: Vec<CrossConnect> = self.circuits.iter().filter(on_it).copied().collect();
+        let [first, end] =
+            [at, at + 1].map(|at| CrossConnect { ocs: OcsId::from_index(at), ..LEAST });
+        let on_it = self.circuits.range(first..end);
+        let others: Vec<CrossConnect> =
+            on_it.filter(|one| one.a == full || one.b == full).copied().collect();
         others.into_iter().any(|other| {
             self.take(other);
             let Some(here) = self.books[at].connect(a, b) else {

@@ -70,6 +70,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
             insertion_loss_db: 1.0,
             circuit_rate: None,
             leaves: None,
+            one_way: false,
         }],
         timing: SwitchTiming {
             control: Picoseconds::ZERO,

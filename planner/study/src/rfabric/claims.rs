@@ -170,6 +170,7 @@ fn mixnet_region() -> ReconfigurableFatTree {
             insertion_loss_db: 1.0,
             circuit_rate: None,
             leaves: None,
+            one_way: false,
         }],
         timing: SwitchTiming {
             control: Picoseconds::ZERO,

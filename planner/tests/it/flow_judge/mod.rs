@@ -44,21 +44,29 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
     let banks = spec.banks.iter().flat_map(|bank| (0..bank.switches).map(move |_| bank));
     for (ocs, bank) in (0..).map(OcsId).zip(banks) {
         let ports = bank.ports_per_leaf;
+        let is_one_way = bank.one_way;
         let mut used = vec![Expression::default(); leaves];
+        let mut received = used.clone();
         for a in 0..leaves {
-            for b in a + 1..leaves {
+            for b in (0..leaves).filter(|b| is_one_way && *b != a || *b > a) {
                 if admits(spec, bank, a as u32, b as u32) {
                     let circuits =
                         variables.add(variable().integer().min(0.0).max(f64::from(ports)));
                     used[a] += circuits;
-                    used[b] += circuits;
+                    if is_one_way {
+                        received[b] += circuits
+                    } else {
+                        used[b] += circuits
+                    }
                     let own = bank.circuit_rate.unwrap_or(spec.circuit_rate).0 as f64 / rate;
                     capacity[a][b] += own * circuits;
-                    capacity[b][a] += own * circuits;
+                    if !is_one_way {
+                        capacity[b][a] += own * circuits;
+                    }
                 }
             }
         }
-        for (leaf, used) in (0..).map(LeafId).zip(used) {
+        for (leaf, (used, received)) in (0..).map(LeafId).zip(used.into_iter().zip(received)) {
             let place = bank
                 .leaves
                 .as_ref()
@@ -68,7 +76,9 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
             let taken = spec.occupied.iter().filter(|port| is_own(port)).count();
             let ends = spec.held.iter().filter(|held| held.ocs == ocs);
             let held = ends.filter(|held| held.a == leaf || held.b == leaf).count();
-            constraints.push(constraint!(used <= f64::from(ports) - (taken + held) as f64));
+            let free = f64::from(ports) - (taken + held) as f64;
+            constraints.push(constraint!(used <= free));
+            constraints.push(constraint!(received <= free));
         }
         for own in spec.usable.iter().filter(|own| own.ocs == ocs) {
             let units = bank.circuit_rate.unwrap_or(spec.circuit_rate).0 as f64 / rate;
@@ -181,6 +191,19 @@ pub(crate) fn drawn_mixture(seed: u64) -> (ReconfigurableFatTree, Demand) {
             return (network, demand);
         }
     }
+}
+
+/// Draws a building with one-way circuits of different rates.
+pub(crate) fn drawn_one_way(seed: u64) -> (ReconfigurableFatTree, Demand) {
+    let mut stream = Seed(seed).stream("test.one_way", 0);
+    let (network, demand) = drawn_building(stream.random_range(0..1_000_000));
+    let mut spec = network.spec().clone();
+    for bank in &mut spec.banks {
+        let rates = [None, Some(BitsPerSecond::from_gbps(800))];
+        bank.circuit_rate = rates[stream.random_range(0..2)];
+        bank.one_way = true;
+    }
+    (ReconfigurableFatTree::new(spec).unwrap(), demand)
 }
 
 /// Draws banks with their own leaves and odd ports, occupied ports and unequal uplinks.
