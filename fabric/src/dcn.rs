@@ -29,7 +29,6 @@ pub enum Dcn {
 
 impl Dcn {
     /// Returns the design name for text output.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::FatTree(tree) if tree.oversubscription > 1 => {
@@ -58,7 +57,6 @@ impl Dcn {
     }
 
     /// Returns the nodes per leaf, at least 1.
-    #[must_use]
     pub fn nodes_per_tor(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.nodes_per_tor,
@@ -69,7 +67,6 @@ impl Dcn {
     }
 
     /// Returns the leaves per aggregation domain, at least 1.
-    #[must_use]
     pub fn tors_per_domain(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.tors_per_domain,
@@ -81,13 +78,11 @@ impl Dcn {
     }
 
     /// Returns the rack of `node`. Racks are filled in order.
-    #[must_use]
     pub fn tor_of(&self, node: NodeId) -> TorId {
         TorId(node.0 / self.nodes_per_tor())
     }
 
     /// Returns the leaf that a GPU's network card is connected to.
-    #[must_use]
     pub fn leaf_of(&self, gpu: GpuId) -> LeafId {
         let group = self.tor_of(gpu.node).0;
         match self {
@@ -99,26 +94,22 @@ impl Dcn {
     }
 
     /// Returns the aggregation domain of `tor`.
-    #[must_use]
     pub fn domain_of(&self, tor: TorId) -> u32 {
         tor.0 / self.tors_per_domain()
     }
 
     /// Returns the number of GPUs with a port at each leaf, at least 1.
-    #[must_use]
     pub fn gpus_per_leaf(&self, gpus_per_node: u8) -> u64 {
         let per_node = if matches!(self, Self::Rails(_)) { 1 } else { gpus_per_node };
         (u64::from(self.nodes_per_tor()) * u64::from(per_node)).max(1)
     }
 
     /// Returns the number of racks for `nodes` nodes. The last one may be partly filled.
-    #[must_use]
     pub fn tors(&self, nodes: u32) -> u32 {
         nodes.div_ceil(self.nodes_per_tor())
     }
 
     /// Returns the number of leaves in a network with `nodes` nodes.
-    #[must_use]
     pub fn leaves(&self, nodes: u32) -> u32 {
         match self {
             Self::FatTree(_) => self.tors(nodes),
@@ -129,7 +120,6 @@ impl Dcn {
     }
 
     /// Returns a leaf's ratio of downlink to packet uplink bandwidth; 1 is non-blocking.
-    #[must_use]
     pub fn oversubscription(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.oversubscription,
@@ -147,7 +137,6 @@ impl Dcn {
     }
 
     /// Returns the rate of a packet switch port.
-    #[must_use]
     pub fn port_rate(&self) -> BitsPerSecond {
         match self {
             Self::FatTree(tree) => tree.link_rate,
@@ -157,7 +146,6 @@ impl Dcn {
     }
 
     /// Returns a domain's rate to other domains in bit/s, or `None` if it never limits the ToRs.
-    #[must_use]
     pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
         let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;
         let cores = tree.cores_of_plane();
@@ -166,7 +154,6 @@ impl Dcn {
     }
 
     /// Returns the combined rate of a GPU's network interfaces.
-    #[must_use]
     pub fn link_rate(&self) -> BitsPerSecond {
         match self {
             Self::FatTree(tree) => {
@@ -181,7 +168,6 @@ impl Dcn {
     }
 
     /// Returns the propagation delay of one cable.
-    #[must_use]
     pub fn link_latency(&self) -> Picoseconds {
         match self {
             Self::FatTree(tree) => tree.link_latency,
@@ -192,7 +178,6 @@ impl Dcn {
     }
 
     /// Returns the tree of packet switches if the network is a plain fat-tree.
-    #[must_use]
     pub fn packet_tree(&self) -> Option<&FatTree> {
         match self {
             Self::FatTree(tree) => Some(tree),
@@ -201,7 +186,6 @@ impl Dcn {
     }
 
     /// Returns the cables between leaves if the leaves are directly connected.
-    #[must_use]
     pub fn direct(&self) -> Option<&DirectNetwork> {
         match self {
             Self::Direct(network) => Some(network),
@@ -210,7 +194,6 @@ impl Dcn {
     }
 
     /// Returns the optical switches between leaves, if there are any.
-    #[must_use]
     pub fn circuits(&self) -> Option<&ReconfigurableFatTree> {
         match self {
             Self::FatTree(_) | Self::Rails(_) | Self::Direct(_) => None,
@@ -219,7 +202,6 @@ impl Dcn {
     }
 
     /// Returns the number of uplinks from `leaf` to packet switches or to other leaves.
-    #[must_use]
     pub fn uplinks_at(&self, leaf: LeafId, gpus_per_node: u8) -> u32 {
         match self {
             Self::Direct(network) => network.cables_of(leaf),
@@ -229,7 +211,6 @@ impl Dcn {
     }
 
     /// Returns the number of uplinks per leaf, or the largest number of cables from a leaf to others.
-    #[must_use]
     pub fn uplinks_of_leaf(&self, gpus_per_node: u8) -> u32 {
         match self {
             Self::FatTree(tree) => {
@@ -250,7 +231,6 @@ impl Dcn {
     }
 
     /// Returns the [`packet_rate_of_leaf`](Self::packet_rate_of_leaf) over the working uplinks.
-    #[must_use]
     pub fn packet_rate_left(&self, leaf: LeafId, gpus_per_node: u8, faults: &FaultSet) -> f64 {
         if let Some(network) = self.direct() {
             let working = network.working(faults);
@@ -268,7 +248,6 @@ impl Dcn {
     }
 
     /// Returns the rate of a leaf through packet switches in bit/s, or the mean if leaves differ.
-    #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {
             Self::FatTree(tree) => {
@@ -338,7 +317,6 @@ pub struct FatTree {
 
 impl FatTree {
     /// Returns the number of core switches connected to one aggregation switch in each domain.
-    #[must_use]
     pub fn cores_of_plane(&self) -> u32 {
         self.tors_per_domain.div_ceil(self.core_oversubscription.max(1))
     }
@@ -368,7 +346,6 @@ pub enum Order {
 
 impl Order {
     /// Returns the line order of `nodes` nodes, as a map from position to node.
-    #[must_use]
     pub fn line(self, nodes: u32, nodes_per_tor: u32) -> Vec<NodeId> {
         match self {
             Self::Sequential => (0..nodes).map(NodeId).collect(),

@@ -57,7 +57,6 @@ pub struct DirectLeaf {
 
 impl DirectNetwork {
     /// Creates a network of `leaves` leaves with the given number of cables per pair.
-    #[must_use]
     pub fn new(
         name: String,
         leaves: u32,
@@ -85,7 +84,6 @@ impl DirectNetwork {
     }
 
     /// Returns the cables of a dragonfly with `between` cables between any two groups.
-    #[must_use]
     pub fn dragonfly(groups: u32, per_group: u32, between: u32) -> BTreeMap<LeafCable, u32> {
         let mut pairs = BTreeMap::new();
         let mut ports = vec![0_u32; groups as usize];
@@ -113,7 +111,6 @@ impl DirectNetwork {
     }
 
     /// Returns the cables of a torus with these dimensions and `count` cables between neighbours.
-    #[must_use]
     pub fn torus(sides: &[u32], count: u32) -> BTreeMap<LeafCable, u32> {
         let leaves: u32 = sides.iter().product();
         let mut pairs = BTreeMap::new();
@@ -131,38 +128,31 @@ impl DirectNetwork {
     }
 
     /// Returns the design name for text output.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{} of {} leaves, {} cables", self.name, self.leaves, self.cables.len())
     }
     /// Returns the number of leaves, including leaves without nodes.
-    #[must_use]
     pub fn leaves(&self) -> u32 {
         self.leaves
     }
     /// Returns all cables.
-    #[must_use]
     pub fn cables(&self) -> &[LeafCable] {
         &self.cables
     }
     /// Returns the number of cables of one leaf.
-    #[must_use]
     pub fn cables_of(&self, leaf: LeafId) -> u32 {
         self.of_leaf.get(leaf.index()).map_or(0, |cables| cables.len() as u32)
     }
     /// Returns the largest number of cables at any leaf.
-    #[must_use]
     pub fn most_cables(&self) -> u32 {
         self.of_leaf.iter().map(|cables| cables.len() as u32).max().unwrap_or(0)
     }
     /// Returns the combined send rate of all GPUs under one leaf, in bit/s.
-    #[must_use]
     pub fn interface_rate(&self) -> f64 {
         f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
     }
 
     /// Returns the cable's name at the lower-numbered leaf, which is unique.
-    #[must_use]
     pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
         let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;
         let leaf = self.cables[cable as usize].a;
@@ -171,7 +161,6 @@ impl DirectNetwork {
     }
 
     /// Returns the number of working cables between each pair of directly connected leaves.
-    #[must_use]
     pub fn working(&self, faults: &FaultSet) -> BTreeMap<LeafCable, u32> {
         let mut pairs = BTreeMap::new();
         for cable in self.cables_left(faults) {
@@ -191,7 +180,6 @@ impl DirectNetwork {
     }
 
     /// Returns a leaf that is not connected to leaf 0. `None` if all leaves are connected.
-    #[must_use]
     pub fn cut_off(&self) -> Option<LeafId> {
         let mut seen = vec![false; self.leaves as usize];
         let mut next = VecDeque::from([LeafId(0)]);

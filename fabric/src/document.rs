@@ -147,7 +147,6 @@ where
 
 /// Returns the first top-level keys of a file, which determine its kind. Empty if the file is not a
 /// mapping. Parses only the beginning of a long file.
-#[must_use]
 pub fn top_keys(bytes: &[u8]) -> Vec<String> {
     let limits = Limits::default();
     door::enter("", bytes, &limits)
@@ -155,7 +154,6 @@ pub fn top_keys(bytes: &[u8]) -> Vec<String> {
 }
 
 /// Returns the JSON Schema (2020-12) of a kind of file, for editors.
-#[must_use]
 pub fn schema<T: JsonSchema>() -> serde_json::Value {
     schemars::schema_for!(T).to_value()
 }
@@ -193,13 +191,11 @@ impl Check<'_> {
     }
 
     /// Returns whether an error has been reported.
-    #[must_use]
     pub fn has_errors(&self) -> bool {
         self.problems.has_errors()
     }
 
     /// Returns whether the file itself contains a value at `path`, rather than a default.
-    #[must_use]
     pub fn is_written(&self, path: &str) -> bool {
         self.tree.find(path).is_whole
     }
@@ -262,7 +258,6 @@ impl Drop for Report<'_> {
 }
 
 /// Returns a suggestion for an unknown name.
-#[must_use]
 pub fn instead_of(written: &str, names: &[&str]) -> String {
     match closest(written, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -271,7 +266,6 @@ pub fn instead_of(written: &str, names: &[&str]) -> String {
 }
 
 /// Returns the most similar name, if `written` is probably a misspelling of it.
-#[must_use]
 pub fn closest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LONGEST: usize = 64;
     if written.len() > LONGEST {

@@ -103,7 +103,6 @@ pub struct Job {
 
 impl Job {
     /// Returns whether the job's step refers to ranks rather than leaves.
-    #[must_use]
     pub fn is_placed(&self) -> bool {
         self.tp > 0
     }
@@ -123,7 +122,6 @@ pub const MODULES_PER_BUNDLE: u32 = 8;
 
 impl Fabric {
     /// Creates a k-hop ring or line under a fat-tree, with defaults for all other settings.
-    #[must_use]
     pub fn of_ring(
         name: &str,
         ring: KhopRing,
@@ -150,7 +148,6 @@ impl Fabric {
     }
 
     /// Returns the optical switches if the fabric lacks a domain and its jobs do not use GPUs.
-    #[must_use]
     pub fn circuits_alone(&self) -> Option<&ReconfigurableFatTree> {
         let is_alone =
             self.hbd.grouping() == Grouping::Anywhere && !self.jobs.iter().any(Job::is_placed);
@@ -163,14 +160,12 @@ impl Fabric {
     }
 
     /// Counts the GPUs of the installed nodes.
-    #[must_use]
     pub fn gpus(&self) -> u64 {
         let absent = self.absent.len() as u64 * u64::from(self.hbd.gpus_per_node());
         self.hbd.gpus() - absent
     }
 
     /// Counts the drained nodes among those that `faults` takes out of service.
-    #[must_use]
     pub fn drained_nodes(&self, faults: &FaultSet) -> usize {
         let out = faults.failed_nodes(&self.hbd);
         self.drained.failed_nodes(&self.hbd).intersection(&out).count()

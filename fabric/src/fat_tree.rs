@@ -60,7 +60,6 @@ impl ReconfigurableFatTree {
 
     /// Returns the fabric without its failed parts. A leaf may then have an odd number of ports on
     /// a switch, so that some circuits cannot be realised, which the planner detects.
-    #[must_use]
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
         for &ocs in &faults.switches {
@@ -78,7 +77,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns whether a leaf may have an odd number of usable ports on a switch.
-    #[must_use]
     pub fn has_odd_ports(&self) -> bool {
         if self.has_halves() {
             return false;
@@ -88,7 +86,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the number of ports of `ocs` that are wired to leaves, which are its first ports.
-    #[must_use]
     pub fn wired_ports(&self, ocs: OcsId) -> u32 {
         let bank = self.bank(ocs);
         bank.count_of(self.spec.leaves) * bank.ports_per_leaf
@@ -101,7 +98,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the number of ports of `leaf` on `ocs` that are unusable or held.
-    #[must_use]
     pub fn taken_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let held = self.spec.held.iter().filter(|held| held.ocs == ocs && self.holds(held, leaf));
         self.dead_ports_of(ocs, leaf) + u32::try_from(held.count()).unwrap_or(u32::MAX)
@@ -114,7 +110,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the number of unusable ports that `leaf` has on `ocs`.
-    #[must_use]
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let bank = self.bank(ocs);
         let Some(place) = bank.place_of(leaf) else { return 0 };
@@ -124,37 +119,31 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the parameters from which the fabric was built.
-    #[must_use]
     pub fn spec(&self) -> &FatTreeSpec {
         &self.spec
     }
 
     /// Returns the number of leaves.
-    #[must_use]
     pub fn leaves(&self) -> usize {
         self.spec.leaves as usize
     }
 
     /// Returns the number of optical switches in all banks. Ids are consecutive from 0.
-    #[must_use]
     pub fn switches(&self) -> usize {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
     /// Returns the ports per leaf of the bank on switch `ocs`. Panics on an unknown switch.
-    #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
     }
 
     /// Returns the bank of `ocs`. Panics if the switch does not exist.
-    #[must_use]
     pub fn bank(&self, ocs: OcsId) -> &OcsBank {
         self.spec.bank(ocs).expect("switch ids are below the number of switches")
     }
 
     /// Returns the largest number of optical ports of a leaf on all switches together.
-    #[must_use]
     pub fn optical_ports(&self) -> u32 {
         let of = |leaf: LeafId| -> u32 {
             let own = self.spec.banks.iter().filter(|bank| bank.place_of(leaf).is_some());
@@ -164,7 +153,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the largest rate of a leaf over all its optical ports, in bit/s.
-    #[must_use]
     pub fn optical_rate(&self) -> f64 {
         let most = (0..self.spec.leaves).map(|leaf| {
             let own = self.spec.banks.iter().filter(|bank| bank.place_of(LeafId(leaf)).is_some());
@@ -178,31 +166,26 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the rate of a circuit through `ocs` per direction. Panics on an unknown switch.
-    #[must_use]
     pub fn circuit_rate_of(&self, ocs: OcsId) -> BitsPerSecond {
         self.spec.circuit_rate_over(self.bank(ocs))
     }
 
     /// Returns the rates of circuits over any bank, in increasing order.
-    #[must_use]
     pub fn circuit_rates(&self) -> BTreeSet<BitsPerSecond> {
         self.spec.banks.iter().map(|bank| self.spec.circuit_rate_over(bank)).collect()
     }
 
     /// Returns the unit of circuit rates. The rate of each circuit is a whole number of units.
-    #[must_use]
     pub fn circuit_unit(&self) -> BitsPerSecond {
         self.reaches.unit
     }
 
     /// Returns the rate of a circuit of one reach, in [units](Self::circuit_unit).
-    #[must_use]
     pub fn units_within(&self, reach: usize) -> u32 {
         self.reaches.units(reach)
     }
 
     /// Returns the rate of a circuit through `ocs`, in [units](Self::circuit_unit).
-    #[must_use]
     pub fn units_of(&self, ocs: OcsId) -> u32 {
         match self.reaches.are_equal {
             true => 1,
@@ -220,13 +203,11 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the number of different sets of leaf pairs and rates that banks can connect.
-    #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
     }
 
     /// Returns a switch's index among the [`reaches`](Self::reaches). Panics on an unknown switch.
-    #[must_use]
     pub fn reach_of(&self, ocs: OcsId) -> usize {
         let mut first = 0;
         let bank = self.spec.banks.iter().position(|bank| {
@@ -237,13 +218,11 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the number of optical ports of `leaf` that are free for circuits.
-    #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
     }
 
     /// Returns the [`free_ports`](Self::free_ports) on switches of one reach.
-    #[must_use]
     pub fn free_ports_within(&self, reach: usize, leaf: LeafId) -> u32 {
         if !self.reaches.joins(reach, leaf) {
             return 0;
@@ -271,7 +250,6 @@ impl ReconfigurableFatTree {
 
     /// Returns the optical ports of `leaf` over which traffic can flow on switches of one reach: free ports, and those
     /// of circuits that [stay](Self::staying).
-    #[must_use]
     pub fn ports_within(&self, reach: usize, leaf: LeafId) -> u32 {
         let staying = self.staying().filter(|own| own.a == leaf || own.b == leaf);
         let staying = staying.filter(|own| self.reach_of(own.ocs) == reach).count();
@@ -279,21 +257,18 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the rate of `leaf` over its [ports](Self::ports_within) of all reaches, in bit/s.
-    #[must_use]
     pub fn optical_rate_of(&self, leaf: LeafId) -> f64 {
         let units = |reach| self.ports_within(reach, leaf) * self.units_within(reach);
         f64::from((0..self.reaches()).map(units).sum::<u32>()) * self.circuit_unit().0 as f64
     }
 
     /// Returns the uplinks of `leaf` to the core, each at the rate of a GPU's network card.
-    #[must_use]
     pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
         let rate = self.spec.electrical.rate_of(leaf);
         u32::try_from(rate.0.div_ceil(self.spec.gpu_rate.0.max(1))).unwrap_or(u32::MAX)
     }
 
     /// Returns the rate of `leaf` through the core over its remaining uplinks, in bit/s.
-    #[must_use]
     pub fn electrical_rate_of(&self, leaf: LeafId) -> f64 {
         let electrical = &self.spec.electrical;
         let whole = electrical.rate_of(leaf).0 as f64 / electrical.oversubscription;
@@ -303,31 +278,26 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the rate of a leaf with the usual uplinks through the core, in bit/s.
-    #[must_use]
     pub fn electrical_rate(&self) -> f64 {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
     }
 
     /// Returns the combined send (and receive) rate of the GPUs under one leaf, in bit/s.
-    #[must_use]
     pub fn host_rate(&self) -> f64 {
         f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
     }
 
     /// Returns whether a circuit in some bank may connect the pair.
-    #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
         (0..self.reaches()).any(|reach| self.permits_within(reach, pair))
     }
 
     /// Returns whether a circuit over switches with this reach may connect the pair.
-    #[must_use]
     pub fn permits_within(&self, reach: usize, pair: LeafPair) -> bool {
         self.reaches.permits(reach, pair)
     }
 
     /// Returns the pair's lowest loss over any bank, in dB, or `None` if the pair is forbidden.
-    #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
         let is_wired = |bank: &&OcsBank| {
             [pair.a, pair.b].into_iter().all(|leaf| bank.place_of(leaf).is_some())
@@ -338,7 +308,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the lowest loss over a bank, in dB, or `None` if all pairs are forbidden.
-    #[must_use]
     pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
         let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
         let all = (0..self.spec.leaves).map(LeafId);
@@ -348,13 +317,11 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the banks that cannot connect any leaves, because all paths exceed the budget.
-    #[must_use]
     pub fn banks_without_circuits(&self) -> Vec<usize> {
         (0..self.spec.banks.len()).filter(|bank| self.reaches.is_dark(*bank)).collect()
     }
 
     /// Returns the leaves that cannot be connected to any other leaf by a circuit.
-    #[must_use]
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
         let all = (0..self.leaves()).map(LeafId::from_index);
         let has_circuits =
@@ -363,7 +330,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the failure domain of a switch.
-    #[must_use]
     pub fn failure_domain(&self, ocs: OcsId) -> u32 {
         let switches = self.switches() as u64;
         (u64::from(ocs.0) * u64::from(self.spec.failure_domains) / switches) as u32
@@ -392,7 +358,6 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns the switch port wired to slot `slot` of `leaf`, or `None` if the bank is not wired to the leaf.
-    #[must_use]
     pub fn switch_port(&self, ocs: OcsId, leaf: LeafId, slot: u32) -> Option<u32> {
         let bank = self.bank(ocs);
         bank.place_of(leaf).map(|place| place * bank.ports_per_leaf + slot)

@@ -31,7 +31,6 @@ pub enum Part {
 
 impl Part {
     /// Returns the node of the part, or `None` for a part of the network.
-    #[must_use]
     pub fn node(self) -> Option<NodeId> {
         match self {
             Self::Node(node) => Some(node),
@@ -162,7 +161,6 @@ pub struct FaultSet {
 
 impl FaultSet {
     /// Returns an empty set.
-    #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
@@ -205,7 +203,6 @@ impl FaultSet {
     }
 
     /// Returns all failed parts, nodes first. A fibre is identified by its lower port.
-    #[must_use]
     pub fn parts(&self, fabric: &Fabric) -> Vec<Part> {
         let nodes = self.nodes.iter().copied().map(Part::Node);
         let bundles = self.bundles.iter().copied().map(Part::Bundle);
@@ -217,14 +214,12 @@ impl FaultSet {
     }
 
     /// Returns the number of failed uplinks of `leaf`.
-    #[must_use]
     pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
         let at = |uplink| UplinkId { leaf, uplink };
         u32::try_from(self.uplinks.range(at(0)..=at(u32::MAX)).count()).unwrap_or(u32::MAX)
     }
 
     /// Returns the nodes out of service, including nodes whose bundles have all failed.
-    #[must_use]
     pub fn failed_nodes(&self, hbd: &Hbd) -> BTreeSet<NodeId> {
         let bundles: Vec<BundleId> = self.bundles.iter().copied().collect();
         let of_nodes = bundles.chunk_by(|one, other| one.node == other.node);
@@ -233,7 +228,6 @@ impl FaultSet {
     }
 
     /// Returns whether no part has failed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self == &Self::none()
     }

@@ -46,7 +46,6 @@ use crate::fabric::Fabric;
 use crate::provenance;
 
 /// Reads a fabric file that needs no other file. Returns the fabric or all errors. `file` is only a name for messages.
-#[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_with(file, bytes, &mut |name| Err(format!("cannot read {name} from here")), |_, _| ())
 }

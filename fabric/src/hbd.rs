@@ -45,7 +45,6 @@ pub enum Grouping {
 
 impl Hbd {
     /// Returns the design name for text output.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Khop(ring) => {
@@ -64,7 +63,6 @@ impl Hbd {
     }
 
     /// Returns the placement constraint for groups.
-    #[must_use]
     pub fn grouping(&self) -> Grouping {
         match self {
             Self::Khop(_) => Grouping::Line,
@@ -75,7 +73,6 @@ impl Hbd {
 
     /// Returns the ring or island of `gpu`, a member of `group`, or `None` if the design has no
     /// domain. Traffic between GPUs with the same value does not use the data-centre network.
-    #[must_use]
     pub fn island_of(&self, gpu: GpuId, group: u32) -> Option<u32> {
         match self {
             Self::Khop(_) => Some(group),
@@ -85,7 +82,6 @@ impl Hbd {
     }
 
     /// Returns the number of GPUs in the largest possible group.
-    #[must_use]
     pub fn largest_group(&self) -> u64 {
         match self {
             Self::Islands(Islands { nodes_per_island, gpus_per_node, .. })
@@ -98,7 +94,6 @@ impl Hbd {
     }
 
     /// Returns the cabling of a k-hop design, or `None` for islands.
-    #[must_use]
     pub fn ring(&self) -> Option<&KhopRing> {
         match self {
             Self::Khop(ring) => Some(ring),
@@ -107,7 +102,6 @@ impl Hbd {
     }
 
     /// Returns the number of nodes (N).
-    #[must_use]
     pub fn nodes(&self) -> u32 {
         match self {
             Self::Khop(ring) => ring.nodes(),
@@ -115,7 +109,6 @@ impl Hbd {
         }
     }
     /// Returns the GPUs per node (R).
-    #[must_use]
     pub fn gpus_per_node(&self) -> u8 {
         match self {
             Self::Khop(ring) => ring.gpus_per_node(),
@@ -123,57 +116,46 @@ impl Hbd {
         }
     }
     /// Returns the number of GPUs.
-    #[must_use]
     pub fn gpus(&self) -> u64 {
         u64::from(self.nodes()) * u64::from(self.gpus_per_node())
     }
     /// Returns the number of transceiver bundles per node (K), or 0 for designs without transceivers.
-    #[must_use]
     pub fn k(&self) -> u8 {
         self.ring().map_or(0, KhopRing::k)
     }
     /// Returns the shape of the line, or `Line` for islands.
-    #[must_use]
     pub fn shape(&self) -> Shape {
         self.ring().map_or(Shape::Line, KhopRing::shape)
     }
     /// Returns whether every fibre of the design is installed.
-    #[must_use]
     pub fn is_fully_cabled(&self) -> bool {
         self.ring().is_none_or(KhopRing::is_fully_cabled)
     }
     /// Returns the node at `position` on the line.
-    #[must_use]
     pub fn node_at(&self, position: Position) -> NodeId {
         self.ring().map_or(NodeId(position.0), |ring| ring.node_at(position))
     }
     /// Returns the position of `node` on the line.
-    #[must_use]
     pub fn position_of(&self, node: NodeId) -> Position {
         self.ring().map_or(Position(node.0), |ring| ring.position_of(node))
     }
     /// Returns the position `hop` places away, or `None` beyond the end of the line.
-    #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         self.ring()?.neighbour(position, hop)
     }
     /// Returns the installed fibre that leaves `position` over `hop`.
-    #[must_use]
     pub fn fibre(&self, position: Position, hop: Hop) -> Option<Fibre> {
         self.ring()?.fibre(position, hop)
     }
     /// Returns the port at the far end of the fibre in `port`, or `None` if no fibre is installed.
-    #[must_use]
     pub fn peer(&self, port: Port) -> Option<Port> {
         self.ring()?.peer(port)
     }
     /// Returns the port of `node` that carries `hop`. Panics if the design has no fibres.
-    #[must_use]
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         self.ring().expect("a hop is over a fibre").port(node, hop)
     }
     /// Returns the two ports of a fibre, lower end first. Panics on an unknown fibre.
-    #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         self.ring().expect("the fibre is part of this domain").ports(fibre)
     }
@@ -182,12 +164,10 @@ impl Hbd {
         self.ring().into_iter().flat_map(KhopRing::fibres)
     }
     /// Returns the edge that `bundle` implements in the node's GPU ring.
-    #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         self.ring().map_or(bundle, |ring| ring.ring_edge(bundle))
     }
     /// Returns the bundle on edge `edge` of the node's GPU ring, or `None` if the edge is copper.
-    #[must_use]
     pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
         self.ring()?.bundle_on_edge(edge)
     }

@@ -74,7 +74,6 @@ pub struct Position(pub u32);
 
 impl Position {
     /// Returns the position as an array index.
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -94,7 +93,6 @@ pub struct Port {
 
 impl Port {
     /// Returns the path setting that lights this port. Panics if `path` is neither 1 nor 2.
-    #[must_use]
     pub fn selects(self) -> Path {
         match self.path {
             1 => Path::External1,
@@ -160,7 +158,6 @@ impl<'de> Deserialize<'de> for Port {
 ///
 /// # Panics
 /// Panics if `hop` is zero or longer than `k`.
-#[must_use]
 pub fn port_for_hop(k: u8, hop: Hop) -> (u8, u8) {
     let length = hop.unsigned_abs();
     assert!(length >= 1 && length <= k, "hop {hop} in a fabric of {k} hops");
@@ -172,7 +169,6 @@ pub fn port_for_hop(k: u8, hop: Hop) -> (u8, u8) {
 }
 
 /// Returns the hop on external path `path` (1 or 2), the inverse of [`port_for_hop`].
-#[must_use]
 pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
     if bundle >= k || !(1..=2).contains(&path) {
         return None;
@@ -186,7 +182,6 @@ pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
 }
 
 /// Returns whether hops `a` and `b` are on different bundles, so that a node can use both.
-#[must_use]
 pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
     port_for_hop(k, a).0 != port_for_hop(k, b).0
 }
@@ -278,50 +273,41 @@ impl KhopRing {
     }
 
     /// Returns whether every fibre is installed.
-    #[must_use]
     pub fn is_fully_cabled(&self) -> bool {
         self.absent.is_empty()
     }
 
     /// Returns the GPUs per node (R).
-    #[must_use]
     pub fn gpus_per_node(&self) -> u8 {
         self.gpus_per_node
     }
     /// Returns K, the number of bundles per node and the length of its longest fibre in places.
-    #[must_use]
     pub fn k(&self) -> u8 {
         self.k
     }
     /// Returns the shape of the line.
-    #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
     /// Returns the number of nodes (N).
-    #[must_use]
     pub fn nodes(&self) -> u32 {
         u32::try_from(self.node_at.len()).expect("bounded by MAX_NODES")
     }
     /// Returns the number of GPUs.
-    #[must_use]
     pub fn gpus(&self) -> u64 {
         u64::from(self.nodes()) * u64::from(self.gpus_per_node)
     }
     /// Returns the node at `position`.
-    #[must_use]
     pub fn node_at(&self, position: Position) -> NodeId {
         self.node_at[position.index()]
     }
     /// Returns the position of `node` on the line.
-    #[must_use]
     pub fn position_of(&self, node: NodeId) -> Position {
         self.position_of[node.index()]
     }
 
     /// Returns the position `hop` places away, or `None` beyond the end of the line. Hops of N or
     /// more places would wrap around the ring, so they are not cabled.
-    #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         let nodes = i64::from(self.nodes());
         if i64::from(hop.unsigned_abs()) >= nodes {
@@ -337,7 +323,6 @@ impl KhopRing {
     }
 
     /// Returns the installed fibre that leaves `position` over `hop`.
-    #[must_use]
     pub fn fibre(&self, position: Position, hop: Hop) -> Option<Fibre> {
         let other = self.neighbour(position, hop)?;
         let from = if hop > 0 { position } else { other };
@@ -346,14 +331,12 @@ impl KhopRing {
     }
 
     /// Returns the port of `node` that carries `hop`.
-    #[must_use]
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         let (bundle, path) = port_for_hop(self.k, hop);
         Port { bundle: BundleId { node, bundle }, path }
     }
 
     /// Returns the two ports of a fibre, lower end first. Panics if the fibre is not on this line.
-    #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         let hop = Hop::try_from(fibre.hops).expect("K is at most 64");
         let upper = self.neighbour(fibre.from, hop).expect("the fibre is part of this line");
@@ -361,7 +344,6 @@ impl KhopRing {
     }
 
     /// Returns the port at the far end of the fibre in `port`, or `None` if no fibre is installed.
-    #[must_use]
     pub fn peer(&self, port: Port) -> Option<Port> {
         let hop = hop_for_port(self.k, port.bundle.bundle, port.path)?;
         let position = *self.position_of.get(port.bundle.node.index())?;
@@ -380,7 +362,6 @@ impl KhopRing {
 
     /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) of `bundle`. The first two
     /// bundles, with the ±1 links, are on opposite edges. The others fill the remaining edges.
-    #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         let opposite = self.gpus_per_node / 2;
         match bundle {
@@ -392,7 +373,6 @@ impl KhopRing {
     }
 
     /// Returns the bundle on ring edge `edge`, or `None` if the edge is copper.
-    #[must_use]
     pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
         (0..self.k).find(|bundle| self.ring_edge(*bundle) == edge)
     }

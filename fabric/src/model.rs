@@ -108,7 +108,6 @@ pub enum Activation {
 
 impl Activation {
     /// Returns the number of matrices in a feed-forward block.
-    #[must_use]
     pub fn matrices(self) -> f64 {
         match self {
             Self::Gelu | Self::SquaredRelu => 2.0,
@@ -152,22 +151,18 @@ const fn chunk() -> u32 {
 
 impl StateSpace {
     /// Returns the combined width of all heads.
-    #[must_use]
     pub fn inner(&self) -> f64 {
         f64::from(self.heads) * f64::from(self.head_size)
     }
     /// Returns the width of the convolution's input.
-    #[must_use]
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
     /// Returns the width of the input projection: the gate, the convolution input and a step size per head.
-    #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)
     }
     /// Returns the number of parameters in one layer.
-    #[must_use]
     pub fn parameters(&self, hidden: u32) -> f64 {
         let h = f64::from(hidden);
         h * (self.projected() + self.inner())
@@ -176,13 +171,11 @@ impl StateSpace {
             + self.inner()
     }
     /// Returns the forward operations per token in the scan (Megatron-LM, `mamba_layer_flops`).
-    #[must_use]
     pub fn scan_operations(&self) -> f64 {
         7.0 * self.inner() * f64::from(self.state_size)
     }
     /// Returns the bytes per token that convolution, scan and gate move in the forward pass. Chunk
     /// states are written and read twice, with four bytes per element.
-    #[must_use]
     pub fn moved_bytes(&self) -> f64 {
         4.0 * self.convolved()
             + 12.0 * self.inner()
@@ -203,7 +196,6 @@ pub struct LayerShares {
 
 impl LayerShares {
     /// Returns the blocks with a norm and a residual addition, relative to a transformer's two.
-    #[must_use]
     pub fn parts(&self) -> f64 {
         (self.attention + self.state_space + self.feed_forward) / 2.0
     }
@@ -229,7 +221,6 @@ pub struct Experts {
 
 impl Attention {
     /// Returns the number of parameters in one layer's projections.
-    #[must_use]
     pub fn parameters(&self, hidden: u32) -> f64 {
         let h = f64::from(hidden);
         match *self {
@@ -258,7 +249,6 @@ impl Attention {
 
     /// Returns the width of all query heads plus that of all value heads. Under a full mask, the
     /// attention core takes `2·s` operations per token and unit of this width.
-    #[must_use]
     pub fn core_width(&self) -> f64 {
         match *self {
             Self::Grouped { query_heads, head_size, .. } => {
@@ -272,7 +262,6 @@ impl Attention {
     }
 
     /// Returns the number of query heads.
-    #[must_use]
     pub fn heads(&self) -> u32 {
         match *self {
             Self::Grouped { query_heads, .. } => query_heads,
@@ -281,7 +270,6 @@ impl Attention {
     }
 
     /// Returns the number of elements per token in one layer's key-value cache.
-    #[must_use]
     pub fn cache_elements(&self) -> u32 {
         match *self {
             Self::Grouped { key_value_heads, head_size, .. } => {
@@ -294,7 +282,6 @@ impl Attention {
     }
 
     /// Returns the number of key and value elements per token that context parallelism exchanges.
-    #[must_use]
     pub fn key_value_width(&self) -> f64 {
         match *self {
             Self::Grouped { key_value_heads, head_size, .. } => {
@@ -310,7 +297,6 @@ impl Attention {
 
 impl Model {
     /// Returns the number of layers with a mixture of experts.
-    #[must_use]
     pub fn expert_layers(&self) -> u32 {
         self.feed_forward
             .experts
@@ -319,13 +305,11 @@ impl Model {
     }
 
     /// Returns the number of layers with a dense feed-forward block.
-    #[must_use]
     pub fn dense_layers(&self) -> u32 {
         self.layers - self.expert_layers()
     }
 
     /// Returns the mean numbers of blocks per layer, one attention and one feed-forward block except in hybrids.
-    #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {
             return LayerShares { attention: 1.0, state_space: 0.0, feed_forward: 1.0 };
@@ -340,7 +324,6 @@ impl Model {
     }
 
     /// Returns the mean number of tokens to which a token of a sequence attends, over layers and without a causal mask.
-    #[must_use]
     pub fn attended(&self, sequence: u64) -> f64 {
         let sequence = sequence as f64;
         self.window.map_or(sequence, |window| {
@@ -351,7 +334,6 @@ impl Model {
     }
 
     /// Returns the parameters in a dense feed-forward block; all counts are means over layers.
-    #[must_use]
     pub fn dense_parameters(&self) -> f64 {
         self.shares().feed_forward
             * self.feed_forward.activation.matrices()
@@ -360,7 +342,6 @@ impl Model {
     }
 
     /// Returns the number of parameters in one expert.
-    #[must_use]
     pub fn expert_parameters(&self) -> f64 {
         self.feed_forward.experts.as_ref().map_or(0.0, |experts| {
             self.shares().feed_forward
@@ -371,7 +352,6 @@ impl Model {
     }
 
     /// Returns the number of parameters in one layer's shared experts and router.
-    #[must_use]
     pub fn shared_parameters(&self) -> f64 {
         let h = f64::from(self.hidden);
         self.feed_forward.experts.as_ref().map_or(0.0, |experts| {
@@ -382,7 +362,6 @@ impl Model {
     }
 
     /// Returns the number of parameters in one layer's attention (and Mamba-2) blocks and norms.
-    #[must_use]
     pub fn attention_parameters(&self) -> f64 {
         let shares = self.shares();
         let mamba = self.state_space.as_ref().map_or(0.0, |mamba| mamba.parameters(self.hidden));
@@ -392,13 +371,11 @@ impl Model {
     }
 
     /// Returns the number of parameters in the embedding, the same as in the output layer.
-    #[must_use]
     pub fn embedding_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocabulary)
     }
 
     /// Returns the total number of parameters with separate embeddings and without multi-token prediction.
-    #[must_use]
     pub fn parameters(&self) -> f64 {
         let experts = self.feed_forward.experts.as_ref().map_or(0.0, |e| f64::from(e.count));
         f64::from(self.layers) * self.attention_parameters()
@@ -409,7 +386,6 @@ impl Model {
     }
 
     /// Returns the number of parameters active per token with separate embedding and output layers.
-    #[must_use]
     pub fn active_parameters(&self) -> f64 {
         let idle = self
             .feed_forward
@@ -459,7 +435,6 @@ pub const MODEL_FILES: &[(&str, &str)] = files!(
 );
 
 /// Returns the shipped model with this name.
-#[must_use]
 pub fn shipped_model(name: &str) -> Option<Model> {
     let (file, text) = MODEL_FILES.iter().find(|(known, _)| *known == name)?;
     Some(document::read(file, text.as_bytes()).0.expect("every shipped model is valid"))

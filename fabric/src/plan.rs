@@ -31,7 +31,6 @@ const NOT_IDENTITY: &[&[&str]] =
 
 /// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
 /// describe how it was made. Formatting does not affect the digest.
-#[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
     // Serialisation fails only for objects with non-string keys, which plans do not contain.
     provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
@@ -102,7 +101,6 @@ impl Plan {
     }
 
     /// Returns whether the plan matches its digest; true for a plan without a digest.
-    #[must_use]
     pub fn is_as_written(&self) -> bool {
         self.digest.is_empty() || digest(self) == self.digest
     }
@@ -324,6 +322,16 @@ pub struct RoutePlan {
     pub core_hop: Option<u32>,
     /// Fraction of the pair's traffic that uses this route.
     pub weight: f64,
+}
+
+impl RoutePlan {
+    /// Returns both leaves of each hop, and whether it uses the packet core.
+    pub fn hops(&self) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
+        let starts = std::iter::once(&self.from).chain(&self.via);
+        let ends = self.via.iter().chain([&self.to]);
+        let is_core = |number| self.core_hop == Some(number);
+        (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
+    }
 }
 
 /// Dual prices that bound the rate of a phase. The demands of all pairs, each at the price of the

@@ -49,7 +49,6 @@ impl Preset {
     ];
 
     /// Returns the preset with this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, known, _)| *known == name).map(|(preset, ..)| preset)
     }

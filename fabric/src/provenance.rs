@@ -21,7 +21,6 @@ pub struct Input {
 
 impl Input {
     /// Describes a file with these contents.
-    #[must_use]
     pub fn of(file: impl Into<String>, bytes: &[u8]) -> Self {
         Self { file: file.into(), sha256: sha256(bytes) }
     }
@@ -43,14 +42,12 @@ pub struct Provenance {
 
 impl Provenance {
     /// Creates the header of a document that this version derives from `inputs`.
-    #[must_use]
     pub fn of(schema: &str, inputs: Inputs) -> Self {
         Self { schema: schema.to_owned(), version: VERSION.to_owned(), inputs }
     }
 }
 
 /// Returns the SHA-256 of a file's contents as 64 hexadecimal digits.
-#[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     sha256_of_parts([bytes])
 }

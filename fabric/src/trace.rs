@@ -45,19 +45,16 @@ impl TraceTime {
     pub const START: Self = Self(0);
 
     /// Rounds to the nearest millisecond. Negative values become zero.
-    #[must_use]
     pub fn from_days(days: f64) -> Self {
         Self((days * MS_PER_DAY).round().max(0.0) as u64)
     }
 
     /// Returns the days since the start of observation.
-    #[must_use]
     pub fn as_days(self) -> f64 {
         self.0 as f64 / MS_PER_DAY
     }
 
     /// Returns the milliseconds since `earlier`, or zero if `earlier` is later.
-    #[must_use]
     pub const fn ms_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -76,7 +73,6 @@ pub struct ServerId(pub u32);
 
 impl ServerId {
     /// Returns the number as an array index.
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -130,7 +126,6 @@ pub struct FaultTrace {
 
 impl FaultTrace {
     /// Returns the servers out of service at `time`. A fault includes its start but not its end.
-    #[must_use]
     pub fn faulty_at(&self, time: TraceTime) -> Vec<ServerId> {
         let mut faulty: Vec<ServerId> = self
             .faults
@@ -145,7 +140,6 @@ impl FaultTrace {
     }
 
     /// Returns the server's name in the file, or `server-<number>` if it has none.
-    #[must_use]
     pub fn name(&self, server: ServerId) -> String {
         let named = self.names.get(server.index()).cloned();
         named.unwrap_or_else(|| format!("server-{}", server.0))

@@ -110,7 +110,6 @@ impl<H: Hardware> SerialModule<H> {
     }
 
     /// Returns the module.
-    #[must_use]
     pub const fn module(&self) -> &Module<H> {
         &self.module
     }
@@ -121,7 +120,6 @@ impl<H: Hardware> SerialModule<H> {
     }
 
     /// Returns the line counters.
-    #[must_use]
     pub const fn counters(&self) -> LineCounters {
         self.counters
     }
@@ -169,7 +167,6 @@ impl<H: Hardware> SerialModule<H> {
     }
 
     /// Returns when [`SerialModule::poll`] must be called if no bytes arrive earlier.
-    #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         let again = self.event.map(|event| event.again_at);
         let event = again.or_else(|| self.module.next_event());

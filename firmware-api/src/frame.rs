@@ -172,7 +172,6 @@ impl Default for Reassembler {
 
 impl Reassembler {
     /// Creates an empty buffer.
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             buffer: [0; cobs::max_encoding_length(FRAME_BYTES_MAX)],

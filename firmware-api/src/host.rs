@@ -87,13 +87,11 @@ pub struct Host {
 
 impl Host {
     /// Creates a host that numbers its requests from 1.
-    #[must_use]
     pub const fn new() -> Self {
         Self { last_sequence: 0, reassembler: Reassembler::new() }
     }
 
     /// Creates a host that numbers its requests after `last`, to avoid numbers of late replies.
-    #[must_use]
     pub const fn continuing_after(last: Sequence) -> Self {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }
     }

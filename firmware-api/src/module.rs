@@ -118,25 +118,21 @@ impl<H: Hardware> Module<H> {
     }
 
     /// Returns whether the module has booted.
-    #[must_use]
     pub fn answers(&self, now: Micros) -> bool {
         now >= self.answers_from
     }
 
     /// Returns when booting completes.
-    #[must_use]
     pub const fn answers_from(&self) -> Micros {
         self.answers_from
     }
 
     /// Returns the number of boots since manufacture, modulo 2¹⁶.
-    #[must_use]
     pub const fn boots(&self) -> u16 {
         self.boots
     }
 
     /// Returns the optics.
-    #[must_use]
     pub const fn hardware(&self) -> &H {
         &self.hardware
     }
@@ -147,7 +143,6 @@ impl<H: Hardware> Module<H> {
     }
 
     /// Returns the module's profile.
-    #[must_use]
     pub const fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -189,7 +184,6 @@ impl<H: Hardware> Module<H> {
     }
 
     /// Returns when [`Module::poll`] must be called again.
-    #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         if !self.answers(self.now) {
             return Some(self.answers_from);
@@ -433,19 +427,16 @@ impl<H: Hardware> Module<H> {
     }
 
     /// Returns when [`Module::take_event`] will return an event.
-    #[must_use]
     pub fn next_event(&self) -> Option<Micros> {
         self.watch.next_event()
     }
 
     /// Returns whether any group is switching.
-    #[must_use]
     pub fn moving(&self) -> bool {
         !self.switch.busy().is_empty()
     }
 
     /// Returns the outcome or the progress of the last fire.
-    #[must_use]
     pub fn fire_report(&self, now: Micros) -> FireReport {
         self.switch.report(&self.hardware, now)
     }
@@ -486,7 +477,6 @@ impl<H: Hardware> Module<H> {
     }
 
     /// Returns the module's identity.
-    #[must_use]
     pub fn identity(&self) -> Identity {
         let timing = &self.profile.timing;
         Identity {

@@ -31,13 +31,11 @@ impl Path {
     pub const LOOPBACK: Self = Self(15);
 
     /// Path to external fibre `number`, 1 to [`EXTERNAL_PATHS_MAX`].
-    #[must_use]
     pub const fn external(number: u8) -> Option<Self> {
         if number >= 1 && number <= EXTERNAL_PATHS_MAX { Some(Self(number)) } else { None }
     }
 
     /// Returns `None` for an undefined code.
-    #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 | 15 => Some(Self(code)),
@@ -46,13 +44,11 @@ impl Path {
     }
 
     /// Returns 0 for dark, 1 to 8 for external, 15 for loopback.
-    #[must_use]
     pub const fn code(self) -> u8 {
         self.0
     }
 
     /// Returns the number of the external fibre, or `None` for other paths.
-    #[must_use]
     pub const fn external_number(self) -> Option<u8> {
         if self.0 >= 1 && self.0 <= EXTERNAL_PATHS_MAX { Some(self.0) } else { None }
     }
@@ -80,19 +76,16 @@ impl Groups {
     pub const NONE: Self = Self(0);
 
     /// The first `count` groups.
-    #[must_use]
     pub const fn first(count: u8) -> Self {
         if count >= 8 { Self(0xff) } else { Self((1 << count) - 1) }
     }
 
     /// Returns whether the set contains `group`.
-    #[must_use]
     pub const fn contains(self, group: usize) -> bool {
         group < GROUPS_MAX && self.0 >> group & 1 == 1
     }
 
     /// Returns whether the set is empty.
-    #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -130,7 +123,6 @@ pub enum DataPathPolicy {
 
 impl DataPathPolicy {
     /// Decodes B0h:216; `None` for an undefined code.
-    #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::RequireDeactivated),
@@ -141,7 +133,6 @@ impl DataPathPolicy {
     }
 
     /// Returns the register code.
-    #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             Self::RequireDeactivated => 0,
@@ -192,13 +183,11 @@ impl GroupOutcome {
     ];
 
     /// Returns `None` for an undefined code.
-    #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, outcome)| outcome)
     }
 
     /// Returns the register code.
-    #[must_use]
     pub fn code(self) -> u8 {
         let (code, _) = Self::CODES
             .iter()

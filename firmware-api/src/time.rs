@@ -13,7 +13,6 @@ impl Micros {
     pub const ZERO: Self = Self(0);
 
     /// Converts whole milliseconds.
-    #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000)
     }

@@ -46,12 +46,8 @@ impl Decoding {
     }
 
     pub(crate) fn host_seconds(&self) -> f64 {
-        seconds(self.host)
+        self.host.as_secs_f64()
     }
-}
-
-pub(crate) fn seconds(time: Picoseconds) -> f64 {
-    time.0 as f64 / 1e12
 }
 
 type CardReader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);

@@ -379,8 +379,7 @@ fn operators(all: &[StepOperator]) -> String {
     if all.iter().all(|one| one.nearest.is_none()) {
         return format!("\n{table}");
     }
-    let is_far =
-        |one: &&StepOperator| one.nearest.as_ref().is_some_and(|near| near.is_extrapolated);
+    let is_far = |one: &&StepOperator| one.nearest.as_ref().is_some_and(|near| near.factor > 2.0);
     let far = all.iter().filter(is_far).map(|one| one.seconds).fold(0.0, |sum, one| sum + one);
     format!("\n{table}more than a factor of 2 from any measurement: {} of the time\n", share(far))
 }

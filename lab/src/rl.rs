@@ -18,7 +18,7 @@ use lightloom_training::rollout::{Generation, Lengths};
 use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 
-use crate::cards::{Decoding, card, seconds};
+use crate::cards::{Decoding, card};
 use lightloom::choice::{OptionValue, one_of};
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
@@ -157,8 +157,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         training_loop: arguments.training_loop,
         batch: arguments.decoding.batch,
         host_seconds: arguments.decoding.host_seconds(),
-        change_seconds: seconds(arguments.change),
-        death_seconds: arguments.death.map(seconds),
+        change_seconds: arguments.change.as_secs_f64(),
+        death_seconds: arguments.death.map(Picoseconds::as_secs_f64),
         seed: Seed(asked.seed),
     };
     let report = job.report()?;

@@ -15,7 +15,7 @@ use lightloom_training::step::Formats;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
 
-use crate::cards::{Decoding, PRECISIONS, card, seconds};
+use crate::cards::{Decoding, PRECISIONS, card};
 use lightloom::choice::one_of;
 use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
@@ -181,7 +181,7 @@ fn load(arguments: &Arguments) -> anyhow::Result<Load> {
         );
         return Ok(Load::Closed { concurrency, requests });
     };
-    let (rate, seconds) = (f64::from(per_minute) / 60.0, seconds(arguments.lasts));
+    let (rate, seconds) = (f64::from(per_minute) / 60.0, arguments.lasts.as_secs_f64());
     anyhow::ensure!(
         rate * seconds >= 1.0 && rate * seconds <= MOST_REQUESTS,
         "--per-minute {per_minute} --for {}: {:.0} requests in total; choose times and rates for 1 to {MOST_REQUESTS:.0}",
@@ -208,8 +208,8 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
         most: mean.saturating_mul(16),
     });
     let objective = Objective {
-        first_seconds: seconds(arguments.first),
-        token_seconds: seconds(arguments.token),
+        first_seconds: arguments.first.as_secs_f64(),
+        token_seconds: arguments.token.as_secs_f64(),
     };
     let precision = arguments.precision;
     anyhow::ensure!(

@@ -29,7 +29,6 @@ pub struct Goodput {
 
 impl Goodput {
     /// Multiplies the three factors.
-    #[must_use]
     pub fn new(scheduling: f64, runtime: f64, program: f64) -> Self {
         Self { scheduling, runtime, program, overall: scheduling * runtime * program }
     }

@@ -129,7 +129,6 @@ pub(crate) fn plan_leaving(
 }
 
 /// Counts the GPUs in groups of `tp` GPUs if one job takes all of them. The scan of [`plan`] forms as many groups.
-#[must_use]
 pub fn gpus_in_groups(fabric: &Fabric, faults: &FaultSet, tp: u32) -> u64 {
     let survey = Survey::new(&fabric.hbd, faults);
     let (free, per_node) = (survey.alive(), u32::from(fabric.hbd.gpus_per_node()));

@@ -73,7 +73,6 @@ pub struct WastedGpus {
 }
 
 /// Attributes the wasted GPUs of `plan`, which was made with the same arguments. The numbers add up to the waste.
-#[must_use]
 pub fn wasted(
     fabric: &Fabric,
     faults: &FaultSet,

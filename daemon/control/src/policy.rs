@@ -194,10 +194,6 @@ impl Control {
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
-    pub fn lost_plan(&self) -> Option<&str> {
-        let sha256 = self.ledger().plan_sha256.as_str();
-        (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
-    }
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_ref().map(|failed| match failed {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),

@@ -87,7 +87,6 @@ pub struct Intent {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "StoredBroken")]
 pub struct Broken {
     /// Unix time in milliseconds when the fault became known; 0 if not recorded.
     pub wall_ms: u64,
@@ -97,25 +96,6 @@ pub struct Broken {
     /// The healthy rings that its bypass moved, as text; empty if none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
-}
-
-/// Journals of version 0.1.0 show only in the text that a part is a suspect.
-#[derive(Deserialize)]
-struct StoredBroken {
-    wall_ms: u64,
-    why: String,
-    #[serde(default)]
-    suspected: bool,
-    #[serde(default)]
-    price: String,
-}
-
-impl From<StoredBroken> for Broken {
-    fn from(stored: StoredBroken) -> Self {
-        let StoredBroken { wall_ms, why, suspected, price } = stored;
-        let suspected = suspected || why.starts_with("suspect: ");
-        Self { wall_ms, why, suspected, price }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,11 +52,9 @@ struct KernelFit {
     kernel: ExpertKernel,
     left_out: Option<Generation>,
     start_us: f64,
-    /// Per expert of a rank.
     expert_us: f64,
     /// Per doubling of the nodes.
     step_us: f64,
-    /// Per token and SM.
     token_us: f64,
     /// Rate of an SM, or of an expert's warps in low-latency kernels.
     gigabytes: f64,

@@ -99,10 +99,8 @@ impl Generation {
     }
 }
 
-/// Order of packets between domains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// InfiniBand and RoCE.
     #[default]
     Ordered,
     /// EFA, where LL and LL128 would read flags before their data. Its times suggest that trees are not used either.

@@ -23,7 +23,6 @@ pub struct Tap {
 
 impl Tap {
     /// Each shard records at most `most` packets, which bounds the memory of long runs.
-    #[must_use]
     pub fn new(links: &[LinkId], most: usize) -> Self {
         let length = links.iter().map(|link| link.index() + 1).max().unwrap_or(0);
         let mut watched = vec![false; length];
@@ -33,7 +32,6 @@ impl Tap {
         Self { watched, left: most, kept: Vec::new() }
     }
 
-    #[must_use]
     pub fn merge<'a>(taps: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         let mut all: Vec<PacketArrival> =
             taps.into_iter().flat_map(|tap| &tap.kept).copied().collect();
@@ -62,7 +60,6 @@ pub struct Watch {
 }
 
 impl Watch {
-    #[must_use]
     pub fn with_tap(tap: Tap) -> Self {
         Self { tap: Some(tap), looks: true, ..Self::default() }
     }
@@ -94,12 +91,10 @@ impl Watch {
         }
     }
 
-    #[must_use]
     pub fn queues(&self) -> &QueueHistograms {
         &self.queues
     }
 
-    #[must_use]
     pub fn packets<'a>(watches: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         Tap::merge(watches.into_iter().filter_map(|watch| watch.tap.as_ref()))
     }

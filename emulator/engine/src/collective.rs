@@ -37,7 +37,6 @@ pub struct StartedCollective {
 }
 
 impl StartedCollective {
-    #[must_use]
     pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
         self.flows
             .iter()
@@ -49,12 +48,10 @@ impl StartedCollective {
             engine.cancel_flow(*flow);
         }
     }
-    #[must_use]
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
     }
     /// Algorithm bandwidth times [`CollectiveKind::bus_factor`] in bytes/s, comparable across numbers of ranks.
-    #[must_use]
     pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
         self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
     }
@@ -90,14 +87,12 @@ pub struct RouteShare {
 }
 
 impl RouteShare {
-    #[must_use]
     pub const fn whole(route: Route) -> Self {
         Self { route, share: 1.0, pace: None }
     }
 }
 
 impl Placement {
-    #[must_use]
     pub fn new(members: Vec<VertexId>, route: Route) -> Self {
         let (inside, between) = (route.clone(), route);
         let ways = BTreeMap::new();
@@ -182,7 +177,6 @@ impl Placement {
 }
 
 /// Splits a flow over routes, without those whose share of a message is less than a byte.
-#[must_use]
 pub fn divided(flow: &FlowSpec, ways: Vec<RouteShare>) -> Vec<FlowSpec> {
     let (mut until, mut sent) = (0.0, 0);
     let part = |RouteShare { route, share, pace }: RouteShare| {

@@ -46,7 +46,6 @@ pub enum Reordering {
 const MOST_REORDERING: u64 = 1 << 15;
 
 impl Reordering {
-    #[must_use]
     pub fn packets(self, window: u32) -> u32 {
         match self {
             Self::Packets(packets) => packets,
@@ -108,30 +107,24 @@ impl Default for Transport {
 }
 
 impl Transport {
-    #[must_use]
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
     }
     /// Returns whether acknowledgements take their packet's path, so that a dark path loses only its own.
-    #[must_use]
     pub const fn answers_by_path(&self) -> bool {
         matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1
     }
-    #[must_use]
     pub fn packet(&self) -> Bytes {
         self.payload + self.header
     }
     /// At least one; the last packet may be short.
-    #[must_use]
     pub fn packets_for(&self, size: Bytes) -> u64 {
         size.0.div_ceil(self.payload.0).max(1)
     }
-    #[must_use]
     pub fn last_packet(&self, size: Bytes) -> Bytes {
         let rest = size.0 - (self.packets_for(size) - 1) * self.payload.0;
         Bytes(rest) + self.header
     }
-    #[must_use]
     pub fn wire_bytes(&self, size: Bytes) -> Bytes {
         size + self.header * self.packets_for(size)
     }

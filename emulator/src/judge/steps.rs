@@ -30,30 +30,26 @@ fn step(log: &TrainLog, calm: &TrainLog, closed_form_parts: ClosedForm, at: usiz
         end_without_faults: there.and_then(|step| step.end),
         // Rounded to nine digits to survive the JSON round trip.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
-        closed_form: picoseconds(log.closed_form.step_seconds),
+        closed_form: Picoseconds::from_secs_f64(log.closed_form.step_seconds),
         closed_form_parts,
         why: step.end.map(|_| why(&same.unwrap_or(step).why)),
         restarts: step.restarts,
     }
 }
 
-fn picoseconds(seconds: f64) -> Picoseconds {
-    Picoseconds((seconds * 1e12).round() as u64)
-}
-
 fn parts(step: &StepTime, [generation, weights]: [f64; 2]) -> ClosedForm {
     let idle = step.bubble_seconds + step.jitter_seconds;
     ClosedForm {
-        compute: picoseconds(step.compute_seconds + idle + step.optimizer_seconds),
-        generation: picoseconds(generation),
+        compute: Picoseconds::from_secs_f64(step.compute_seconds + idle + step.optimizer_seconds),
+        generation: Picoseconds::from_secs_f64(generation),
         exposed: Exposed {
-            tp: picoseconds(step.tensor_seconds),
-            pp: picoseconds(step.transfer_seconds),
-            dp: picoseconds(step.data_seconds),
-            cp: picoseconds(step.context_seconds),
-            ep: picoseconds(step.expert_seconds),
+            tp: Picoseconds::from_secs_f64(step.tensor_seconds),
+            pp: Picoseconds::from_secs_f64(step.transfer_seconds),
+            dp: Picoseconds::from_secs_f64(step.data_seconds),
+            cp: Picoseconds::from_secs_f64(step.context_seconds),
+            ep: Picoseconds::from_secs_f64(step.expert_seconds),
             samples: Picoseconds::ZERO,
-            weights: picoseconds(weights),
+            weights: Picoseconds::from_secs_f64(weights),
         },
     }
 }

@@ -229,7 +229,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 fn whole_links(network: &Network) -> [Cable; 2] {
     let link = |bytes_per_second: f64, seconds: f64| Cable {
         rate: BitsPerSecond((bytes_per_second * 8.0) as u64),
-        delay: Picoseconds((seconds * 1e12).round() as u64),
+        delay: Picoseconds::from_secs_f64(seconds),
     };
     let [inside, between] = network.cable_seconds;
     let domain = match network.shape {

@@ -124,11 +124,10 @@ impl TaskPace {
     };
 
     pub fn of(pace: &Pace) -> Self {
-        let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12).round() as u64);
         Self {
-            start: picoseconds(pace.start_seconds),
+            start: Picoseconds::from_secs_f64(pace.start_seconds),
             steps: pace.steps.map(|steps| steps.round() as u32),
-            step: pace.step_seconds.map(picoseconds),
+            step: pace.step_seconds.map(Picoseconds::from_secs_f64),
             billionths: pace.shares.map(|share| (share * 1e9).round().max(1.0) as u32),
         }
     }

@@ -124,10 +124,6 @@ struct Maker<'w> {
 
 pub type Front = Vec<Vec<TaskId>>;
 
-pub fn picoseconds(seconds: f64) -> Picoseconds {
-    Picoseconds((seconds * 1e12).round() as u64)
-}
-
 fn join(mut front: Front, other: &Front) -> Front {
     for (own, other) in front.iter_mut().zip(other) {
         own.extend(other.iter().filter(|task| !own.contains(task)).copied().collect::<Vec<_>>());
@@ -364,7 +360,7 @@ impl Maker<'_> {
     }
 
     fn compute(&mut self, what: &str, slot: StagePass, seconds: f64, front: Front) -> Front {
-        let took = picoseconds(seconds * (1.0 + self.work.jitter));
+        let took = Picoseconds::from_secs_f64(seconds * (1.0 + self.work.jitter));
         if took == Picoseconds::ZERO {
             return front;
         }

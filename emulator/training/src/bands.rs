@@ -57,7 +57,6 @@ pub struct Class<'c> {
     pub is_mixture: bool,
 }
 
-/// A computed step.
 #[derive(Clone, Copy, Debug)]
 pub struct Predicted {
     pub seconds: f64,

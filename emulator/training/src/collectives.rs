@@ -69,7 +69,6 @@ struct Row {
     bus: Option<f64>,
 }
 
-/// Times of DeepEP.
 #[derive(Deserialize)]
 struct Expert {
     accelerator: String,

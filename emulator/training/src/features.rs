@@ -131,7 +131,6 @@ impl Serialize for Features {
     }
 }
 
-/// Default of a software version.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Recipe {
     software: String,
@@ -151,7 +150,6 @@ pub struct Recipe {
 enum ModelClass {
     Dense,
     Mixture,
-    /// With state-space layers.
     Hybrid,
 }
 

@@ -116,17 +116,9 @@ pub struct Estimate {
     pub factor: f64,
 }
 
-impl Estimate {
-    /// Whether no point has half to twice the operations and bytes.
-    pub fn is_extrapolated(&self) -> bool {
-        self.factor > 2.0
-    }
-}
-
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Points(Vec<Point>);
 
-/// Logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     place: usize,
@@ -177,11 +169,11 @@ pub struct OperatorTable {
 impl OperatorTable {
     pub fn of(source: &Operators) -> Self {
         let rate = source.memory_rate.0.bytes_per_second();
-        let times = source.products.iter().map(|product| seconds(product.time));
+        let times = source.products.iter().map(|product| product.time.0.as_secs_f64());
         let shortest = times.fold(f64::INFINITY, f64::min);
         let mut products: BTreeMap<NumberFormat, Points> = BTreeMap::new();
         for (place, product) in source.products.iter().enumerate() {
-            let took = seconds(product.time);
+            let took = product.time.0.as_secs_f64();
             let Some(peak) = source.peak(product.format) else { continue };
             if took > LAUNCH_BOUND * shortest {
                 let bound = product.size().roofline(peak, rate);
@@ -192,7 +184,7 @@ impl OperatorTable {
         let peak = source.peak(NumberFormat::Bf16).unwrap_or(f64::NAN);
         let attention = [0, 1].map(|pass| {
             let point = |(place, core): (usize, &MeasuredAttention)| {
-                let took = seconds([core.forward, core.backward][pass]);
+                let took = [core.forward, core.backward][pass].0.as_secs_f64();
                 let flops = [1.0, BACKWARD_FLOPS][pass] * core.size().flops;
                 Point::new(place, core.size(), took / (flops / peak))
             };
@@ -295,8 +287,4 @@ impl Operators {
             positive(format!("/operators/attention/{place}"), is_positive);
         }
     }
-}
-
-fn seconds(time: Text<Picoseconds>) -> f64 {
-    time.0.0 as f64 / 1e12
 }

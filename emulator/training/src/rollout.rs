@@ -53,7 +53,6 @@ pub struct Generation {
     pub ended: Vec<f64>,
 }
 
-/// Log-normal distribution, truncated above.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lengths {
     pub mean: f64,

@@ -65,7 +65,6 @@ pub(crate) struct PlainStep {
     optimizer_seconds: f64,
 }
 
-/// On idle links.
 pub fn step_time(job: &Job<'_>) -> StepTime {
     job.work().time()
 }

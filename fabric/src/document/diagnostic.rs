@@ -124,7 +124,6 @@ pub struct Excerpt {
 
 impl Diagnostic {
     /// Creates an error about the whole file. Set other public fields as needed.
-    #[must_use]
     pub fn whole_file(code: Code, file: &str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -224,7 +223,6 @@ fn floor_char_boundary(source: &str, index: usize) -> usize {
 const LONGEST_QUOTE: usize = 40;
 
 /// Quotes user text for messages. The text is shortened, put on one line and stripped of control characters.
-#[must_use]
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("`");
     for (count, character) in text.chars().enumerate() {

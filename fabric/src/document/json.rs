@@ -4,7 +4,6 @@
 use serde_json::error::Category;
 
 /// Returns the cause of a JSON error, without its position.
-#[must_use]
 pub fn explain_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);

@@ -71,7 +71,6 @@ pub struct OtherKind {
 
 impl OtherKind {
     /// Returns the diagnostic of the whole file.
-    #[must_use]
     pub fn diagnostic(self) -> Diagnostic {
         let message = format!("this is {}, but {} is expected", self.is, self.wanted);
         Diagnostic::whole_file(codes::UNKNOWN_KIND, &self.file, message).with_help(self.help)
@@ -79,7 +78,6 @@ impl OtherKind {
 }
 
 /// Returns the name of the kind of YAML file with these top-level keys. Tolerates misspellings.
-#[must_use]
 pub fn kind_of_keys(keys: &[String]) -> Option<&'static str> {
     let near = |mark: &str| closest(mark, keys.iter().map(String::as_str)).is_some();
     let marked = |kind: &&MarkedKind| !kind.document.is_empty() && exact(kind, keys) > 0;
@@ -92,7 +90,6 @@ pub fn kind_of_keys(keys: &[String]) -> Option<&'static str> {
 }
 
 /// Returns the noun for a document written by a verb, or `None` for a user's file.
-#[must_use]
 pub fn written(bytes: &[u8]) -> Option<String> {
     let schema = plan::schema_of(bytes)?;
     Some(match schema.strip_prefix("lightloom.")?.split('/').next()? {
@@ -104,7 +101,6 @@ pub fn written(bytes: &[u8]) -> Option<String> {
 }
 
 /// Returns an error if the file is clearly not `wanted` (a noun with its article). `help` says how to get one.
-#[must_use]
 pub fn other_kind(file: &str, bytes: &[u8], wanted: &str, help: &str) -> Option<OtherKind> {
     let is_wanted = |is: &str| wanted.contains(is.split_once(' ').map_or(is, |(_, noun)| noun));
     let other = |is: &str, reader: &str| OtherKind {

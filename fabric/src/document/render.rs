@@ -18,7 +18,6 @@ pub enum Style {
 }
 
 /// Renders diagnostics with source excerpts, each followed by a blank line.
-#[must_use]
 pub fn render(diagnostics: &[Diagnostic], style: Style) -> String {
     let renderer = match style {
         Style::Plain => Renderer::plain(),
@@ -80,7 +79,6 @@ fn snippet<'d>(file: &'d str, place: &'d Place) -> Snippet<'d, Annotation<'d>> {
 }
 
 /// Converts diagnostics to a SARIF 2.1.0 log with `codes` as its rules.
-#[must_use]
 pub fn sarif(diagnostics: &[Diagnostic], codes: &[Code], version: &str) -> Value {
     let rules: Vec<Value> = codes
         .iter()

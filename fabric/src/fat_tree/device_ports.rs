@@ -35,19 +35,16 @@ pub struct OneWay {
 
 impl DevicePorts {
     /// Returns the input number of a plan's `port`.
-    #[must_use]
     pub fn input(self, port: u32) -> u32 {
         port + 1
     }
 
     /// Returns the output number of a plan's `port`.
-    #[must_use]
     pub fn output(self, port: u32) -> u32 {
         self.input(port) + self.output_offset()
     }
 
     /// Returns the offset from a port's input number to its output number.
-    #[must_use]
     pub fn output_offset(self) -> u32 {
         match self {
             Self::Sides => 0,
@@ -56,7 +53,6 @@ impl DevicePorts {
     }
 
     /// Returns the two one-way cross-connects of a circuit, first `a` to `b` and then `b` to `a`.
-    #[must_use]
     pub fn ways(self, circuit: &CrossConnect) -> [OneWay; 2] {
         let way = |from, to| OneWay { input: self.input(from), output: self.output(to) };
         [way(circuit.a_port, circuit.b_port), way(circuit.b_port, circuit.a_port)]

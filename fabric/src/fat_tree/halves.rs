@@ -16,31 +16,26 @@ pub(super) fn may_join(pair: LeafPair, halves: usize) -> bool {
 
 impl ReconfigurableFatTree {
     /// Returns whether circuits carry traffic in one direction only.
-    #[must_use]
     pub fn is_one_way(&self) -> bool {
         self.spec.banks[0].one_way
     }
 
     /// Returns whether the leaves are halves of leaves.
-    #[must_use]
     pub fn has_halves(&self) -> bool {
         self.reaches.are_between_halves
     }
 
     /// Returns the number of ends that circuits may have: leaves, or halves if circuits are one-way.
-    #[must_use]
     pub fn ends(&self) -> usize {
         if self.is_one_way() { 2 * self.leaves() } else { self.leaves() }
     }
 
     /// Returns the [ends](Self::ends) of a circuit.
-    #[must_use]
     pub fn ends_of(&self, circuit: &CrossConnect) -> [usize; 2] {
         [circuit.a.index(), circuit.b.index() + self.ends() - self.leaves()]
     }
 
     /// Returns the network between the halves of the leaves.
-    #[must_use]
     pub fn halves(&self) -> Self {
         let receiving = |leaf: LeafId| LeafId(leaf.0 + self.spec.leaves);
         let mut spec = self.spec.clone();
@@ -71,14 +66,12 @@ impl ReconfigurableFatTree {
     }
 
     /// Returns a one-way circuit as a circuit of the network of [halves](Self::halves).
-    #[must_use]
     pub fn half(&self, CrossConnect { ocs, a_port, b_port, a, b }: CrossConnect) -> CrossConnect {
         let b = LeafId(b.0 + self.spec.leaves);
         CrossConnect { ocs, a_port, b_port: b_port + self.wired_ports(ocs), a, b }
     }
 
     /// Reverses [`half`](Self::half).
-    #[must_use]
     pub fn whole(&self, CrossConnect { ocs, a_port, b_port, a, b }: CrossConnect) -> CrossConnect {
         let b = LeafId(b.0 - self.spec.leaves);
         CrossConnect { ocs, a_port, b_port: b_port - self.wired_ports(ocs), a, b }

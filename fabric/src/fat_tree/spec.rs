@@ -19,7 +19,6 @@ pub struct LeafPair {
 
 impl LeafPair {
     /// Returns the pair of `first` and `second`, or `None` if they are the same leaf.
-    #[must_use]
     pub fn new(first: LeafId, second: LeafId) -> Option<Self> {
         (first != second).then(|| Self { a: first.min(second), b: first.max(second) })
     }
@@ -51,7 +50,6 @@ pub struct OcsBank {
 
 impl OcsBank {
     /// Returns the position of `leaf` among the leaves of the bank, or `None` if it is not wired to the bank.
-    #[must_use]
     pub fn place_of(&self, leaf: LeafId) -> Option<u32> {
         match &self.leaves {
             None => Some(leaf.0),
@@ -60,7 +58,6 @@ impl OcsBank {
     }
 
     /// Returns the leaf that a port of every switch in the bank is wired to.
-    #[must_use]
     pub fn leaf_at(&self, port: u32) -> Option<LeafId> {
         let place = port / self.ports_per_leaf;
         match &self.leaves {
@@ -70,7 +67,6 @@ impl OcsBank {
     }
 
     /// Returns the number of leaves that are wired to the bank, of `all` leaves.
-    #[must_use]
     pub fn count_of(&self, all: u32) -> u32 {
         self.leaves.as_ref().map_or(all, |own| u32::try_from(own.len()).unwrap_or(u32::MAX))
     }
@@ -89,7 +85,6 @@ pub struct SwitchTiming {
 
 impl SwitchTiming {
     /// Returns the time from the decision to a circuit that carries traffic.
-    #[must_use]
     pub fn total(self) -> Picoseconds {
         self.control + self.switching + self.bring_up
     }
@@ -121,7 +116,6 @@ pub struct ElectricalCore {
 
 impl ElectricalCore {
     /// Returns the uplink rate of `leaf`.
-    #[must_use]
     pub fn rate_of(&self, leaf: LeafId) -> BitsPerSecond {
         self.other_rates.get(&leaf).copied().unwrap_or(self.rate_per_leaf)
     }
@@ -192,7 +186,6 @@ pub struct FatTreeSpec {
 
 impl FatTreeSpec {
     /// Returns the rate of a circuit over `bank`.
-    #[must_use]
     pub fn circuit_rate_over(&self, bank: &OcsBank) -> BitsPerSecond {
         bank.circuit_rate.unwrap_or(self.circuit_rate)
     }

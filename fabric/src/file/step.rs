@@ -127,7 +127,6 @@ impl SyncMethod {
     pub const ALL: [Self; 3] = [Self::Relay, Self::Broadcast, Self::Shards];
 
     /// Returns the name in fabric files.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Relay => "relay",
@@ -316,13 +315,11 @@ impl MappingFile {
     pub const LIBRARY_SHARE: f64 = 0.96;
 
     /// Returns whether the file specifies the usable share of links.
-    #[must_use]
     pub fn states_share(&self) -> bool {
         !is_usual_share(&self.usable_share)
     }
 
     /// Returns the usable share of links for gradients.
-    #[must_use]
     pub fn gradient_share(&self) -> f64 {
         if self.states_share() { self.usable_share } else { Self::LIBRARY_SHARE }
     }
@@ -368,7 +365,6 @@ fn h100() -> String {
 
 impl StepFile {
     /// Returns the files that the step refers to (matrices and models).
-    #[must_use]
     pub fn files(&self) -> Vec<&str> {
         match self {
             Self::Training(training) => vec![training.model.as_str()],
@@ -379,7 +375,6 @@ impl StepFile {
     }
 
     /// Returns whether the step refers to leaves, so that GPUs do not have to be placed.
-    #[must_use]
     pub fn names_leaves(&self) -> bool {
         !matches!(self, Self::Training(_) | Self::Search(_))
     }

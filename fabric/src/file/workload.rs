@@ -23,7 +23,6 @@ pub enum WorkloadFile {
 
 impl WorkloadFile {
     /// Returns the model that it refers to.
-    #[must_use]
     pub fn model(&self) -> &str {
         match self {
             Self::Training(raw) => &raw.model,
@@ -33,7 +32,6 @@ impl WorkloadFile {
     }
 
     /// Returns the key in the file.
-    #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
             Self::Training(_) => "training",

@@ -33,7 +33,6 @@ pub struct PlanChange {
 
 impl PlanChange {
     /// Returns the change from `before` to `next`.
-    #[must_use]
     pub fn between(before: &Plan, next: &Plan) -> Self {
         Self {
             circuits: splices(&before.circuits, &next.circuits),
@@ -45,7 +44,6 @@ impl PlanChange {
     }
 
     /// Applies the change to `before`. Returns `None` if an index is out of range.
-    #[must_use]
     pub fn of(&self, before: &Plan) -> Option<Plan> {
         Some(Plan {
             circuits: spliced(&before.circuits, &self.circuits)?,
@@ -188,7 +186,6 @@ pub struct Spelled {
 
 impl Spelled {
     /// Returns the text of a plan.
-    #[must_use]
     pub fn of(plan: &Plan) -> Self {
         Self {
             circuits: SpelledList::of(&plan.circuits),
@@ -200,7 +197,6 @@ impl Spelled {
     }
 
     /// Returns the text of `next`, given that `self` is the text of `before`.
-    #[must_use]
     pub fn next(&self, before: &Plan, next: &Plan) -> Self {
         Self {
             circuits: self.circuits.next(&before.circuits, &next.circuits),
@@ -212,7 +208,6 @@ impl Spelled {
     }
 
     /// Returns the [digest](super::digest) of the plan.
-    #[must_use]
     pub fn digest(&self) -> String {
         let lists = [
             ("circuits", &self.circuits),

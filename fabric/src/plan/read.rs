@@ -10,13 +10,11 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use super::Plan;
 
 /// Returns whether the bytes are a plan of any version.
-#[must_use]
 pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
 /// Returns the schema of a document, without reading the rest, which may be megabytes.
-#[must_use]
 pub fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);
     impl<'de> Visitor<'de> for Look<'_> {

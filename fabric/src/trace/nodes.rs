@@ -34,7 +34,6 @@ pub enum NodesError {
 /// GPU faults are assumed independent with ratio f, where `1 - (1-f)^server_gpus` equals `server_ratio`. By Bayes'
 /// theorem, the result is `(1 - (1-f)^part_gpus) / server_ratio`. For the public trace's 2.33 % and half of eight GPUs,
 /// it is 0.503. The method is recalled from InfiniteHBD (arXiv 2502.03885).
-#[must_use]
 pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u32) -> f64 {
     let share = f64::from(part_gpus) / f64::from(server_gpus);
     if part_gpus == server_gpus || server_ratio >= 1.0 {

@@ -81,14 +81,12 @@ pub struct Statistics {
 
 impl FaultTrace {
     /// Returns the mean fraction of servers out of service over the window.
-    #[must_use]
     pub fn mean_ratio(&self) -> f64 {
         let spent = self.server_timeline(self.window).ms_by_faulty_count();
         server_ms(&spent) as f64 / (self.window.0 as f64 * f64::from(self.servers))
     }
 
     /// Returns the statistics of the trace.
-    #[must_use]
     pub fn statistics(&self) -> Statistics {
         let last = self.faults.iter().map(|fault| fault.end).max().unwrap_or_default();
         let years = f64::from(self.servers) * self.window.as_days() / DAYS_PER_YEAR;

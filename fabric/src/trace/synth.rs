@@ -63,7 +63,6 @@ pub struct Synthesis {
 
 impl Synthesis {
     /// Returns the public trace's number of servers, days and fault rate.
-    #[must_use]
     pub fn published(seed: Seed) -> Self {
         let days = f64::from(PUBLISHED_DAYS);
         let years = f64::from(PUBLISHED_SERVERS) * days / DAYS_PER_YEAR;
@@ -79,7 +78,6 @@ impl Synthesis {
 
     /// Generates the trace. One duration is drawn from each of equally probable slices, so that
     /// even a small trace has the published mix of short and long faults.
-    #[must_use]
     pub fn trace(self) -> FaultTrace {
         let years = f64::from(self.servers) * self.days / DAYS_PER_YEAR;
         let faults = (self.faults_per_server_year * years).round() as usize;

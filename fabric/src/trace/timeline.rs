@@ -88,25 +88,21 @@ impl Timeline {
     }
 
     /// Returns the number of nodes.
-    #[must_use]
     pub const fn nodes(&self) -> u32 {
         self.nodes
     }
 
     /// Returns the end of the window, which begins at zero.
-    #[must_use]
     pub const fn window(&self) -> TraceTime {
         self.window
     }
 
     /// Returns the changes, ordered by time and then by node.
-    #[must_use]
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
     /// Returns the faulty nodes at `time`, in order, after the changes at that instant.
-    #[must_use]
     pub fn faulty_at(&self, time: TraceTime) -> Vec<NodeId> {
         let mut faulty = BTreeSet::new();
         for change in self.changes.iter().take_while(|change| change.at <= time) {
@@ -119,7 +115,6 @@ impl Timeline {
     }
 
     /// Returns the first instant with the largest number of faulty nodes.
-    #[must_use]
     pub fn worst(&self) -> TraceTime {
         let (mut count, mut most, mut worst) = (0_u32, 0, TraceTime::START);
         for changes in self.changes.chunk_by(|a, b| a.at == b.at) {
@@ -137,7 +132,6 @@ impl Timeline {
     }
 
     /// Returns the milliseconds spent with exactly 0, 1, 2, … faulty nodes.
-    #[must_use]
     pub fn ms_by_faulty_count(&self) -> Vec<u64> {
         let mut spent = vec![0];
         let (mut count, mut since) = (0_usize, TraceTime::START);
@@ -159,7 +153,6 @@ impl Timeline {
 
 impl FaultTrace {
     /// Returns the timeline with one node per server, cut off at `end` instead of the window's end.
-    #[must_use]
     pub fn server_timeline(&self, end: TraceTime) -> Timeline {
         let intervals =
             self.faults.iter().map(|fault| (NodeId(fault.server.0), fault.start, fault.end));

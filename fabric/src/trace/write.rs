@@ -15,7 +15,6 @@ struct Event<'a> {
 
 /// Returns the trace as JSON. The numbers of servers and days come first, then the events in the
 /// public format, one per line in chronological order. `source` is the origin of the trace.
-#[must_use]
 pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     let mut text = format!(
         "{{\"servers\": {}, \"gpus_per_server\": {}, \"days\": {},\n\"source\": {},\n\"events\": [\n",

@@ -53,12 +53,10 @@ macro_rules! index_id {
 
         impl $name {
             /// Returns the id as an array index.
-            #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
             /// Panics if the index does not fit in 32 bits.
-            #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("fabrics are bounded far below 2^32 parts"))
             }

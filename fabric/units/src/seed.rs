@@ -19,7 +19,6 @@ impl Seed {
     pub const USUAL: Self = Self(1);
 
     /// Returns the random stream for item `index` of the purpose `label`.
-    #[must_use]
     pub fn stream(self, label: &str, index: u64) -> Stream {
         Stream::seed_from_u64(mix(self.0 ^ mix(fnv1a(label) ^ mix(index))))
     }

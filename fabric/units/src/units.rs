@@ -39,7 +39,6 @@ macro_rules! unit {
         impl $name {
             pub const ZERO: Self = Self(0);
             pub const MAX: Self = Self(u64::MAX);
-            #[must_use]
             pub const fn get(self) -> u64 {
                 self.0
             }
@@ -127,20 +126,20 @@ unit! {
 }
 
 impl Picoseconds {
-    #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos * 1_000)
     }
-    #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000_000)
     }
-    #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
+    /// Rounds to a whole picosecond.
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self((seconds * 1e12).round() as u64)
+    }
     /// Returns the seconds, for display and for formulas whose result is a ratio.
-    #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
     }
@@ -148,7 +147,6 @@ impl Picoseconds {
 
 impl Milliseconds {
     /// Returns the hours, for display and for formulas whose result is a ratio.
-    #[must_use]
     pub fn as_hours(self) -> f64 {
         self.0 as f64 / 3.6e6
     }
@@ -157,13 +155,11 @@ impl Milliseconds {
 const PS_OF_A_BYTE: u64 = 8 * 1_000_000_000_000;
 
 impl BitsPerSecond {
-    #[must_use]
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
     /// Rounds up to a whole picosecond. Panics if the rate is zero, but valid fabrics have no such rate.
     #[inline]
-    #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {
         assert!(self.0 > 0, "a link has a rate");
         // Up to 2.3 MB, this fits in 64 bits, where division is much faster.
@@ -176,7 +172,6 @@ impl BitsPerSecond {
     }
     /// Returns the whole bytes transmitted in `time` at this rate.
     #[inline]
-    #[must_use]
     pub fn bytes_in(self, time: Picoseconds) -> Bytes {
         // Up to 46 µs at 400 Gb/s, this fits in 64 bits, where division by a constant is fast.
         if let Some(scaled) = time.0.checked_mul(self.0) {
@@ -184,7 +179,6 @@ impl BitsPerSecond {
         }
         Bytes((u128::from(time.0) * u128::from(self.0) / u128::from(PS_OF_A_BYTE)) as u64)
     }
-    #[must_use]
     pub fn bytes_per_second(self) -> f64 {
         self.0 as f64 / 8.0
     }
@@ -200,7 +194,6 @@ pub struct SimTime(pub u64);
 impl SimTime {
     pub const START: Self = Self(0);
     /// Returns the time since `earlier`. Panics if that is later than `self`.
-    #[must_use]
     pub fn since(self, earlier: Self) -> Picoseconds {
         assert!(earlier.0 <= self.0, "simulated time does not run backwards");
         Picoseconds(self.0 - earlier.0)
@@ -261,7 +254,6 @@ average! {
 }
 
 /// Returns the digits of a whole number with a comma between thousands.
-#[must_use]
 pub fn thousands(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.char_indices() {

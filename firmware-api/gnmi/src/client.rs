@@ -160,7 +160,6 @@ impl GnmiClient {
     }
 
     /// Returns the reason why the connection ended. `None` while it is open.
-    #[must_use]
     pub fn ended(&self) -> Option<String> {
         locked(&self.ended).clone()
     }

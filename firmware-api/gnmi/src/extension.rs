@@ -46,7 +46,6 @@ pub struct Uint128 {
 
 impl Uint128 {
     /// Combines both halves.
-    #[must_use]
     pub const fn number(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
     }
@@ -70,7 +69,6 @@ pub struct Candidacy {
 
 impl Candidacy {
     /// Converts the candidacy to the extension of a request.
-    #[must_use]
     pub fn extension(&self) -> Extension {
         Extension::arbitration(self.role.as_deref(), Some(self.election_id))
     }
@@ -85,7 +83,6 @@ impl fmt::Display for Candidacy {
 
 impl Extension {
     /// Creates a master arbitration extension.
-    #[must_use]
     pub fn arbitration(role: Option<&str>, election_id: Option<u128>) -> Self {
         let role = role.map(|id| ArbitrationRole { id: id.to_owned() });
         let election_id = election_id.map(Uint128::from);

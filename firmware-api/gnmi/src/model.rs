@@ -44,7 +44,6 @@ impl ConnectionStatus {
     ];
 
     /// Returns the word in the model.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Connected => "CONNECTED",
@@ -84,7 +83,6 @@ pub enum ColdStartRecovery {
 
 impl ColdStartRecovery {
     /// Returns the word in the model.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Remove => "REMOVE",

@@ -55,7 +55,6 @@ fn token<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
 }
 
 /// Formats a path.
-#[must_use]
 pub fn text(path: &Path) -> String {
     let mut text = String::new();
     for step in &path.elem {
@@ -80,26 +79,22 @@ fn escape(text: &mut String, of: &str, these: &[char]) {
 }
 
 /// Appends a path to a prefix.
-#[must_use]
 pub fn joined(prefix: Option<&Path>, path: Option<&Path>) -> Path {
     let elem = prefix.into_iter().chain(path).flat_map(|part| part.elem.iter().cloned()).collect();
     Path { elem, ..Path::default() }
 }
 
 /// Creates an element without keys.
-#[must_use]
 pub fn step(name: &str) -> PathElem {
     PathElem { name: name.into(), ..PathElem::default() }
 }
 
 /// Creates an element for the list entry with the key `name`.
-#[must_use]
 pub fn named(list: &str, name: &str) -> PathElem {
     PathElem { name: list.into(), key: [("name".to_owned(), name.to_owned())].into() }
 }
 
 /// Removes the module prefix: `a:b` becomes `b`.
-#[must_use]
 pub fn bare(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, bare)| bare)
 }

@@ -88,7 +88,6 @@ impl Connection {
     }
 
     /// Returns whether a task can make progress.
-    #[must_use]
     pub fn is_woken(&self) -> bool {
         self.tasks.are_woken()
     }
@@ -100,7 +99,6 @@ impl Connection {
     }
 
     /// Returns whether the connection should be closed.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         *locked(&self.ended)
     }

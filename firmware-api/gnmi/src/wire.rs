@@ -54,7 +54,6 @@ impl Pipe {
     }
 
     /// Returns the bytes to send.
-    #[must_use]
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut locked(&self.0).leaving)
     }
@@ -143,13 +142,11 @@ pub struct Tasks {
 
 impl Tasks {
     /// Returns a handle that adds tasks.
-    #[must_use]
     pub fn spawner(&self) -> Spawner {
         self.spawner.clone()
     }
 
     /// Returns whether a task can make progress.
-    #[must_use]
     pub fn are_woken(&self) -> bool {
         !locked(&self.spawner.0).is_empty()
             || self.running.iter().any(|(_, flag)| flag.0.load(Ordering::Acquire))

@@ -125,7 +125,6 @@ impl Coded for CdbStatus {
 
 impl CdbStatus {
     /// Returns whether a command is running.
-    #[must_use]
     pub const fn is_busy(self) -> bool {
         matches!(self, Self::Captured | Self::Checking | Self::Executing)
     }
@@ -144,7 +143,6 @@ fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
 /// assert_eq!(page[..8], [0, 0, 0, 0, 0, 0xff, 0, 0]);
 /// // First write page[2..] at 9Fh:130, then page[..2] at 9Fh:128.
 /// ```
-#[must_use]
 pub fn request(command: u16, payload: &[u8]) -> Option<[u8; MESSAGE_BYTES]> {
     let mut page = [0; MESSAGE_BYTES];
     page[..2].copy_from_slice(&command.to_be_bytes());
@@ -175,7 +173,6 @@ pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
 }
 
 /// Host side: returns the payload if length and check code are valid.
-#[must_use]
 pub fn parse_reply(page: &[u8; MESSAGE_BYTES]) -> Option<&[u8]> {
     let payload = page.get(HEADER_BYTES..HEADER_BYTES + usize::from(page[6]))?;
     (page[7] == check_code(payload.iter().copied())).then_some(payload)

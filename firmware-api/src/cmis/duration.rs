@@ -14,14 +14,12 @@ pub struct Duration(u8);
 
 impl Duration {
     /// Returns the smallest bound of at least `span`.
-    #[must_use]
     pub fn holding(span: Micros) -> Self {
         let code = BOUNDS_MS.iter().position(|&bound| span <= Micros::from_millis(bound));
         Self(code.unwrap_or(BOUNDS_MS.len()) as u8)
     }
 
     /// Returns `None` for "50 minutes or more".
-    #[must_use]
     pub fn bound(self) -> Option<Micros> {
         BOUNDS_MS.get(usize::from(self.0)).map(|&bound| Micros::from_millis(bound))
     }

@@ -15,14 +15,12 @@ pub struct RegisterAddress {
 
 impl RegisterAddress {
     /// Addresses a byte in lower memory.
-    #[must_use]
     pub const fn lower(offset: u8) -> Self {
         assert!(offset < 128, "the lower memory ends at 127");
         Self { bank: 0, page: 0, offset }
     }
 
     /// Addresses a byte of `page` in bank 0.
-    #[must_use]
     pub const fn page(page: u8, offset: u8) -> Self {
         assert!(offset >= 128, "upper memory begins at 128");
         Self { bank: 0, page, offset }
@@ -75,20 +73,17 @@ pub struct BitField<T> {
 
 impl<T> BitField<T> {
     /// Defines bits `high` to `low`.
-    #[must_use]
     pub const fn bits(at: RegisterAddress, high: u8, low: u8) -> Self {
         assert!(high < 8 && low <= high, "bits of one byte");
         Self { at, high, low, meaning: PhantomData }
     }
 
     /// Defines a whole byte.
-    #[must_use]
     pub const fn byte(at: RegisterAddress) -> Self {
         Self::bits(at, 7, 0)
     }
 
     /// Returns the field's address.
-    #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
     }
@@ -122,7 +117,6 @@ pub struct FlagBit {
 
 impl FlagBit {
     /// Defines bit `bit` of the byte at `at`.
-    #[must_use]
     pub const fn new(at: RegisterAddress, bit: u8) -> Self {
         assert!(bit < 8, "a byte has eight bits");
         Self { at, bit }
@@ -154,7 +148,6 @@ pub struct LaneFlags {
 
 impl LaneFlags {
     /// Defines the byte at `at`.
-    #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
@@ -184,13 +177,11 @@ pub struct Number<T> {
 
 impl<T> Number<T> {
     /// Defines the integer that begins at `at`.
-    #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
     }
 
     /// Returns the first address.
-    #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
     }
@@ -230,7 +221,6 @@ pub struct TextField<const N: usize> {
 
 impl<const N: usize> TextField<N> {
     /// Defines the text that begins at `at`.
-    #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
@@ -255,13 +245,11 @@ pub struct Nibbles<T> {
 
 impl<T: Coded> Nibbles<T> {
     /// Defines the four bytes that begin at `at`.
-    #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
     }
 
     /// Returns the first address.
-    #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
     }
@@ -291,7 +279,6 @@ pub struct U16s {
 
 impl U16s {
     /// Defines the sixteen bytes that begin at `at`.
-    #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }

@@ -54,7 +54,6 @@ pub const GENERATION: Number<u32> = Number::new(RegisterAddress::lower(74));
 /// Media type, which determines the meaning of media ids: see [`media_type`].
 pub const MEDIA_TYPE: BitField<u8> = BitField::byte(RegisterAddress::lower(85));
 /// Addresses the four-byte application descriptor `number`, from 0.
-#[must_use]
 pub const fn application(number: u8) -> RegisterAddress {
     assert!(number < 8, "lower memory contains eight descriptors");
     RegisterAddress::lower(86 + 4 * number)

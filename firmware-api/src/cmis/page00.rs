@@ -32,7 +32,6 @@ pub const CONNECTOR: BitField<u8> = BitField::byte(at(203));
 pub const TECHNOLOGY: BitField<u8> = BitField::byte(at(212));
 
 /// Returns the code of the lowest QSFP-DD or OSFP power class for `watts`. Hosts never request low power from class 1.
-#[must_use]
 pub const fn power_class(watts: u8) -> u8 {
     match watts {
         0..=1 => 0,

@@ -49,7 +49,6 @@ pub const TX_TURN_ON: BitField<Duration> = BitField::bits(at(168), 3, 0);
 /// Page change time: 10 ms is halved this many times (see [`super::rules::page_change_bound`]).
 pub const PAGE_CHANGE: BitField<u8> = BitField::bits(at(169), 3, 0);
 /// Addresses the media lanes at which application `number` (from 0) may begin.
-#[must_use]
 pub const fn media_lanes(number: u8) -> RegisterAddress {
     assert!(number < 15, "fifteen applications at most");
     at(176 + number)

@@ -18,7 +18,6 @@ pub const APPLY_INIT: LaneFlags = LaneFlags::new(at(143));
 /// Applies the staged set to these lanes immediately. Requires a single-byte write; reads as zero.
 pub const APPLY_IMMEDIATE: LaneFlags = LaneFlags::new(at(144));
 /// Staged configuration of a lane (0 to 7): application in bits 7:4, first lane in 3:1, explicit in 0.
-#[must_use]
 pub const fn staged(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
     BitField::byte(at(145 + lane))

@@ -39,7 +39,6 @@ pub const RX_POWER: U16s = U16s::new(at(186));
 /// Result of the last configuration.
 pub const CONFIG_STATUS: Nibbles<ConfigStatus> = Nibbles::new(at(202));
 /// Active configuration of a lane (0 to 7).
-#[must_use]
 pub const fn active(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
     BitField::byte(at(206 + lane))

@@ -24,7 +24,6 @@ const fn of_group(first: u8, group: usize) -> RegisterAddress {
 /// Maximum time from a fire request to its outcome.
 pub const COMMIT_MAX: BitField<Duration> = BitField::bits(at(128), 7, 4);
 /// Target path of a group. A host writes the paths of all eight groups in one write.
-#[must_use]
 pub const fn wanted(group: usize) -> BitField<Path> {
     BitField::byte(of_group(136, group))
 }
@@ -33,17 +32,14 @@ pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
 /// Writing a one starts a slow fire, if enabled; reads as zero.
 pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
 /// Outcome of the last fire request for a group.
-#[must_use]
 pub const fn fire_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(168, group))
 }
 /// Outcome of the last arm request for a group. [`GroupOutcome::Success`] means armed.
-#[must_use]
 pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(176, group))
 }
 /// Last commanded path of a group.
-#[must_use]
 pub const fn committed(group: usize) -> BitField<Path> {
     BitField::byte(of_group(184, group))
 }
@@ -82,7 +78,6 @@ pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
 /// External path on which the neighbour sends. Since layout 1.1.
 pub const NEIGHBOUR_PATH: BitField<u8> = BitField::byte(at(252));
 /// Power-on path of a group, writable only with the password.
-#[must_use]
 pub const fn power_on_path(group: usize) -> BitField<Path> {
     BitField::byte(of_group(240, group))
 }
@@ -111,7 +106,6 @@ pub mod flag {
 }
 
 /// Encodes an outcome in the seven bits of lower memory byte 73; bit 6 marks codes from 128.
-#[must_use]
 pub fn short_outcome(outcome: GroupOutcome) -> u8 {
     let code = outcome.code();
     code & 0x3f | code >> 7 << 6
@@ -119,7 +113,6 @@ pub fn short_outcome(outcome: GroupOutcome) -> u8 {
 
 /// Returns the bytes of a fast fire, for a single write at lower memory byte 64: the groups, the low half of
 /// the transaction, and 0xFF minus the sum of these three bytes.
-#[must_use]
 pub const fn fast_fire(groups: u8, transaction: u32) -> [u8; 4] {
     let [_, _, high, low] = transaction.to_be_bytes();
     [groups, high, low, 0xff - groups.wrapping_add(high).wrapping_add(low)]

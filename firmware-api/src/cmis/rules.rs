@@ -11,13 +11,11 @@ pub struct Revision(pub u8);
 
 /// Returns the maximum busy time of a CDB command from 01h:165 and 01h:166 (disagreement 2): the longer
 /// of both forms, because the standard contradicts itself about the select bit.
-#[must_use]
 pub fn cdb_busy_bound(byte_165: u8, byte_166: u8) -> Micros {
     cdb_busy_short(byte_166).max(Micros::from_millis(u64::from(byte_165 & 0x1f).max(1) * 160))
 }
 
 /// Returns the short busy time (disagreement 3): `80 − min(80, X)` ms, so X = 0 means 80 ms.
-#[must_use]
 pub fn cdb_busy_short(byte_166: u8) -> Micros {
     Micros::from_millis(80 - u64::from(byte_166 & 0x7f).min(80))
 }
@@ -33,7 +31,6 @@ pub struct WriteMechanism {
 
 /// Decodes the methods; `None` if firmware cannot be written. One host uses the codes 01h, 10h and 11h,
 /// another 01h, 02h and 03h, so both are accepted.
-#[must_use]
 pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
     match code {
         0x01 => Some(WriteMechanism { local: true, extended: false }),
@@ -45,7 +42,6 @@ pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
 
 /// Returns the offset in the linear file of Linux module drivers, with 256 pages per bank (disagreement
 /// 5). One emulator uses 240 pages above page 0Fh, which differs in banks other than 0.
-#[must_use]
 pub fn linear_offset(at: RegisterAddress) -> u32 {
     let offset = u32::from(at.offset);
     if at.offset < 128 {
@@ -55,14 +51,12 @@ pub fn linear_offset(at: RegisterAddress) -> u32 {
 }
 
 /// Returns whether `page` is banked. Fewer pages are banked before 5.4 (disagreement 6).
-#[must_use]
 pub const fn is_banked(page: u8, revision: Revision) -> bool {
     let since_5_4 = matches!(page, 0x40..=0x5f | 0x60..=0x62 | 0x6d);
     matches!(page, 0x10..=0x3f | 0x9f | 0xa0..=0xaf) || (revision.0 >= 0x54 && since_5_4)
 }
 
 /// Returns the lanes to stop in 10h:128 (disagreement 7). The bits were inverted before CMIS 4.
-#[must_use]
 pub const fn deinit_lanes(byte: u8, revision: Revision) -> u8 {
     if revision.0 < 0x40 { !byte } else { byte }
 }
@@ -72,14 +66,12 @@ pub const CUSTOM_PAGE_BANK: u8 = 0;
 
 /// Returns the maximum time of a page change (disagreement 10): 10 ms, halved 01h:169.3–0 times. Before
 /// 5.3 the field is zero, so both interpretations give 10 ms.
-#[must_use]
 pub const fn page_change_bound(field: u8, revision: Revision) -> Micros {
     if revision.0 < 0x53 { Micros(10_000) } else { Micros(10_000 >> (field & 0x0f)) }
 }
 
 /// Returns the lanes of 11h:235 whose applied configuration has not been initialised yet. `None` for
 /// revisions whose register maps are not known to have this byte, where it is reserved.
-#[must_use]
 pub const fn init_pending(byte: u8, revision: Revision) -> Option<u8> {
     if matches!(revision.0, 0x53..=0x5f) { Some(byte) } else { None }
 }

@@ -70,7 +70,6 @@ impl Event {
     }
 
     /// Returns `None` for events that this version does not know.
-    #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
         let event = Self {

@@ -49,7 +49,6 @@ impl RequestRefusal {
     ];
 
     /// Returns the status byte.
-    #[must_use]
     pub fn code(self) -> u8 {
         let (code, _) = Self::CODES
             .iter()
@@ -59,7 +58,6 @@ impl RequestRefusal {
     }
 
     /// Returns `None` for an unknown status byte.
-    #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, refusal)| refusal)
     }

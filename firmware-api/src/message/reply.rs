@@ -51,7 +51,6 @@ impl<'a> Reply<'a> {
     }
 
     /// Returns `None` for replies that this version does not know.
-    #[must_use]
     pub fn decode(command: u8, status: u8, payload: &'a [u8]) -> Option<Self> {
         if status != 0 {
             return RequestRefusal::from_code(status).map(Self::Refused);

@@ -90,7 +90,6 @@ impl Capabilities {
     pub const GO: Self = Self(128);
 
     /// Returns whether all of `others` are present.
-    #[must_use]
     pub const fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }

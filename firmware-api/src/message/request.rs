@@ -94,7 +94,6 @@ pub struct Arm {
 
 impl<'a> Request<'a> {
     /// Returns the command code.
-    #[must_use]
     pub const fn command(&self) -> u8 {
         match self {
             Self::Hello => command::HELLO,

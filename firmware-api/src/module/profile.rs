@@ -123,7 +123,6 @@ pub struct Profile {
 }
 
 /// Pads text with spaces. A text of more than `N` bytes is a compile-time error.
-#[must_use]
 pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
     let bytes = text.as_bytes();
     assert!(bytes.len() <= N, "the name is too long for its field");

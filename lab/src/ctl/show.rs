@@ -23,7 +23,6 @@ pub(super) use moves::PreviewStyle;
 pub(super) use status::{all_is_well, is_deaf, status};
 pub(super) use waited::{all_read, not_a_device, on_its_way, waited_for};
 
-/// Terminal colours: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
     (32, &["as-wanted", "committed", "confirmed", "no drift", "ALL IS WELL"]),
     (

@@ -46,7 +46,6 @@ pub enum Cause {
 
 impl Cause {
     /// Returns the cause's key in documents.
-    #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
             Self::Stage(_) | Self::Outage => "outage",
@@ -69,7 +68,6 @@ impl Cause {
     }
 
     /// Looks up a cause by its key in the results of a run. `None` for causes that runs do not report.
-    #[must_use]
     pub fn of_run(key: &str, stage: Option<StageName>) -> Option<Self> {
         match (key, stage) {
             ("outage", Some(stage)) => Some(Self::Stage(stage)),
@@ -81,7 +79,6 @@ impl Cause {
     }
 
     /// Returns the stage of an outage response. `None` for other causes.
-    #[must_use]
     pub const fn stage(self) -> Option<StageName> {
         match self {
             Self::Stage(stage) => Some(stage),

@@ -50,13 +50,11 @@ pub enum Answer {
 
 impl Answer {
     /// Returns whether the job continues with fewer replicas.
-    #[must_use]
     pub const fn is_elastic(self) -> bool {
         matches!(self, Self::Elastic { .. })
     }
 
     /// Returns this response with halved recovery times, and a name for them. `None` if halving changes nothing.
-    #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
             Self::Restart => return None,
@@ -78,7 +76,6 @@ impl Answer {
     }
 
     /// Returns the name of the response in scenarios and documents.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Restart => "restart",
@@ -91,7 +88,6 @@ impl Answer {
 
 impl Policy {
     /// Returns a policy that restarts from checkpoints.
-    #[must_use]
     pub const fn restart(every: u32, load: i128, write: i128) -> Self {
         Self { every, load, write, answer: Answer::Restart }
     }

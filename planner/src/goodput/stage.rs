@@ -46,7 +46,6 @@ impl StageName {
     ];
 
     /// Returns the name of the stage in reports.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Noticed => "noticed",

@@ -37,7 +37,6 @@ pub struct Training<'a> {
 
 impl<'a> Training<'a> {
     /// Creates a job that has not started.
-    #[must_use]
     pub fn of(job: &'a TrainedJob) -> Self {
         Self {
             job,
@@ -55,7 +54,6 @@ impl<'a> Training<'a> {
     }
 
     /// Returns the number of GPUs in active replicas.
-    #[must_use]
     pub fn held(&self) -> i128 {
         let all = i128::from(self.job.gpus);
         all - all / i128::from(self.job.replicas.count.max(1)) * i128::from(self.left_out)
@@ -81,7 +79,6 @@ impl<'a> Training<'a> {
     }
 
     /// Returns the time that each GPU needs for `work` without further failures.
-    #[must_use]
     pub fn time_to(&self, work: i128) -> i128 {
         let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
         let left = (work * i128::from(self.job.gpus) - self.useful).max(0);
@@ -100,13 +97,11 @@ impl<'a> Training<'a> {
     }
 
     /// Returns whether the job continues with fewer replicas.
-    #[must_use]
     pub const fn is_elastic(&self) -> bool {
         self.job.policy.answer.is_elastic()
     }
 
     /// Returns whether the job has fewer replicas than it needs.
-    #[must_use]
     pub const fn has_too_few(&self) -> bool {
         let left = self.job.replicas.count.saturating_sub(self.left_out);
         matches!(self.job.policy.answer, Answer::Elastic { least, .. } if left < least)
@@ -209,7 +204,6 @@ impl<'a> Training<'a> {
     }
 
     /// Returns the time to repeat the completed part of the current step at the current speed.
-    #[must_use]
     pub fn in_step(&self) -> i128 {
         self.since(1) * self.step() / self.job.step.max(1)
     }

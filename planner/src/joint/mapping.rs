@@ -104,7 +104,6 @@ const ORDERS: [[Dimension; 3]; 6] = {
 
 impl Mapping {
     /// Returns the number of groups in use.
-    #[must_use]
     pub fn groups(&self) -> u64 {
         u64::from(self.pp) * u64::from(self.cp) * u64::from(self.dp)
     }
@@ -118,7 +117,6 @@ impl Mapping {
     }
 
     /// Returns the coordinates of the job's `group`-th group.
-    #[must_use]
     pub fn coordinates(&self, group: u32) -> Coordinates {
         let mut rest = group;
         let mut at = Coordinates::default();

@@ -65,8 +65,9 @@ pub(super) fn carry_on(
     };
     let takes = |plan: &CarriedStep| step(&plan.phases, |phase| phase.duration_ps);
     let serves = |plan: &CarriedStep| {
-        let least =
-            |phase: &PhasePlan| picoseconds(1.0 / phase.lambda_upper_bound).min(phase.duration_ps);
+        let least = |phase: &PhasePlan| {
+            Picoseconds::from_secs_f64(1.0 / phase.lambda_upper_bound).min(phase.duration_ps)
+        };
         let good = step(&before, |phase| phase.duration_ps).max(step(&plan.phases, least));
         takes(plan) <= (1.0 + WORTH_A_CHANGE) * good
     };
@@ -154,7 +155,7 @@ const AT_ONCE: f64 = 0.0;
 
 fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
     let seconds = phase.demand.interface_seconds(fabric.dcn.link_rate().0 as f64);
-    let duration = picoseconds(seconds.unwrap_or(0.0));
+    let duration = Picoseconds::from_secs_f64(seconds.unwrap_or(0.0));
     let lambda = seconds.filter(|_| duration.0 > 0).map_or(AT_ONCE, |seconds| 1.0 / seconds);
     PhasePlan {
         name: phase.name.clone(),
@@ -171,13 +172,9 @@ fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
         lambda_upper_bound: lambda,
         gap: 0.0,
         duration_ps: duration,
-        interface_ps: seconds.map(picoseconds),
+        interface_ps: seconds.map(Picoseconds::from_secs_f64),
         solver: None,
     }
-}
-
-pub(super) fn picoseconds(seconds: f64) -> Picoseconds {
-    Picoseconds((seconds * 1e12).round() as u64)
 }
 
 fn over_packets(
@@ -196,7 +193,7 @@ fn over_packets(
                 demand_bytes: phase.demand.total(),
                 lambda,
                 lambda_upper_bound: lambda,
-                duration_ps: picoseconds(seconds),
+                duration_ps: Picoseconds::from_secs_f64(seconds),
                 ..silent(fabric, phase)
             }
         })

@@ -499,7 +499,6 @@ fn shrink(
 
 /// Returns the step's communication time as a multiple of its time in `cold`, a plan from scratch
 /// for the same faults. `None` if a plan has no step, or uses more GPUs than the other.
-#[must_use]
 pub fn step_over_cold(next: &Plan, cold: &Plan) -> Option<f64> {
     let (next, cold) = (&next.metrics, &cold.metrics);
     let step = next.step_time_ps?.as_secs_f64();

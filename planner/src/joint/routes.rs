@@ -44,7 +44,7 @@ pub(super) fn plan(
             lambda,
             lambda_upper_bound: bound,
             gap: 1.0 - lambda / bound,
-            duration_ps: Picoseconds((seconds * 1e12).round() as u64),
+            duration_ps: Picoseconds::from_secs_f64(seconds),
             ..silent(phase)
         })
     };

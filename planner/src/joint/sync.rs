@@ -15,7 +15,6 @@ use crate::rfabric::step;
 use crate::rfabric::topology::Topology;
 
 /// Compares the methods for every job in `plan` that has a reinforcement-learning step.
-#[must_use]
 pub fn compare(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -116,7 +115,7 @@ fn times(
     let network = network.without(faults);
     let evaluator = Evaluator::new(&network, &phase.demand);
     let dark = evaluator.lambda(&Topology::dark(network.ends()));
-    times.packets_ps = (dark > 0.0).then(|| network::picoseconds(1.0 / dark));
+    times.packets_ps = (dark > 0.0).then(|| Picoseconds::from_secs_f64(1.0 / dark));
     let order = plan.phases.iter().position(|planned| planned.name == phase.name);
     let before =
         order.map(|order| &plan.phases[(order + plan.phases.len() - 1) % plan.phases.len()]);

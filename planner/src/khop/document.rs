@@ -15,7 +15,6 @@ use super::metrics::CrossTor;
 use super::{JobOutcome, Layout, RingGroup, Segment, Survey, spare};
 
 /// Converts `layout` to a document that is not yet [sealed](Plan::sealed).
-#[must_use]
 pub fn to_document(fabric: &Fabric, faults: &FaultSet, seed: Seed, layout: &Layout) -> Plan {
     Plan {
         schema: SCHEMA.to_owned(),

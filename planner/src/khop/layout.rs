@@ -41,7 +41,6 @@ pub struct RingGroup {
 }
 
 impl RingGroup {
-    #[must_use]
     pub(crate) fn chain(hbd: &Hbd, chain: &[Position]) -> Self {
         let nodes: Vec<NodeId> = chain.iter().map(|position| hbd.node_at(*position)).collect();
         let hops = match hbd.k() {
@@ -51,7 +50,6 @@ impl RingGroup {
         let (id, ranks) = (GroupId::default(), nodes.clone());
         Self { id, job: None, ranks, nodes, hops, segment: None, passing: None }
     }
-    #[must_use]
     pub(crate) fn inside(node: NodeId, segment: Segment) -> Self {
         Self {
             id: GroupId::default(),
@@ -64,7 +62,6 @@ impl RingGroup {
         }
     }
     /// Counts the GPUs that have ranks, on nodes of `gpus_per_node` GPUs.
-    #[must_use]
     pub fn gpus(&self, gpus_per_node: u8) -> u32 {
         match self.segment {
             Some(segment) => u32::from(segment.gpus),
@@ -102,7 +99,6 @@ pub struct Layout {
 
 impl Layout {
     /// Creates a layout without groups, with every bundle in loopback (the power-on state).
-    #[must_use]
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
         let paths = vec![Path::Loopback; bundles];
@@ -110,7 +106,6 @@ impl Layout {
     }
 
     /// Returns the path of `bundle`.
-    #[must_use]
     pub fn path(&self, bundle: BundleId) -> Path {
         self.paths[self.slot(bundle)]
     }
@@ -223,7 +218,6 @@ impl Layout {
     }
 
     /// Returns the GPUs of `group` in ring order.
-    #[must_use]
     pub fn ring(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         let mut ring = self.way_of_light(hbd, group);
         ring.retain(|gpu| Some(gpu.node) != group.passing);
@@ -231,13 +225,11 @@ impl Layout {
     }
 
     /// Returns the GPUs on the light path of `group`, including pass-through GPUs.
-    #[must_use]
     pub fn way_of_light(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
     }
 
     /// Counts the inner data-parallel hops of one job, and how many of them cross ToRs.
-    #[must_use]
     pub fn cross_tor(&self, fabric: &Fabric, job: u32) -> CrossTor {
         cross_tor(&fabric.dcn, self.groups_of(job).map(|group| group.ranks.as_slice()))
     }

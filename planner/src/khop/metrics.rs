@@ -16,7 +16,6 @@ pub struct CrossTor {
 
 impl CrossTor {
     /// Returns `crossing / hops`, or 0 if there are no inner hops.
-    #[must_use]
     pub fn share(self) -> f64 {
         if self.hops == 0 { 0.0 } else { self.crossing as f64 / self.hops as f64 }
     }
@@ -32,7 +31,6 @@ impl std::iter::Sum for CrossTor {
 }
 
 /// Counts inner hops. `groups` lists the nodes of each group in rank order.
-#[must_use]
 pub fn cross_tor<'a>(dcn: &Dcn, groups: impl Iterator<Item = &'a [NodeId]>) -> CrossTor {
     let groups: Vec<&[NodeId]> = groups.collect();
     groups.chunks(dcn.nodes_per_tor() as usize).map(|set| in_set(dcn, set)).sum()

@@ -23,7 +23,6 @@ pub struct Survey<'a> {
 
 impl<'a> Survey<'a> {
     /// Creates a survey without limits.
-    #[must_use]
     pub fn new(hbd: &'a Hbd, faults: &'a FaultSet) -> Self {
         let mut alive = vec![true; hbd.nodes() as usize];
         for node in faults.failed_nodes(hbd) {
@@ -69,85 +68,70 @@ impl<'a> Survey<'a> {
     }
 
     /// Returns whether any of these nodes lacks its planned light.
-    #[must_use]
     pub fn is_open(&self, nodes: &[NodeId]) -> bool {
         nodes.iter().any(|node| self.open.contains(node))
     }
 
     /// Returns whether a fault-free ring of `job` may move.
-    #[must_use]
     pub fn may_move(&self, job: u32) -> bool {
         self.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
     }
 
     /// Returns whether every circuit with two working ends may be cut.
-    #[must_use]
     pub fn may_cut_anywhere(&self) -> bool {
         self.cuts_at.is_none()
     }
 
     /// Returns whether a circuit between these nodes may be cut.
-    #[must_use]
     pub fn may_cut(&self, one: NodeId, other: NodeId) -> bool {
         let nodes = self.cuts_at.as_ref();
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
     /// Returns whether cuts, moves or transceivers are restricted.
-    #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
     /// Returns whether transceivers can be set, by position.
-    #[must_use]
     pub fn in_reach(&self) -> &[bool] {
         &self.in_reach
     }
 
     /// Returns the cabling.
-    #[must_use]
     pub fn hbd(&self) -> &'a Hbd {
         self.hbd
     }
     /// Returns the faults.
-    #[must_use]
     pub fn faults(&self) -> &'a FaultSet {
         self.faults
     }
     /// Returns whether nodes work, by position.
-    #[must_use]
     pub fn alive(&self) -> &[bool] {
         &self.alive
     }
     /// Returns whether the node and all its bundles work, so that its GPU ring closes.
-    #[must_use]
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
     /// Returns whether the node at `position` is one of the `free` nodes and whole.
-    #[must_use]
     pub fn is_usable(&self, position: Position, free: &[bool]) -> bool {
         free[position.index()] && self.whole[position.index()]
     }
     /// Returns whether a working fibre for this hop starts at `position`.
-    #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
         self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))
     }
     /// Returns whether every designed fibre is installed and works.
-    #[must_use]
     pub fn all_fibres_work(&self) -> bool {
         self.faults.fibres.is_empty() && self.hbd.is_fully_cabled()
     }
     /// Returns whether the bundle and its node work.
-    #[must_use]
     pub fn bundle_works(&self, bundle: BundleId) -> bool {
         self.alive[self.hbd.position_of(bundle.node).index()]
             && !self.faults.bundles.contains(&bundle)
     }
     /// Returns the far port of a fibre if the fibre and both bundles work.
-    #[must_use]
     pub fn working_peer(&self, port: Port) -> Option<Port> {
         let hop = hop_for_port(self.hbd.k(), port.bundle.bundle, port.path)?;
         let far = self.hbd.peer(port)?;
@@ -162,7 +146,6 @@ impl<'a> Survey<'a> {
         self.faults.bundles.iter().filter(move |bundle| bundle.node == node).map(|b| b.bundle)
     }
     /// Returns the number of GPUs of working nodes.
-    #[must_use]
     pub fn healthy_gpus(&self) -> u64 {
         let nodes = self.alive.iter().filter(|alive| **alive).count() as u64;
         nodes * u64::from(self.hbd.gpus_per_node())

@@ -60,7 +60,6 @@ pub struct RateBound {
 
 impl RateBound {
     /// Returns the best rate on the given circuits, with multi-hop routes if they pay off.
-    #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
             true => rate(evaluator, topology, self.lambda),
@@ -70,7 +69,6 @@ impl RateBound {
 }
 
 /// Like [`RateBound::rate`], for a given bound.
-#[must_use]
 pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
     if direct.lambda >= NEAR * bound {
@@ -84,7 +82,6 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64) -> RoutedRat
 
 /// Finds the fastest multi-hop routes. `None` if a leaf is unreachable, if there are more than
 /// [`LEAVES_MAX`] leaves, or if the rate does not exceed `least`.
-#[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
     if topology.leaves() > LEAVES_MAX {
         return None;
@@ -118,7 +115,6 @@ fn network_of(evaluator: &Evaluator, topology: &Topology, unit: f64) -> Congesti
 }
 
 /// Bounds the rate by single leaves and, if that exceeds `reached`, by prices of all leaves.
-#[must_use]
 pub fn bound(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, reached: f64) -> RateBound {
     let mut best = RateBound { lambda: evaluator.host_bound(), prices: None, has_room: false };
     for line in 0..evaluator.lines() {

@@ -61,7 +61,6 @@ pub enum DemandError {
 
 impl DemandError {
     /// Suggests a correction.
-    #[must_use]
     pub fn fix(&self) -> String {
         match self {
             Self::Syntax { .. } => "use an array of rows of numbers: [[0, 1e9], [1e9, 0]]".into(),
@@ -77,7 +76,6 @@ impl DemandError {
     }
 
     /// Returns a JSON pointer into the array of rows, such as `/1/2` for row 2, entry 3.
-    #[must_use]
     pub fn place(&self) -> String {
         match self {
             Self::Syntax { .. } | Self::OtherFabric { .. } => String::new(),
@@ -90,7 +88,6 @@ impl DemandError {
 
 impl Demand {
     /// Creates a demand without traffic between `leaves` leaves.
-    #[must_use]
     pub fn none(leaves: usize) -> Self {
         Self {
             leaves,
@@ -103,20 +100,17 @@ impl Demand {
     }
 
     /// Like [`Demand::none`], but also records the traffic between GPUs.
-    #[must_use]
     pub fn between_gpus(leaves: usize) -> Self {
         Self { exchanges: Some(BTreeMap::new()), ..Self::none(leaves) }
     }
 
     /// Iterates over bytes between GPUs, by rank index. `None` if this traffic was not recorded.
-    #[must_use]
     pub fn exchanges(&self) -> Option<impl Iterator<Item = ((u32, u32), Bytes)> + '_> {
         let exchanges = self.exchanges.as_ref().filter(|exchanges| !exchanges.is_empty());
         exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
     }
 
     /// Returns the traffic between the halves of leaves that send and those that receive.
-    #[must_use]
     pub fn between_halves(&self) -> Self {
         let leaves = 2 * self.leaves;
         let mut halves = Self { leaves, bytes: vec![0; leaves * leaves], ..self.clone() };
@@ -147,19 +141,16 @@ impl Demand {
     }
 
     /// Returns the bits that a link carries at full rate while it sends `bytes` of this traffic.
-    #[must_use]
     pub fn bits(&self, bytes: Bytes) -> f64 {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
     /// Returns the time in seconds that the busiest GPU needs at `rate` bit/s. `None` if only leaves are known.
-    #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)
     }
 
     /// Returns the number of leaves.
-    #[must_use]
     pub fn leaves(&self) -> usize {
         self.leaves
     }
@@ -168,7 +159,6 @@ impl Demand {
     ///
     /// # Panics
     /// Panics if a leaf does not exist.
-    #[must_use]
     pub fn bytes(&self, from: LeafId, to: LeafId) -> Bytes {
         Bytes(self.bytes[from.index() * self.leaves + to.index()])
     }
@@ -218,7 +208,6 @@ impl Demand {
     }
 
     /// Returns the traffic that stays off the links between leaves.
-    #[must_use]
     pub fn carried(&self) -> Carried {
         self.carried
     }
@@ -275,7 +264,6 @@ impl Demand {
     }
 
     /// Returns the total bytes between leaves.
-    #[must_use]
     pub fn total(&self) -> Bytes {
         Bytes(self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
     }

@@ -45,7 +45,6 @@ impl Evaluator {
     ///
     /// # Panics
     /// Panics if demand and fabric have different sizes; see [`Demand::must_fit`].
-    #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have the same size");
         if fabric.is_one_way() {
@@ -77,37 +76,31 @@ impl Evaluator {
     }
 
     /// Returns the unit of circuit rates in bit/s.
-    #[must_use]
     pub fn circuit_rate(&self) -> f64 {
         self.circuit_rate
     }
 
     /// Returns the rate of a leaf to and from the electrical core in bit/s.
-    #[must_use]
     pub fn electrical_rate_of(&self, leaf: usize) -> f64 {
         self.electrical_rates[leaf]
     }
 
     /// Returns the rate limit set by the GPU interfaces. It applies to every network.
-    #[must_use]
     pub fn host_bound(&self) -> f64 {
         self.lines.iter().map(|line| line.host_limit).fold(f64::MAX, f64::min)
     }
 
     /// Returns the number of lines, two per leaf.
-    #[must_use]
     pub fn lines(&self) -> usize {
         self.lines.len()
     }
 
     /// Returns the traffic of one line as (peer, bits), sorted by peer.
-    #[must_use]
     pub fn traffic(&self, line: usize) -> &[(usize, f64)] {
         &self.lines[line].traffic
     }
 
     /// Returns the highest rate that a line allows on any circuits. `f64::MAX` without traffic.
-    #[must_use]
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
         let bits: f64 = traffic.iter().map(|(_, bits)| bits).sum();
@@ -119,7 +112,6 @@ impl Evaluator {
     }
 
     /// Returns how many times per second `topology` serves the demand. `f64::MAX` without traffic.
-    #[must_use]
     pub fn lambda(&self, topology: &Topology) -> f64 {
         assert_eq!(self.leaves, topology.leaves(), "topology and demand have the same size");
         (0..self.lines.len()).map(|line| self.line_lambda(line, topology)).fold(f64::MAX, f64::min)
@@ -133,7 +125,6 @@ impl Evaluator {
     }
 
     /// Returns how many times per second the common circuits of `from` and `to` serve the demand.
-    #[must_use]
     pub fn lambda_in_common(&self, from: &Topology, to: &Topology) -> f64 {
         let line = |line: usize| {
             let leaf = self.lines[line].leaf;
@@ -171,7 +162,6 @@ impl Evaluator {
     ///
     /// It is tighter than (u·C + E) / largest row sum, because a circuit serves at most its pair's
     /// traffic, and both directions share it. `f64::MAX` without traffic.
-    #[must_use]
     pub fn upper_bound(&self, fabric: &ReconfigurableFatTree) -> f64 {
         let mut bound = f64::MAX;
         for leaf in 0..self.leaves {

@@ -39,7 +39,6 @@ enum Link {
 }
 
 /// Returns the duration of every phase in seconds, including its change of circuits. Infinite if bytes never arrive.
-#[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
     let stage_seconds = fabric.spec().timing.total().as_secs_f64();
@@ -75,7 +74,6 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
 }
 
 /// Returns the seconds until the last byte arrives. Infinite if some bytes cannot arrive.
-#[must_use]
 pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> f64 {
     seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
@@ -194,7 +192,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
             let mut links =
                 vec![4 * flow.from + Link::Send as usize, 4 * flow.to + Link::Receive as usize];
             if let Some(route) = &flow.route {
-                for (a, b, is_core) in hops(route) {
+                for (a, b, is_core) in route.hops() {
                     if is_core {
                         links.extend([4 * a + Link::Up as usize, 4 * b + Link::Down as usize]);
                         continue;
@@ -214,13 +212,6 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
         })
         .collect();
     max_min(&mut capacity, &ways)
-}
-
-fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
-    let starts = std::iter::once(&route.from).chain(&route.via);
-    let ends = route.via.iter().chain([&route.to]);
-    let is_core = |number| route.core_hop == Some(number);
-    (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
 struct Way {

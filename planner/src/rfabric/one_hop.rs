@@ -46,20 +46,17 @@ pub struct OneHopPlan {
 
 impl OneHopPlan {
     /// Returns the gap to the bound, as a fraction of the bound.
-    #[must_use]
     pub fn gap(&self) -> f64 {
         gap(self.lambda, self.lambda_upper_bound)
     }
 }
 
 /// Returns the gap between `lambda` and a bound, as a fraction of the bound.
-#[must_use]
 pub fn gap(lambda: f64, upper_bound: f64) -> f64 {
     if upper_bound > 0.0 { (1.0 - lambda / upper_bound).max(0.0) } else { 0.0 }
 }
 
 /// Plans the circuits for `demand`.
-#[must_use]
 pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> OneHopPlan {
     let evaluator = Evaluator::new(fabric, demand);
     let upper_bound = evaluator.upper_bound(fabric);

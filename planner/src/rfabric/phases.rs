@@ -47,7 +47,6 @@ pub struct Candidate {
 const PHASES_FOR_ALL_MERGES: usize = 8;
 
 /// Returns the best circuits for each phase and each run of phases, the templates and the mesh.
-#[must_use]
 pub fn candidates(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -102,7 +101,6 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
 
 /// Returns a topology that does not slow any phase more than necessary. It is planned for the
 /// pairwise maximum of all demands, each scaled by the upper bound on its rate.
-#[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
     let mut worst = Demand::none(leaves);
@@ -124,7 +122,6 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
 
 /// Returns the duration in seconds of `phase` on `to` after a change from `from` that lasts `switching` seconds. A
 /// phase lasts at least as long as its change, so the next one starts on settled circuits.
-#[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -151,7 +148,6 @@ fn seconds_settling(
 }
 
 /// Returns the time in seconds to serve a demand through `steps` of (seconds, rate), then at the rate `last`.
-#[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
     for &(seconds, lambda) in steps {
@@ -168,7 +164,6 @@ pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
 /// Chooses a topology for each phase of a repeating step, as a shortest cycle through the phases.
 ///
 /// Failure domains change one at a time, and each takes one switching time.
-#[must_use]
 pub fn schedule(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -187,7 +182,6 @@ pub(super) fn schedule_at(
 }
 
 /// Returns the best single topology for all phases.
-#[must_use]
 pub fn best_static(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -296,7 +290,6 @@ impl CandidateRates {
 }
 
 /// Prepares the demands of all phases.
-#[must_use]
 pub fn evaluators(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Vec<Evaluator> {
     phases.iter().map(|phase| Evaluator::new(fabric, &phase.demand)).collect()
 }

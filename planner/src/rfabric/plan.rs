@@ -174,7 +174,6 @@ const EXCHANGES: u32 = 64;
 
 /// Like [`plan`], but keeps the circuits on working ports and moves the others to free ports of other
 /// switches. `None` if a phase then cannot be served, if the number of phases differs, or if circuits are one-way.
-#[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -248,7 +247,7 @@ fn best_of_one(
     let mut different = circuits.to_vec();
     different.dedup();
     let best = different.iter().map(seconds).fold(f64::INFINITY, f64::min);
-    best.is_finite().then(|| Picoseconds((best * 1e12).round() as u64))
+    best.is_finite().then(|| Picoseconds::from_secs_f64(best))
 }
 
 fn solve(

@@ -51,7 +51,6 @@ pub struct Realisation {
 ///
 /// # Panics
 /// Panics if a leaf has more circuits than ports, which planners in this crate never produce.
-#[must_use]
 pub fn realise(
     fabric: &ReconfigurableFatTree,
     topology: &Topology,
@@ -159,7 +158,6 @@ fn split(
 }
 
 /// Re-establishes circuits that lost a port, on other switches with free ports.
-#[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
         .map(|ocs| fabric.dead_ports(OcsId::from_index(ocs)).collect())
@@ -188,7 +186,6 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
 }
 
 /// Returns the circuits formed by the cross-connects.
-#[must_use]
 pub fn topology_of(fabric: &ReconfigurableFatTree, cross_connects: &[CrossConnect]) -> Topology {
     let mut topology = Topology::dark(fabric.ends());
     for circuit in cross_connects {

@@ -14,7 +14,6 @@ use super::one_hop::{self, Effort, OneHopPlan};
 use super::workload::collective::all_reduce;
 
 /// Returns the strides up to n/2 (and always 1) whose rings visit all of `members`.
-#[must_use]
 pub fn strides(members: usize) -> Vec<usize> {
     let coprime = |stride: &usize| greatest_common_divisor(members, *stride) == 1;
     (1..=(members / 2).max(1)).filter(coprime).collect()
@@ -25,7 +24,6 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
 }
 
 /// Returns the traffic of an all-reduce of `size`, split evenly over rings with these strides.
-#[must_use]
 pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize]) -> Demand {
     let mut demand = Demand::none(leaves);
     for stride in strides {
@@ -38,7 +36,6 @@ pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize])
 
 /// Returns the strides with the fastest circuits for this and `other` traffic, and the plan. Adds a
 /// stride only if that is more than 0.1 % faster.
-#[must_use]
 pub fn plan(
     fabric: &ReconfigurableFatTree,
     other: &Demand,

@@ -24,7 +24,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// Returns the number of phases per step that change the topology.
-    #[must_use]
     pub fn changes(&self) -> usize {
         let previous = self.choice.iter().cycle().skip(self.choice.len().saturating_sub(1));
         self.choice.iter().zip(previous).filter(|(own, previous)| own != previous).count()
@@ -43,7 +42,6 @@ pub struct TimedPhase {
 }
 
 /// Returns the fastest sequence of topologies for `phases` if a change takes `switching` seconds.
-#[must_use]
 pub fn plan(phases: &[TimedPhase], switching: f64) -> Schedule {
     shortest_cycle(&costs(phases, switching))
 }
@@ -61,7 +59,6 @@ fn costs(phases: &[TimedPhase], switching: f64) -> Costs {
 }
 
 /// Returns the fastest sequence of topologies for a repeating step, as a shortest cycle through its phases.
-#[must_use]
 pub fn shortest_cycle(costs: &Costs) -> Schedule {
     (0..costs[0].len())
         .map(|first| shortest_from(costs, first))

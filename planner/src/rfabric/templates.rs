@@ -12,7 +12,6 @@ use super::phases::Candidate;
 use super::topology::{Ports, Topology};
 
 /// Returns the templates for one phase.
-#[must_use]
 pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -> Vec<Candidate> {
     let named =
         |template: &str, topology| Candidate { name: format!("{template} for {phase}"), topology };
@@ -39,7 +38,6 @@ fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
 }
 
 /// Returns the heaviest spanning tree, with as many circuits per edge as ports allow.
-#[must_use]
 pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let mut edges: Vec<(u64, usize, usize)> = Vec::new();
     for (from, to, bytes) in demand.flows() {

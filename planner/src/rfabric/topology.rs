@@ -25,14 +25,12 @@ pub struct Topology {
 
 impl Topology {
     /// Creates a topology without circuits. Each circuit is one unit.
-    #[must_use]
     pub fn dark(leaves: usize) -> Self {
         let circuits = vec![0; leaves * leaves];
         Self { leaves, circuits, narrower: vec![], units: vec![], staying: vec![] }
     }
 
     /// Creates a topology with only the circuits that stay in every phase.
-    #[must_use]
     pub fn bare(fabric: &ReconfigurableFatTree) -> Self {
         let mut topology = Self::dark(fabric.leaves());
         fabric.staying().for_each(|circuit| topology.light(fabric, circuit));
@@ -61,7 +59,6 @@ impl Topology {
     }
 
     /// Assigns ports to ring distances 1, 2, 3, … until they are used up.
-    #[must_use]
     pub fn uniform_mesh(fabric: &ReconfigurableFatTree) -> Self {
         let leaves = fabric.leaves();
         let mut mesh = Self::bare(fabric);
@@ -83,31 +80,26 @@ impl Topology {
     }
 
     /// Returns the number of leaves.
-    #[must_use]
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
     /// Returns the circuits between two leaves, in units.
-    #[must_use]
     pub fn between(&self, first: usize, second: usize) -> u32 {
         self.circuits[first * self.leaves + second]
     }
 
     /// Returns the circuits from one leaf to all leaves, in units.
-    #[must_use]
     pub fn row(&self, leaf: usize) -> &[u32] {
         &self.circuits[leaf * self.leaves..(leaf + 1) * self.leaves]
     }
 
     /// Returns the circuits of one leaf, in units.
-    #[must_use]
     pub fn degree(&self, leaf: usize) -> u32 {
         self.row(leaf).iter().sum()
     }
 
     /// Returns all circuits, in units.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.circuits.iter().map(|count| u64::from(*count)).sum::<u64>() / 2
     }
@@ -122,7 +114,6 @@ impl Topology {
     }
 
     /// Returns the number of circuits of one reach between two leaves, without those that stay.
-    #[must_use]
     pub fn between_within(&self, reach: usize, first: usize, second: usize) -> u32 {
         let at = first * self.leaves + second;
         if reach == 0 && self.is_plain() {
@@ -137,7 +128,6 @@ impl Topology {
     }
 
     /// Returns the number of ports of one reach at one leaf that are used by circuits that do not stay.
-    #[must_use]
     pub fn degree_within(&self, reach: usize, leaf: usize) -> u32 {
         match reach == 0 && self.is_plain() {
             true => self.degree(leaf),
@@ -146,7 +136,6 @@ impl Topology {
     }
 
     /// Returns the number of circuits of one reach, without those that stay.
-    #[must_use]
     pub fn within(&self, reach: usize) -> Self {
         let mut own = Self::dark(self.leaves);
         for a in 0..self.leaves {
@@ -214,7 +203,6 @@ impl Topology {
     }
 
     /// Returns the units of circuits present in both topologies, whatever their reach.
-    #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let circuits =
             self.circuits.iter().zip(&other.circuits).map(|(mine, theirs)| *mine.min(theirs));
@@ -231,7 +219,6 @@ pub struct Ports<'a> {
 
 impl<'a> Ports<'a> {
     /// Counts the ports not used by `topology`.
-    #[must_use]
     pub fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
         let free = |reach: usize| {
             (0..fabric.leaves())
@@ -279,7 +266,6 @@ impl<'a> Ports<'a> {
     }
 
     /// Returns whether another circuit can connect the leaves.
-    #[must_use]
     pub fn allow(&self, first: usize, second: usize) -> bool {
         self.reach_for(first, second).is_some()
     }

@@ -81,7 +81,6 @@ pub fn stage(
 }
 
 /// Like [`stage`], but lowers the floor until there are stages. Also returns that floor.
-#[must_use]
 pub fn stage_above_lower_floor(
     fabric: &ReconfigurableFatTree,
     before: &[CrossConnect],
@@ -99,7 +98,6 @@ pub fn stage_above_lower_floor(
 }
 
 /// Returns the rate of `live` in each stage, while the affected circuits are dark.
-#[must_use]
 pub fn stage_lambdas(
     fabric: &ReconfigurableFatTree,
     before: &[CrossConnect],
@@ -119,7 +117,6 @@ pub fn stage_lambdas(
 }
 
 /// Returns the circuits that carry traffic in each stage, while the affected circuits are dark.
-#[must_use]
 pub fn stage_topologies(
     fabric: &ReconfigurableFatTree,
     before: &[CrossConnect],

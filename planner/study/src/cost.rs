@@ -68,7 +68,6 @@ pub struct PricedLine {
     pub formula: String,
     pub unit_usd: Option<f64>,
     pub unit_w: Option<f64>,
-    /// Rounded to cents.
     pub usd: Option<f64>,
     pub usd_per_gpu: Option<f64>,
     pub confidence: Option<Confidence>,

@@ -103,7 +103,6 @@ pub struct SourceFile {
     pub plan: Option<String>,
 }
 
-/// Schema of a live demonstration.
 pub const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 
 /// Written by `lightloom demo --live`.

@@ -46,7 +46,6 @@ impl Error {
     }
 }
 
-/// Comparable between processes.
 pub fn unix_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)

@@ -11,7 +11,6 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::Error;
 
-/// The kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
 /// The replies must fit in the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;

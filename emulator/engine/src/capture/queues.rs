@@ -56,7 +56,6 @@ impl QueueHistograms {
         }
     }
 
-    #[must_use]
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut parts = parts.into_iter();
         let mut all = parts.next().cloned().unwrap_or_default();
@@ -69,7 +68,6 @@ impl QueueHistograms {
     }
 
     /// Includes packets that met an empty queue. `None` if no packet arrived.
-    #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
         let bars = self.bars.get(class)?.iter().enumerate();
         let mut bars = bars.filter(|(_, packets)| **packets > 0).peekable();

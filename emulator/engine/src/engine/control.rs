@@ -43,7 +43,6 @@ pub enum LinkChange {
 pub struct BitErrors(pub u64);
 
 impl BitErrors {
-    #[must_use]
     pub fn from_share(share: f64) -> Self {
         Self((share * 2.0_f64.powi(64)) as u64)
     }
@@ -54,7 +53,6 @@ impl BitErrors {
 pub struct PacketLoss(pub u64);
 
 impl PacketLoss {
-    #[must_use]
     pub fn from_share(share: f64) -> Self {
         Self(BitErrors::from_share(share).0)
     }

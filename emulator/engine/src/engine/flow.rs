@@ -27,7 +27,6 @@ pub struct FlowGate {
 }
 
 impl FlowGate {
-    #[must_use]
     pub const fn after(flow: FlowId) -> Self {
         Self { flow, ahead: i32::MIN }
     }
@@ -52,7 +51,6 @@ pub struct FlowSpec {
 }
 
 impl FlowSpec {
-    #[must_use]
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
         Self {
             source,

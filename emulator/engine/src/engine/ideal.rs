@@ -13,7 +13,6 @@ use crate::transport::Transport;
 /// and maximum over the hops so far, because hops are servers in series with fixed service times. A short last packet
 /// follows the one before it. Cut-through ([`Switching`](crate::engine::Switching)) reduces the sum, because a packet
 /// starts on a hop before it has fully arrived. Panics if the path is empty.
-#[must_use]
 pub fn message_time(
     network: &Network,
     settings: &EngineSettings,
@@ -47,7 +46,6 @@ pub fn message_time(
 
 /// A lower bound for a sprayed message: packets queue behind each other only on the first link, and
 /// a short last packet may overtake on another path. Panics if a path is empty.
-#[must_use]
 pub fn soonest(
     network: &Network,
     settings: &EngineSettings,
@@ -68,7 +66,6 @@ pub fn soonest(
     times.min().expect("every flow has a path")
 }
 
-#[must_use]
 pub fn share_of(
     network: &Network,
     transport: &Transport,
@@ -94,7 +91,6 @@ pub fn share_of(
     Bytes((share.max(1) as u64 - 1) * transport.payload.0 + last)
 }
 
-#[must_use]
 pub fn wire_time(
     network: &Network,
     transport: &Transport,

@@ -14,12 +14,10 @@ macro_rules! dense_index {
         pub struct $name(pub u32);
 
         impl $name {
-            #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
             /// Panics if `index` does not fit in 32 bits.
-            #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("a run has fewer than 2^32 items of each kind"))
             }
@@ -51,11 +49,9 @@ pub enum VertexRole {
 }
 
 impl VertexRole {
-    #[must_use]
     pub const fn is_host(self) -> bool {
         !matches!(self, Self::Switch)
     }
-    #[must_use]
     pub const fn forwards(self) -> bool {
         !matches!(self, Self::Host)
     }
@@ -79,7 +75,6 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    #[must_use]
     pub const fn new(rate: BitsPerSecond, delay: Picoseconds) -> Self {
         Self { rate, delay, queue: None, mark_from: None, plane: Plane(0) }
     }
@@ -128,7 +123,6 @@ pub struct NetworkBuilder {
 }
 
 impl NetworkBuilder {
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -211,19 +205,15 @@ pub struct Network {
 }
 
 impl Network {
-    #[must_use]
     pub fn vertex_count(&self) -> usize {
         self.roles.len()
     }
-    #[must_use]
     pub fn role(&self, vertex: VertexId) -> VertexRole {
         self.roles[vertex.index()]
     }
-    #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
     }
-    #[must_use]
     pub fn link(&self, link: LinkId) -> &Link {
         &self.links[link.index()]
     }
@@ -231,11 +221,9 @@ impl Network {
         let kind = |link: &LinkId| self.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
     }
-    #[must_use]
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.outgoing[vertex.index()]
     }
-    #[must_use]
     pub fn shortest_delay(&self) -> Picoseconds {
         self.shortest_delay
     }

@@ -58,7 +58,6 @@ pub struct Pause {
 impl Pause {
     /// Bytes that arrive before a pause takes effect: the packet that crosses the limit, one round trip on the wire,
     /// the packet ahead of the pause frame, the frame itself, and the sender's last packet.
-    #[must_use]
     pub fn headroom_for(link: &super::LinkSpec, packet: Bytes) -> Bytes {
         let wire = u128::from(link.delay.get()) * 2 * u128::from(link.rate.0);
         let on_the_wire = wire.div_ceil(8 * 1_000_000_000_000) as u64;

@@ -116,15 +116,12 @@ impl<P: Probe> Engine<P> {
         })
     }
 
-    #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
-    #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.settings.transport
     }
-    #[must_use]
     pub fn settings(&self) -> &EngineSettings {
         &self.settings
     }
@@ -138,11 +135,9 @@ impl<P: Probe> Engine<P> {
         let Place { shard, index } = self.layout.ports[link.index()];
         &self.shards[shard as usize].ports[index as usize]
     }
-    #[must_use]
     pub fn now(&self) -> SimTime {
         self.now
     }
-    #[must_use]
     pub fn windows(&self) -> u64 {
         self.windows
     }
@@ -152,7 +147,6 @@ impl<P: Probe> Engine<P> {
         self.control.plan(at.max(self.now), Act::Timer(token));
     }
 
-    #[must_use]
     pub fn next_due(&self) -> Option<SimTime> {
         let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
         let next = packets.min(self.control.next_due());
@@ -164,12 +158,10 @@ impl<P: Probe> Engine<P> {
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)
     }
 
-    #[must_use]
     pub fn flow_of(&self, arrival: &PacketArrival) -> FlowId {
         self.regions.flow_of(arrival.way.0)
     }
@@ -357,7 +349,6 @@ impl<P: Probe> Engine<P> {
         self.control.plan(at.max(self.now), Act::Link(link, change));
     }
 
-    #[must_use]
     pub fn is_up(&self, link: LinkId) -> bool {
         self.router.is_up(link)
     }

@@ -62,7 +62,6 @@ pub(crate) struct Shared {
     pub(crate) is_joint: bool,
     /// One bit for each priority of a flow.
     pub(crate) priorities: u8,
-    /// In picoseconds.
     pub(crate) host_delay: u64,
 }
 

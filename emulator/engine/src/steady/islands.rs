@@ -20,7 +20,6 @@ pub trait LocalProbe: Probe {
     fn kind(&self, _link: LinkId) -> u8 {
         0
     }
-    #[must_use]
     fn local(&self, _links: &[LinkId]) -> Self {
         self.clone()
     }
@@ -39,7 +38,6 @@ impl LocalProbe for ArrivalLog {
     }
 }
 
-#[must_use]
 pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     let mut hasher = FxHasher::default();
     let PacketArrival { at, sequence, acknowledgement, marked, wire_bytes, .. } = arrival;
@@ -125,7 +123,6 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Whole(Box::new(engine)) })
     }
 
-    #[must_use]
     pub fn engine(&self) -> Option<&Engine<P>> {
         match &self.mode {
             Mode::Apart(_) => None,
@@ -133,7 +130,6 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    #[must_use]
     pub fn reuse(&self) -> Option<ReuseCount> {
         match &self.mode {
             Mode::Apart(apart) => {
@@ -199,14 +195,12 @@ impl<P: LocalProbe> IslandEngine<P> {
     }
 
     /// See [`Engine::dropped_by_priority`]. Islands have no switches with bounded queues.
-    #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         self.engine().map_or([0; PRIORITIES], Engine::dropped_by_priority)
     }
 }
 
 impl IslandEngine<ArrivalLog> {
-    #[must_use]
     pub fn arrivals(&self) -> Vec<(PacketArrival, FlowId)> {
         let mut all = match &self.mode {
             Mode::Whole(engine) => arrivals(engine),

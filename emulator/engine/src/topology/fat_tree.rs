@@ -18,7 +18,6 @@ pub struct FatTree {
 
 impl FatTree {
     /// A fat-tree with full bisection bandwidth, `radix`³/4 hosts and identical cables.
-    #[must_use]
     pub const fn full(radix: u32, link: LinkSpec) -> Self {
         Self { radix, hosts_per_edge: radix / 2, host_link: link, switch_link: link }
     }

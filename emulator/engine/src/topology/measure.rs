@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use crate::engine::{Network, VertexId};
 
 /// Returns the diameter in hops over forwarding vertices. `None` if two hosts are not connected.
-#[must_use]
 pub fn diameter(network: &Network, hosts: &[VertexId]) -> Option<u32> {
     let mut farthest = 0;
     for &host in hosts {

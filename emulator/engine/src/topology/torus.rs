@@ -44,17 +44,14 @@ impl Grid {
     fn stride(&self, dimension: usize) -> usize {
         self.sides[..dimension].iter().map(|side| *side as usize).product()
     }
-    #[must_use]
     pub fn coordinate(&self, place: usize, dimension: usize) -> u32 {
         (place / self.stride(dimension) % self.sides[dimension] as usize) as u32
     }
-    #[must_use]
     pub fn next(&self, place: usize, dimension: usize) -> usize {
         let (side, stride) = (self.sides[dimension] as usize, self.stride(dimension));
         let here = place / stride % side;
         place - here * stride + (here + 1) % side * stride
     }
-    #[must_use]
     pub fn rings(&self, dimension: usize) -> Vec<Vec<usize>> {
         let first = (0..self.hosts.len()).filter(|place| self.coordinate(*place, dimension) == 0);
         let rings = first.map(|place| {

@@ -46,7 +46,6 @@ pub enum FlowInterfaces {
 }
 
 impl Balance {
-    #[must_use]
     pub const fn paths(self) -> u16 {
         let paths = match self {
             Self::PerFlow | Self::Adaptive => 1,
@@ -59,7 +58,6 @@ impl Balance {
         matches!(self, Self::Entropy { hashed: true, .. })
     }
 
-    #[must_use]
     pub const fn spreads_packets(self) -> bool {
         matches!(self, Self::Spray { .. } | Self::Entropy { .. } | Self::Adaptive)
     }

@@ -36,7 +36,6 @@ pub enum CongestionControl {
 }
 
 impl CongestionControl {
-    #[must_use]
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
             // An assumption: RoCEv2 adapters use 4.096 µs times a power of two, and hosts in the DCTCP paper 10 ms.

@@ -140,13 +140,6 @@ fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     cables
 }
 
-fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
-    let starts = std::iter::once(&route.from).chain(&route.via);
-    let ends = route.via.iter().chain([&route.to]);
-    let is_core = |number| route.core_hop == Some(number);
-    (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) from: usize,
@@ -251,7 +244,7 @@ impl Lanes {
     }
 
     pub(super) fn carry(&self, route: &RoutePlan) -> bool {
-        hops_of(route).all(|hop| !self.between(hop).is_empty())
+        route.hops().all(|hop| !self.between(hop).is_empty())
     }
 
     pub(super) fn division(
@@ -296,7 +289,7 @@ impl Lanes {
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
         let mut shares = LaneShares::new();
         for route in routes.iter().filter(is_own) {
-            let hops: Vec<(usize, usize, bool)> = hops_of(route).collect();
+            let hops: Vec<(usize, usize, bool)> = route.hops().collect();
             let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
             let widths: Vec<usize> = lanes.iter().map(|lanes| lanes.len()).collect();
             for Piece { share, lane_of } in pieces(&widths) {

@@ -85,7 +85,7 @@ impl PhaseTraffic {
     /// Returns `None` unless a packet network uses fixed paths.
     pub(super) fn fullest(&self) -> Option<Picoseconds> {
         let most = self.loads.values().copied().reduce(f64::max)?;
-        Some(Picoseconds((most * 1e12).round() as u64))
+        Some(Picoseconds::from_secs_f64(most))
     }
 
     pub(super) fn held(&self) -> Bytes {

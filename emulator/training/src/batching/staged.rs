@@ -5,7 +5,6 @@
 use super::StepCosts;
 use crate::step::{AttentionFfn, LayerStages, Stages};
 
-/// Prompts are prefilled elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedCosts {
     pub gpus: u32,

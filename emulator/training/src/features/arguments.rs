@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use super::{Feature, Features};
 
-/// Arguments that select features.
 const ARGUMENTS: [&str; 8] = [
     "cuda_graph_impl",
     "moe_grouped_gemm",

@@ -59,7 +59,6 @@ pub(super) struct Events {
     found: BTreeMap<String, usize>,
 }
 
-/// In microseconds.
 #[derive(Clone, Copy)]
 pub(super) struct MarkedSteps {
     pub(super) thread: u32,

@@ -8,7 +8,6 @@ use crate::calibration::Precision;
 use crate::cards::{Accelerator, NumberFormat};
 use crate::mapping::{Batch, Mapping, Recompute};
 use crate::model::{Activation, Attention, FeedForward, Model};
-use crate::schedule::Schedule;
 use crate::step::{Job, step_time};
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 
@@ -58,7 +57,6 @@ pub struct Core {
     pub s: u32,
     pub d: u32,
     pub fwd_ms: f64,
-    /// Both passes.
     pub fb_ms: f64,
 }
 
@@ -89,17 +87,12 @@ pub enum ResultError {
 }
 
 impl GpuResult {
-    /// # Errors
-    /// Fails if the text is not such a result.
     pub fn read(text: &str) -> Result<Self, ResultError> {
         serde_json::from_str(text).map_err(|error| ResultError::Unreadable(error.to_string()))
     }
 
     /// Adds the measured operators to the card of the GPU. `is_eager` software runs norms and activations as separate
     /// kernels; their time is derived from the forward passes of layers.
-    ///
-    /// # Errors
-    /// Fails if a section has no times.
     pub fn card(&self, own: &Accelerator, is_eager: bool) -> Result<Accelerator, ResultError> {
         let Environment { gpu, torch, cuda, copy_gbps } = &self.env;
         let products: Vec<MeasuredProduct> =
@@ -223,17 +216,8 @@ impl Layers {
 
     fn with_job<T>(&self, card: &Accelerator, ask: impl FnOnce(&Job<'_>) -> T) -> T {
         let is_full = self.recompute == "full";
-        let mapping = Mapping {
-            tensor: 1,
-            context: 1,
-            pipeline: 1,
-            data: 1,
-            expert: 1,
-            micro_batch: self.b,
-            virtual_stages: 1,
-            recompute: if is_full { Recompute::Full } else { Recompute::None },
-            schedule: Schedule::OneForwardOneBackward,
-        };
+        let recompute = if is_full { Recompute::Full } else { Recompute::None };
+        let mapping = Mapping { micro_batch: self.b, recompute, ..Mapping::ONE_GPU };
         ask(&Job {
             model: &self.model(),
             mapping,
@@ -246,12 +230,6 @@ impl Layers {
         })
     }
 
-    fn forward(&self, card: &Accelerator) -> f64 {
-        self.with_job(card, |job| {
-            job.work().layer[0].forward.seconds().total() * f64::from(self.layers)
-        })
-    }
-
     /// Compares the measured forward pass with predictions for one and two times the fused time.
     fn elementwise(&self, card: &Accelerator) -> Option<f64> {
         let measured = self.fwd_ms.filter(|_| !self.compile)? / 1e3;
@@ -260,7 +238,8 @@ impl Layers {
             if let Some(operators) = &mut card.operators {
                 operators.elementwise = elementwise;
             }
-            self.forward(&card)
+            let layer = self.with_job(&card, |job| job.work().layer[0].forward.seconds().total());
+            f64::from(self.layers) * layer
         });
         Some(1.0 + (measured - once) / (twice - once))
     }

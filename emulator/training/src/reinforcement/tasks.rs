@@ -20,7 +20,7 @@ use crate::batching::{ReplicaCosts, Request, serve};
 use crate::graph::{Task, TaskGraph, TaskId, TaskPace, TaskWork};
 use crate::network::Group;
 use crate::step::Job;
-use crate::tasks::{Before, SimulatedRails, StepTasks, TaskPurpose, picoseconds, step_after};
+use crate::tasks::{Before, SimulatedRails, StepTasks, TaskPurpose, step_after};
 
 const CHUNKS: usize = 8;
 /// A relay forwards weights in this many parts, so that it need not wait for all of them.
@@ -360,11 +360,11 @@ impl TaskWriter<'_> {
                 let after = done.last().cloned().unwrap_or_default();
                 // No group starts a chunk before all groups have finished the previous one.
                 let parts = ranks.clone().step_by(self.tensor as usize).map(|rank| {
-                    let took = picoseconds(chunk.seconds);
+                    let took = Picoseconds::from_secs_f64(chunk.seconds);
                     let name = format!("generate replica {replica} chunk {number}");
                     let work = TaskWork::Compute { rank, took };
                     let id = self.add(TaskPurpose::Generation, name, after.clone(), work);
-                    self.again.insert(id, picoseconds(chunk.again_seconds));
+                    self.again.insert(id, Picoseconds::from_secs_f64(chunk.again_seconds));
                     id
                 });
                 let parts: Vec<TaskId> = parts.collect();

@@ -16,11 +16,10 @@ use serde::Serialize;
 use super::Job;
 use crate::calibration::{Calibration, Precision};
 use crate::features::Feature;
-use crate::mapping::{Batch, Mapping, Recompute};
+use crate::mapping::{Batch, Mapping};
 use crate::memory::weights_per_gpu;
 use crate::model::{Attention, Model};
 use crate::network::{Group, Network};
-use crate::schedule::Schedule;
 use crate::step::Compute;
 
 #[derive(Clone, Copy, Debug)]
@@ -86,17 +85,7 @@ impl Replica<'_> {
 impl<'a> Server<'a> {
     pub(super) fn job(&self, batch: u32, tokens: u64) -> Job<'a> {
         let replica = self.replica;
-        let mapping = Mapping {
-            tensor: replica.gpus,
-            context: 1,
-            pipeline: 1,
-            data: 1,
-            expert: 1,
-            micro_batch: batch,
-            virtual_stages: 1,
-            recompute: Recompute::None,
-            schedule: Schedule::OneForwardOneBackward,
-        };
+        let mapping = Mapping { tensor: replica.gpus, micro_batch: batch, ..Mapping::ONE_GPU };
         Job {
             model: replica.model,
             mapping,
@@ -230,7 +219,6 @@ impl Job<'_> {
         self.model.shares().feed_forward * self.starts(kernels)
     }
 
-    /// Measured products include their start.
     fn starts(&self, kernels: f64) -> f64 {
         let is_measured = self.compute.operators.is_some();
         KERNEL_START * if is_measured { kernels - 2.0 } else { kernels }

@@ -43,7 +43,6 @@ pub(super) struct RoutedExperts {
     pub(super) is_grouped: bool,
 }
 
-/// Without recomputation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlainLayer {
     work: LayerWork,
@@ -316,14 +315,10 @@ impl Job<'_> {
     }
 
     pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
-        self.products(rows, width / self.tensor())
+        self.pair(self.feed_forward_sizes(rows, width / self.tensor()))
     }
 
     /// `width` is per rank.
-    fn products(&self, rows: f64, width: f64) -> f64 {
-        self.pair(self.feed_forward_sizes(rows, width))
-    }
-
     pub(super) fn feed_forward_sizes(&self, rows: f64, width: f64) -> [[f64; 3]; 2] {
         let h = f64::from(self.model.hidden);
         let gates = self.model.feed_forward.activation.matrices() - 1.0;

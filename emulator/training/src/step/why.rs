@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Job;
 use crate::mapping::Recompute;
-use crate::operators::{Estimate, Size};
+use crate::operators::{MeasuredProduct, Size};
 
 /// An operator of a step, summed over its calls on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,7 +23,6 @@ pub struct NearestPoint {
     pub size: String,
     /// Largest factor between the two in operations or bytes.
     pub factor: f64,
-    pub is_extrapolated: bool,
 }
 
 impl Job<'_> {
@@ -39,14 +38,14 @@ impl Job<'_> {
         let [into, out] = self.attention_projections();
         let attention = (dense + expert) * shares.attention;
         let mut all = vec![
-            self.product("input projections", attention * passes, into),
-            self.product("output projection", attention * passes, out),
+            self.products("input projections", attention * passes, 1.0, into),
+            self.products("output projection", attention * passes, 1.0, out),
         ];
         let width = f64::from(self.model.feed_forward.width) / self.tensor();
         let feed_forward = shares.feed_forward * passes;
         let [up, down] = self.feed_forward_sizes(self.tokens(), width);
-        all.push(self.product("feed-forward up", dense * feed_forward, up));
-        all.push(self.product("feed-forward down", dense * feed_forward, down));
+        all.push(self.products("feed-forward up", dense * feed_forward, 1.0, up));
+        all.push(self.products("feed-forward down", dense * feed_forward, 1.0, down));
         if let Some(experts) = &self.model.feed_forward.experts {
             let routed = self.routed_experts(experts);
             let [up, down] = routed.sizes;
@@ -54,12 +53,12 @@ impl Job<'_> {
                 let [calls, count] =
                     if routed.is_grouped { [1.0, routed.local] } else { [routed.local, 1.0] };
                 let times = expert * feed_forward * calls / routed.efficiency;
-                all.push(self.products_of(name, times, count, size));
+                all.push(self.products(name, times, count, size));
             }
             let width = f64::from(experts.shared_width) / self.tensor();
             let [up, down] = self.feed_forward_sizes(self.tokens(), width);
-            all.push(self.product("shared experts up", expert * feed_forward, up));
-            all.push(self.product("shared experts down", expert * feed_forward, down));
+            all.push(self.products("shared experts up", expert * feed_forward, 1.0, up));
+            all.push(self.products("shared experts down", expert * feed_forward, 1.0, down));
         }
         all.extend(self.cores((dense + expert) * (1.0 + again), dense + expert));
         let elements = dense * self.element_seconds(false) + expert * self.element_seconds(true);
@@ -76,38 +75,23 @@ impl Job<'_> {
         all
     }
 
-    fn product(&self, name: &'static str, times: f64, size: [f64; 3]) -> StepOperator {
-        self.products_of(name, times, 1.0, size)
-    }
-
-    fn products_of(
-        &self,
-        name: &'static str,
-        times: f64,
-        count: f64,
-        size: [f64; 3],
-    ) -> StepOperator {
+    /// `count` grouped products of this size, `times` per step.
+    fn products(&self, name: &'static str, times: f64, count: f64, size: [f64; 3]) -> StepOperator {
         let seconds =
             if times > 0.0 { times * self.gemms(count, size, self.precision) } else { 0.0 };
-        let estimate = self.compute.operators.as_ref().and_then(|table| {
-            table.product(Size::of_product(count, size, self.precision), self.precision)
+        let nearest = self.compute.operators.as_ref().and_then(|table| {
+            let whole = Size::of_product(count, size, self.precision);
+            let estimate = table.product(whole, self.precision)?;
+            let MeasuredProduct { rows, inner, columns, .. } =
+                table.source.products[estimate.nearest];
+            Some(NearestPoint {
+                size: format!("{rows}×{inner}×{columns}"),
+                factor: estimate.factor,
+            })
         });
         let [rows, inner, columns] = size.map(|side| side.round());
         let of = if count > 1.0 { format!("{count:.0} × ") } else { String::new() };
-        StepOperator {
-            name,
-            size: format!("{of}{rows}×{inner}×{columns}"),
-            seconds,
-            nearest: estimate.map(|estimate| self.nearest_product(estimate)),
-        }
-    }
-
-    fn nearest_product(&self, estimate: Estimate) -> NearestPoint {
-        let products = self.compute.operators.as_ref().map(|table| &table.source.products);
-        let point = products.map(|all| all[estimate.nearest]);
-        let size = point
-            .map_or_else(String::new, |one| format!("{}×{}×{}", one.rows, one.inner, one.columns));
-        NearestPoint::of(size, estimate)
+        StepOperator { name, size: format!("{of}{rows}×{inner}×{columns}"), seconds, nearest }
     }
 
     /// Forward and backward pass of the attention core.
@@ -120,7 +104,10 @@ impl Job<'_> {
             let estimate = self.attention_estimates()?[pass];
             let table = self.compute.operators.as_ref()?;
             let point = table.source.attention[estimate.nearest];
-            Some(NearestPoint::of(format!("{}×{}", point.heads, point.tokens), estimate))
+            Some(NearestPoint {
+                size: format!("{}×{}", point.heads, point.tokens),
+                factor: estimate.factor,
+            })
         };
         [
             ("attention core, forward", forward * once, 0),
@@ -132,11 +119,5 @@ impl Job<'_> {
             seconds,
             nearest: nearest(pass),
         })
-    }
-}
-
-impl NearestPoint {
-    fn of(size: String, estimate: Estimate) -> Self {
-        Self { size, factor: estimate.factor, is_extrapolated: estimate.is_extrapolated() }
     }
 }

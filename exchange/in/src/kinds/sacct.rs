@@ -61,7 +61,6 @@ const DEAD_HOST: &str = "Node";
 
 struct SacctRow {
     place: LogPlace,
-    /// In lower case.
     columns: Rc<[String]>,
     fields: Vec<String>,
 }

@@ -112,7 +112,7 @@ impl Task<'_> {
         let points = walk.points(is_heal, most + 1);
         let on_curve = |point: &SeatingPoint| CurvePoint {
             moves: point.moves,
-            step_time_ps: Picoseconds((point.score.step * 1e12).round() as u64),
+            step_time_ps: Picoseconds::from_secs_f64(point.score.step),
         };
         let curve = points.iter().map(on_curve).collect();
         let Some(point) = chosen(&points, is_heal, most) else { return Ok((curve, None)) };

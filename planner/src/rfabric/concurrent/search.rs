@@ -26,7 +26,6 @@ const TRIES: u32 = 60;
 const GAIN: f64 = 2.0 * TOLERANCE / 5.0;
 
 /// Returns the best circuits found from these and from the rounded ones. `None` if there are too many leaves.
-#[must_use]
 pub fn search(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,

@@ -94,7 +94,7 @@ impl Planner<'_> {
                 lambda,
                 lambda_upper_bound,
                 gap: one_hop::gap(lambda, lambda_upper_bound),
-                duration_ps: picoseconds(seconds),
+                duration_ps: Picoseconds::from_secs_f64(seconds),
                 interface_ps: None,
                 solver,
             });
@@ -170,7 +170,7 @@ impl Planner<'_> {
             circuits_kept: from.len() - removed,
             dark_time_ps,
             exposed_ps: dark_time_ps.saturating_sub(self.phases[at].slack),
-            without_ps: without.is_finite().then(|| picoseconds(without)),
+            without_ps: without.is_finite().then(|| Picoseconds::from_secs_f64(without)),
             stages,
             floor,
         }
@@ -225,8 +225,4 @@ fn with_idle_ports_left_alone(
     circuits.extend(idle);
     circuits.sort_unstable();
     circuits
-}
-
-fn picoseconds(seconds: f64) -> Picoseconds {
-    Picoseconds((seconds * 1e12).round() as u64)
 }

@@ -15,7 +15,6 @@ use super::workload::card::ModelCard;
 use crate::check::circuits::{Asked, check_step};
 
 /// Returns the checker's findings about the circuits of `step`.
-#[must_use]
 pub fn check(
     network: &ReconfigurableFatTree,
     demands: &[Demand],
@@ -34,12 +33,10 @@ pub fn check(
 }
 
 /// Builds the fabric of [`spec`] with two ports per leaf and switch.
-#[must_use]
 pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
 }
 
-#[must_use]
 fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let mut spec = spec(leaves, ports);
     spec.banks[0].switches = ports / ports_per_leaf;
@@ -49,7 +46,6 @@ fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree 
 }
 
 /// A fabric with `ports` 400G optical ports per leaf and a tenth of their bandwidth in the core.
-#[must_use]
 pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {
         leaves,

@@ -60,19 +60,16 @@ impl From<&Model> for ModelCard {
 
 impl ModelCard {
     /// Returns a shipped model, such as `qwen2.5-72b`, `llama-3.1-405b` or `deepseek-v3`.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         shipped_model(name).as_ref().map(Self::from)
     }
 
     /// Returns the size of all weights.
-    #[must_use]
     pub fn weight_bytes(&self) -> Bytes {
         Bytes(self.parameters * u64::from(self.element_bytes))
     }
 
     /// Returns the size of the routed experts' weights.
-    #[must_use]
     pub fn expert_bytes(&self) -> Bytes {
         Bytes(self.experts.map_or(0, |experts| {
             u64::from(experts.count)
@@ -83,13 +80,11 @@ impl ModelCard {
     }
 
     /// Returns the size of a token in the residual stream.
-    #[must_use]
     pub fn token_bytes(&self) -> Bytes {
         Bytes(u64::from(self.hidden) * u64::from(self.element_bytes))
     }
 
     /// Returns the cache size of a token over all layers.
-    #[must_use]
     pub fn cache_bytes_per_token(&self) -> Bytes {
         let elements = u64::from(self.layers) * u64::from(self.cache_elements_per_layer);
         Bytes(elements * u64::from(self.element_bytes))

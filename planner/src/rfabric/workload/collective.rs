@@ -48,7 +48,6 @@ pub fn ring<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes)
 }
 
 /// Returns size·numerator/denominator without overflow.
-#[must_use]
 pub fn share(size: Bytes, numerator: u64, denominator: u64) -> Bytes {
     let part = u128::from(size.0) * u128::from(numerator) / u128::from(denominator);
     Bytes(u64::try_from(part).unwrap_or(u64::MAX))

@@ -33,20 +33,17 @@ pub struct Generation {
 
 impl Generation {
     /// Returns the number of replicas.
-    #[must_use]
     pub fn replicas(&self) -> u32 {
         self.seats.count() / self.replica_gpus
     }
 
     /// Returns the seats of one replica's GPUs.
-    #[must_use]
     pub fn ranks(&self, replica: u32) -> &[Seat] {
         let first = (replica * self.replica_gpus) as usize;
         &self.seats.0[first..first + self.replica_gpus as usize]
     }
 
     /// Returns the traffic of the phase.
-    #[must_use]
     pub fn traffic(&self, leaves: usize) -> Demand {
         let mut demand = Demand::none(leaves);
         for replica in 0..self.replicas() {

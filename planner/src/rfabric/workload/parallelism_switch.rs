@@ -14,7 +14,6 @@ use super::place::Seats;
 ///
 /// # Panics
 /// Panics if the pool does not divide into replicas of both sizes.
-#[must_use]
 pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after: u32) -> Demand {
     assert!(pool.count().is_multiple_of(before) && pool.count().is_multiple_of(after));
     let seat = |gpu: u32| pool.0[gpu as usize];

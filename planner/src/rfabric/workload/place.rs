@@ -21,14 +21,12 @@ impl Place {
     ///
     /// # Panics
     /// Panics if the GPU number is too large.
-    #[must_use]
     pub fn leaf(&self, gpu: u32) -> LeafId {
         assert!(gpu < self.gpus, "GPU {gpu} of {}", self.gpus);
         LeafId(self.first_leaf + gpu / self.gpus_per_leaf)
     }
 
     /// Returns the number of leaves in use.
-    #[must_use]
     pub fn leaves(&self) -> u32 {
         self.gpus.div_ceil(self.gpus_per_leaf)
     }
@@ -40,13 +38,11 @@ pub struct Seats(pub Vec<Seat>);
 
 impl Seats {
     /// Returns the number of seats.
-    #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the distinct leaves in order of first occurrence.
-    #[must_use]
     pub fn leaves(&self) -> Vec<LeafId> {
         let mut leaves: Vec<LeafId> = Vec::new();
         for seat in &self.0 {

@@ -23,7 +23,6 @@ pub struct Prompt {
 ///
 /// Prompts are assigned in order to the decode GPU with the most room. A prompt that does not fit
 /// on any GPU blocks all later ones (back-pressure).
-#[must_use]
 pub fn pull(
     leaves: usize,
     card: &ModelCard,

@@ -88,7 +88,6 @@ pub enum RlStepError {
 
 impl RlStepError {
     /// Returns the invalid field.
-    #[must_use]
     pub fn field(&self) -> &'static str {
         match self {
             Self::NotDivisible { field, .. } => field,

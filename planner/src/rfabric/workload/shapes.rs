@@ -14,7 +14,6 @@ const PAIR_BYTES: f64 = 1e9;
 
 /// Returns a skewed all-to-all within groups of 8 leaves plus a light ring over all leaves. The matrix is symmetric,
 /// because the combine is the transpose of the dispatch (MixNet, arXiv 2501.03905, section 3).
-#[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)
 }
@@ -23,7 +22,6 @@ pub fn moe(leaves: usize, seed: Seed) -> Demand {
 pub const GATE_SPREAD: f64 = 0.6;
 
 /// Returns [`moe`] with the given spread.
-#[must_use]
 pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     let mut stream = seed.stream("shape.moe", leaves as u64);
     let mut demand = Demand::none(leaves);
@@ -39,7 +37,6 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
 }
 
 /// Like [`moe`] for one direction of one layer, so that sending and receiving are independent.
-#[must_use]
 pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
     let mut demand = Demand::none(leaves);
@@ -53,7 +50,6 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
 }
 
 /// Returns the traffic of a weight synchronisation from one half of the leaves to the other.
-#[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);
     let mut demand = Demand::none(leaves);
@@ -69,7 +65,6 @@ pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
 }
 
 /// Returns log-normally distributed traffic between all leaves.
-#[must_use]
 pub fn dense(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.dense", leaves as u64);
     let mut demand = Demand::none(leaves);

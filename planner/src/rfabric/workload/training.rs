@@ -87,7 +87,6 @@ impl Training {
     }
 
     /// Returns the traffic of a step's micro-batches, without gradients.
-    #[must_use]
     pub fn micro_batch_traffic(&self, mut demand: Demand) -> Demand {
         self.add_tensor(&mut demand);
         self.add_context(&mut demand);
@@ -97,7 +96,6 @@ impl Training {
     }
 
     /// Returns the traffic of the gradients in a step, including the weights if sharded.
-    #[must_use]
     pub fn data_parallel_traffic(&self, mut demand: Demand) -> Demand {
         let cut = u64::from(self.tp) * u64::from(self.pp);
         let experts = self.card.expert_bytes();

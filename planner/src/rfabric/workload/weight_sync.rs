@@ -33,7 +33,6 @@ pub enum FanOut {
 }
 
 /// Returns the traffic of one synchronisation of `size` bytes per replica.
-#[must_use]
 pub fn traffic(
     leaves: usize,
     size: Bytes,

@@ -44,12 +44,10 @@ impl Paths {
         self.links.len() as u32 / self.count.max(1)
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -63,7 +61,6 @@ impl Paths {
         })
     }
 
-    #[must_use]
     pub fn links(&self) -> &[LinkId] {
         &self.links
     }

@@ -86,7 +86,6 @@ pub struct SendingEnd {
 
 impl<P: Probe> Engine<P> {
     /// Includes an ongoing pause and the bytes already sent of a packet in transmission.
-    #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
         let shard = &self.shards[shard as usize];
@@ -110,14 +109,12 @@ impl<P: Probe> Engine<P> {
     }
 
     /// When the last bit sent so far arrives, including bits of lost packets.
-    #[must_use]
     pub fn last_arrival(&self) -> SimTime {
         let links = (0..self.network.links().len()).map(LinkId::from_index);
         let arrivals = links.map(|link| self.port(link).last_arrival(self.sends_until(link)));
         SimTime(arrivals.max().unwrap_or_default())
     }
 
-    #[must_use]
     pub fn packets(&self) -> PacketCount {
         let mut total = PacketCount::default();
         for shard in &self.shards {
@@ -143,7 +140,6 @@ impl<P: Probe> Engine<P> {
     }
 
     /// The last entry includes acknowledgements and trimmed packets. All are zero without bounded queues.
-    #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         let mut total = [0; PRIORITIES];
         let switches = self.shards.iter().flat_map(|shard| shard.switches.iter().flatten());
@@ -153,13 +149,11 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    #[must_use]
     pub fn hops(&self) -> u64 {
         self.shards.iter().flat_map(|shard| &shard.counts).map(|count| count.packets).sum()
     }
 
     /// What a flow waits for, and when its last acknowledgement arrived (`None` if nothing is in flight).
-    #[must_use]
     pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
         let state = &self.flows[flow.index()];
         let Place { shard, index } = state.sender;
@@ -187,7 +181,6 @@ impl<P: Probe> Engine<P> {
         (what, since)
     }
 
-    #[must_use]
     pub fn backlog(&self, link: LinkId) -> Bytes {
         let Place { shard, index } = self.layout.ports[link.index()];
         let shard = &self.shards[shard as usize];
@@ -198,13 +191,11 @@ impl<P: Probe> Engine<P> {
         Bytes(waiting) + port.backlog_until(end, self.now.0)
     }
 
-    #[must_use]
     pub fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
     /// `None` before the flow starts and after its last packet has arrived.
-    #[must_use]
     pub fn sending_end(&self, flow: FlowId) -> Option<SendingEnd> {
         let state = &self.flows[flow.index()];
         if state.end.is_some() || state.cancelled {
@@ -215,7 +206,6 @@ impl<P: Probe> Engine<P> {
         sender.started.then(|| sender.seen())
     }
 
-    #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let mut hit = Vec::new();
         for (index, state) in self.flows.iter().enumerate().filter(|(_, state)| state.is_open()) {
@@ -228,30 +218,25 @@ impl<P: Probe> Engine<P> {
         hit
     }
 
-    #[must_use]
     pub fn path(&self, flow: FlowId) -> &[LinkId] {
         &self.flows[flow.index()].paths[0]
     }
 
-    #[must_use]
     pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
         let paths = &self.flows[flow.index()].paths;
         first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
     }
 
-    #[must_use]
     pub fn paths(&self, flow: FlowId) -> &Paths {
         &self.flows[flow.index()].paths
     }
 
     /// Returns the choices per interface, for data and acknowledgements, in breadth-first order. Empty except with
     /// `Balance::Adaptive`.
-    #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices
     }
 
-    #[must_use]
     pub fn record(&self, flow: FlowId) -> FlowRecord {
         let state = &self.flows[flow.index()];
         let Place { shard, index } = state.sender;
@@ -284,7 +269,6 @@ impl<P: Probe> Engine<P> {
 
     /// Returns links whose ports wait for each other in a cycle, each for the next. The deadlock is
     /// permanent unless a link changes or packets are dropped.
-    #[must_use]
     pub fn deadlock(&self) -> Option<Vec<LinkId>> {
         deadlock(self)
     }

@@ -114,7 +114,6 @@ impl Dcqcn {
     };
 
     /// csg-htsim (`dcqcn.cpp`): the defaults with increments of 1/20 and 1/10 of the line rate.
-    #[must_use]
     pub fn htsim() -> Self {
         let (additive, hyper) = (RateStep::LineOver(20), RateStep::LineOver(10));
         Self { additive, hyper, ..Self::default() }

@@ -31,9 +31,7 @@ const PROPORTIONAL_INCREASE: f64 = 4.0;
 const REFERENCE_TARGET: f64 = 12e6;
 /// Per round trip above the target.
 const FAIR_INCREASE: f64 = 5.0;
-/// Per round trip.
 const CONSTANT_INCREASE: f64 = 0.15;
-/// Per acknowledgement.
 const FAST_INCREASE: f64 = 0.25;
 /// Queueing delay in picoseconds below which the fast increase applies.
 const IDLE: f64 = 1e6;
