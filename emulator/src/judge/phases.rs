@@ -19,7 +19,7 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
         let planned = &plan.phases[at % count];
         let modelled = fluid.as_ref().map(|seconds| seconds[at % count]);
         let modelled = modelled.filter(|seconds| seconds.is_finite());
-        let modelled = modelled.map(|seconds| Picoseconds::from_secs_f64(seconds));
+        let modelled = modelled.map(Picoseconds::from_secs_f64);
         let there = ran.baseline.phases.get(at);
         PhaseResult {
             step: (at / count) as u32,
