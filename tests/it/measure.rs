@@ -63,7 +63,7 @@ fn measured_card_replaces_shares_of_peak() {
 }
 
 #[test]
-fn unknown_gpu_and_damaged_result_are_named() {
+fn rejects_unknown_gpus_and_damaged_results() {
     let folder = tempfile::tempdir().expect("a folder of our own");
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("the folder is ours");
@@ -71,7 +71,7 @@ fn unknown_gpu_and_damaged_result_are_named() {
     write("other.json", &result("Example X1").to_string());
     write("half.json", "{\"env\": {");
     for (arguments, expected) in [
-        ("measure --from other.json", "no accelerator is named like `Example X1`"),
+        ("measure --from other.json", "unknown GPU `Example X1`"),
         ("measure --from half.json", "not a result of the script"),
         ("measure --eager", "--from"),
     ] {

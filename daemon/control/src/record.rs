@@ -244,18 +244,3 @@ impl Record {
         matches!(self, Self::Fire { .. } | Self::Turn { .. } | Self::End { .. })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_suspects_by_flag_or_early_journal_text() {
-        let read = |text: &str| -> Broken { serde_json::from_str(text).expect("it is one") };
-        let old = read(r#"{"wall_ms":1,"why":"suspect: 5 failed there: it said done"}"#);
-        assert!(old.suspected);
-        assert!(!read(r#"{"wall_ms":1,"why":"alice said so"}"#).suspected);
-        let text = serde_json::to_string(&old).expect("serializable");
-        assert_eq!(read(&text), old);
-    }
-}

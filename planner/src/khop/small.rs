@@ -187,7 +187,7 @@ struct Sets<'a> {
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
-    /// Whether the cost of a set is the lower bound of its furthest pair, rather than that of dealt ranks.
+    /// Whether a set costs the lower bound of its furthest pair, and not the hops of dealt ranks.
     is_bound: bool,
 }
 

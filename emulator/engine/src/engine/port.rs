@@ -57,7 +57,7 @@ pub(crate) struct Line {
     changed: (u64, BitsPerSecond),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     time: u32,
     bytes: u16,
@@ -71,9 +71,10 @@ impl Line {
             Some(size) if !role.is_host() => time(size),
             _ => u64::MAX,
         };
-        let usual = |size| Usual {
-            time: u32::try_from(time(size)).expect("rates are at least 10 Mb/s"),
-            bytes: wire_bytes(size),
+        // A packet that takes over 4 ms is never usual.
+        let usual = |size| {
+            let time = u32::try_from(time(size));
+            time.map_or(Usual::default(), |time| Usual { time, bytes: wire_bytes(size) })
         };
         Self {
             delay: spec.delay.get(),

@@ -68,6 +68,24 @@ fn message_over_equal_links_takes_the_closed_form() {
     }
 }
 
+/// Regression: a port aborted if a packet takes over 4.29 ms, here 9.8 ms.
+#[test]
+fn large_packets_over_slow_links_take_the_closed_form() {
+    let (payload, rate) = (Bytes(60 << 10), BitsPerSecond(50_000_000));
+    let mut builder = NetworkBuilder::new();
+    let roles = [VertexRole::Host, VertexRole::Switch, VertexRole::Host];
+    let [from, switch, to] = roles.map(|role| builder.add(role));
+    builder.connect(from, switch, LinkSpec::new(rate, DELAY));
+    builder.connect(switch, to, LinkSpec::new(rate, DELAY));
+    let transport = Transport { payload, ..transport() };
+    let settings = EngineSettings { transport, ..EngineSettings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    let flow = engine.add_flow(FlowSpec::new(from, to, payload * 17)).unwrap();
+    engine.run(SimTime(10_000_000_000_000));
+    let full = rate.time_for(payload + HEADER).0;
+    assert_eq!(engine.record(flow).end.unwrap().0, 18 * full + 2 * DELAY.0);
+}
+
 #[test]
 fn cut_through_needs_an_output_no_faster_than_its_input() {
     let cut = EngineSettings {

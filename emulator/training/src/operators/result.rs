@@ -78,9 +78,7 @@ pub struct Layers {
 pub enum ResultError {
     #[error("not a result of the script that `lightloom measure` prints: {0}")]
     Unreadable(String),
-    #[error(
-        "no accelerator is named like `{0}`: name the most similar one with --accelerator NAME"
-    )]
+    #[error("unknown GPU `{0}`: choose a similar accelerator with --accelerator NAME")]
     UnknownGpu(String),
     #[error("`{0}` contains no usable times: repeat the measurement")]
     Empty(&'static str),
