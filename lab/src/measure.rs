@@ -41,11 +41,9 @@ pub(crate) struct Arguments {
     output: Option<PathBuf>,
 }
 
-const SCRIPT: &str = include_str!("measure/measure.py");
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Some(from) = &arguments.from else {
-        output::print(SCRIPT)?;
+        output::print(include_str!("measure/measure.py"))?;
         return Ok(VerbOutcome::Good);
     };
     let bytes = files::read_result(from)?;

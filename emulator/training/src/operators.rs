@@ -10,7 +10,6 @@
 //! one wait for their launch and say nothing about the kernel, so they only set the launch time.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use lightloom_fabric::document::{Check, codes};
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
@@ -201,6 +200,11 @@ impl OperatorTable {
         }
     }
 
+    pub fn origin(&self) -> String {
+        let Operators { measured, products, attention, .. } = &self.source;
+        format!("{} products and {} attention cores on {measured}", products.len(), attention.len())
+    }
+
     /// `None` if no product of this format was measured.
     pub fn product(&self, size: Size, precision: Precision) -> Option<Estimate> {
         let format = match precision {
@@ -217,14 +221,6 @@ impl OperatorTable {
         let size = Size::of_attention(heads, tokens, head_size);
         let [forward, backward] = &self.attention;
         Some([forward.estimate(size)?, backward.estimate(size)?])
-    }
-}
-
-impl fmt::Display for OperatorTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Operators { measured, products, attention, .. } = &self.source;
-        let [products, cores] = [products.len(), attention.len()];
-        write!(f, "{products} products and {cores} attention cores on {measured}")
     }
 }
 

@@ -285,7 +285,7 @@ impl Prepared {
             constants: self.calibration.name.to_string(),
             constants_origin: self.calibration.name.origin(),
             constants_refitted: request.refitted.clone(),
-            operators_measured: self.compute.operators.as_ref().map(|table| table.to_string()),
+            operators_measured: self.compute.operators.as_ref().map(|table| table.origin()),
             constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name
                 && request.card.is_shipped(),
             software: self.calibration.software,
