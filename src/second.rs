@@ -82,7 +82,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "measure",
-        "Print a script that measures one GPU, and turn its result into an accelerator file",
+        "Print a script that measures one GPU, and convert its result",
         "lightloom measure --from result.json --output mine.yaml",
     ),
     verb(
