@@ -467,10 +467,9 @@ fn gain_text(plan: &Plan) -> String {
     let Some(gain) = metrics.orchestration_gain else { return String::new() };
     let bound = match metrics.orchestration_gain_upper_bound {
         Some(bound) if bound < 0.999_95 => {
-            format!("; no placement saves more than {}", percent(bound))
+            format!("; no placement saves more than {}", percent(bound.max(0.0)))
         }
-        Some(_) => "; upper bound unknown".to_owned(),
-        None => "; upper bound unknown".to_owned(),
+        _ => "; upper bound unknown".to_owned(),
     };
     format!(
         "Planning rings and network together saves {} of that time compared with separate planning{bound}.\n",

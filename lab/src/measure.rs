@@ -49,14 +49,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let bytes = files::read_result(from)?;
     let place = || from.display().to_string();
     let result = GpuResult::read(&String::from_utf8_lossy(&bytes)).with_context(place)?;
-    let target = arguments
-        .accelerator
-        .as_ref()
-        .map(|name| {
-            let read = cards::read_accelerator;
-            card("accelerator", name, cards::accelerator, read, &mut Inputs::new())
-        })
-        .transpose()?;
+    for error in &result.errors {
+        output::note(&format!("not measured: {error}"));
+    }
+    let (shipped, read) = (cards::accelerator, cards::read_accelerator);
+    let named = arguments.accelerator.as_ref();
+    let target = named.map(|name| card("accelerator", name, shipped, read, &mut Inputs::new()));
+    let target = target.transpose()?;
     let gpu = &result.env.gpu;
     let measured = measured_card(gpu)
         .or_else(|| target.clone())
@@ -66,9 +65,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(target) = target {
         let source = format!("{}; operators measured on {gpu}", target.source);
         card = Accelerator { operators: card.operators, source, ..target };
-    }
-    for error in &result.errors {
-        output::note(&format!("not measured: {error}"));
     }
     if !arguments.eager {
         output::note("assumed: norms and activations run as fused kernels; otherwise use --eager");
@@ -81,11 +77,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Returns the shipped accelerator whose name is part of the GPU's. `GB200` is not `B200`.
+/// Returns the shipped accelerator whose name consists of words of the GPU's.
 fn measured_card(gpu: &str) -> Option<Accelerator> {
     let [_, accelerators, _] = cards::all_names();
     let name = gpu.to_lowercase();
-    let known = accelerators.into_iter().filter(|known| name.contains(known));
+    let words: Vec<&str> = name.split(|letter: char| !letter.is_alphanumeric()).collect();
+    // Cards with PCIe are slower than the shipped ones.
+    let is_one =
+        |name: &&str| !words.contains(&"pcie") && name.split('-').all(|part| words.contains(&part));
+    let known = accelerators.into_iter().filter(is_one);
     cards::accelerator(known.max_by_key(|known| known.len())?).ok()
 }
 
@@ -97,7 +97,7 @@ fn yaml(card: &Accelerator) -> anyhow::Result<String> {
     for product in &operators.products {
         writeln!(text, "  - {}", serde_json::to_string(product)?)?;
     }
-    writeln!(text, "  attention:")?;
+    writeln!(text, "  attention:{}", if operators.attention.is_empty() { " []" } else { "" })?;
     for core in &operators.attention {
         writeln!(text, "  - {}", serde_json::to_string(core)?)?;
     }

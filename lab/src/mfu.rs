@@ -274,7 +274,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         "{answer}\n{}\n{}{}{run}\nconstants {}, from {} ({fitted})\n{features}",
         mappings(rows, convention),
         parts(rows),
-        operators(&report.operators),
+        operators(&report.operators, report.operators_measured.is_some()),
         report.constants,
         report.constants_origin,
     )
@@ -359,7 +359,7 @@ fn parts(rows: &[Row<PacketStep>]) -> TextTable {
 }
 
 /// Shows the ten slowest operators and the share of time far from any measurement.
-fn operators(all: &[StepOperator]) -> String {
+fn operators(all: &[StepOperator], is_measured: bool) -> String {
     if all.is_empty() {
         return String::new();
     }
@@ -376,10 +376,12 @@ fn operators(all: &[StepOperator]) -> String {
             nearest(one).map_or(String::new(), |near| format!("× {:.2}", near.factor))
         })
         .table();
-    if all.iter().all(|one| one.nearest.is_none()) {
+    if !is_measured {
         return format!("\n{table}");
     }
-    let is_far = |one: &&StepOperator| one.nearest.as_ref().is_some_and(|near| near.factor > 2.0);
+    let is_far = |one: &&StepOperator| {
+        !one.size.is_empty() && one.nearest.as_ref().is_none_or(|near| near.factor > 2.0)
+    };
     let far = all.iter().filter(is_far).map(|one| one.seconds).fold(0.0, |sum, one| sum + one);
     format!("\n{table}more than a factor of 2 from any measurement: {} of the time\n", share(far))
 }

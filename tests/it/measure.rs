@@ -70,15 +70,31 @@ fn rejects_unknown_gpus_and_damaged_results() {
     };
     write("other.json", &result("Example X1").to_string());
     write("half.json", "{\"env\": {");
+    write("grace.json", &result("NVIDIA GH200 480GB").to_string());
+    write("small.json", &result("NVIDIA A100-SXM4-40GB").to_string());
+    let mut none = result("NVIDIA H200");
+    (none["env"]["copy_gbps"], none["errors"]) = (0.0.into(), json!(["memory: out of memory"]));
+    write("none.json", &none.to_string());
     for (arguments, expected) in [
         ("measure --from other.json", "unknown GPU `Example X1`"),
         ("measure --from half.json", "not a result of the script"),
+        ("measure --from grace.json", "unknown GPU `NVIDIA GH200 480GB`"),
+        ("measure --from none.json", "not measured: memory: out of memory"),
         ("measure --eager", "--from"),
     ] {
         let output = lightloom(folder.path(), arguments);
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && message.contains(expected), "{message}");
     }
+    let small = lightloom(folder.path(), "measure --from small.json");
+    assert!(String::from_utf8_lossy(&small.stdout).contains("name: \"a100-40gb\""));
+    let mut cores = result("NVIDIA H200");
+    cores["attention"] =
+        json!([{"b": 4_000_000_000_u32, "h": 8, "s": 1, "d": 1, "fwd_ms": 1, "fb_ms": 2}]);
+    write("cores.json", &cores.to_string());
+    let made = lightloom(folder.path(), "measure --from cores.json --output cores.yaml");
+    let valid = lightloom(folder.path(), "validate cores.yaml");
+    assert!(made.status.success() && valid.status.success(), "{valid:?}");
     let scaled = lightloom(folder.path(), "measure --from other.json --accelerator h100");
     assert!(scaled.status.success(), "{}", String::from_utf8_lossy(&scaled.stderr));
 }

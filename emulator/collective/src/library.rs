@@ -177,7 +177,6 @@ impl Pace {
         Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
 
     /// Latencies are divided in the same proportion as bytes.
-    #[must_use]
     pub fn part(self, part: f64) -> Self {
         let start_seconds = self.start_seconds * part;
         Self { start_seconds, step_seconds: self.step_seconds.map(|step| step * part), ..self }

@@ -104,7 +104,6 @@ impl Schedule {
 
     /// Assigns ranks to `domains`: messages between domains are of [`NetworkLevel::Between`].
     /// `shares` are the effective shares of link rates, inside and between domains.
-    #[must_use]
     pub fn over_domains(mut self, domains: &[Option<u32>], shares: [f64; 2]) -> Self {
         for sending in &mut self.sendings {
             let [from, to] = [sending.from, sending.to].map(|rank| domains[rank]);

@@ -64,13 +64,11 @@ impl Watch {
         Self { tap: Some(tap), looks: true, ..Self::default() }
     }
 
-    #[must_use]
     pub fn over(mut self, classes: Vec<u8>) -> Self {
         self.queues = QueueHistograms::new(classes);
         self
     }
 
-    #[must_use]
     pub fn with_sums(mut self, links: usize) -> Self {
         self.sums = vec![0; links];
         self.looks = true;

@@ -99,19 +99,16 @@ impl Placement {
         Self { members, inside, between, priority: 0, start: SimTime::START, ways }
     }
 
-    #[must_use]
     pub fn along(mut self, ways: HostRoutes) -> Self {
         self.ways = ways;
         self
     }
 
-    #[must_use]
     pub fn at(mut self, start: SimTime) -> Self {
         self.start = start;
         self
     }
 
-    #[must_use]
     pub fn in_priority(mut self, priority: u8) -> Self {
         self.priority = priority;
         self

@@ -40,7 +40,6 @@ pub enum When {
 
 impl When {
     /// Returns the start time, delayed by `late`.
-    #[must_use]
     pub fn later(self, late: Picoseconds) -> Self {
         match self {
             Self::At(at) => Self::At(at + late),

@@ -210,7 +210,6 @@ impl TaskGraph {
         }
     }
 
-    #[must_use]
     pub fn with_paces(self, paces: TaskPaces) -> Self {
         Self { paces: Arc::new(paces), ..self }
     }

@@ -73,7 +73,6 @@ impl Stretch {
         Self { name, seconds, exchange: None, shown: 1.0, cover: Overlap::Before, count: 1 }
     }
 
-    #[must_use]
     pub fn covered(self, exchange: Exchange, shown: f64, cover: Overlap) -> Self {
         if exchange.is_empty() {
             self

@@ -68,7 +68,6 @@ fn words() -> Vec<&'static str> {
 impl Features {
     pub const NONE: Self = Self(0);
 
-    #[must_use]
     pub fn with(self, feature: Feature) -> Self {
         Self(self.0 | 1 << feature as u16)
     }

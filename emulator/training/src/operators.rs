@@ -258,7 +258,11 @@ impl Operators {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         let mut positive = |path: String, is_positive: bool| {
             if !is_positive {
-                check.error(codes::BAD_VALUE, &path, "the value must be above 0".to_owned());
+                check.error(
+                    codes::BAD_VALUE,
+                    &path,
+                    "the values must be above 0, and `bf16` needs a peak".to_owned(),
+                );
             }
         };
         for (name, rate) in [
@@ -269,6 +273,7 @@ impl Operators {
             positive(format!("/operators/{name}"), rate.0.get() > 0);
         }
         positive("/operators/elementwise".to_owned(), self.elementwise > 0.0);
+        positive("/operators/peak_tflops".to_owned(), self.peak(NumberFormat::Bf16).is_some());
         for (format, peak) in &self.peak_tflops {
             positive(format!("/operators/peak_tflops/{}", format.name()), *peak > 0.0);
         }

@@ -182,7 +182,6 @@ impl Prepared {
         &self.calibration
     }
 
-    #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
         let software = self.calibration.software;
         self.calibration = Calibration { software, ..calibration };

@@ -268,15 +268,16 @@ def main():
             attempt(f"attention {shape} {backend}", lambda: core(*shape, backend))
     save()
     select("cudnn" if not DRY and torch.cuda.get_device_capability() >= (9, 0) else "flash")
-    built, name = None, None
+    built, name = [], None
     for shape, *rest in STEPS:
         if elapsed() > SECONDS:
             RESULT["errors"].append(f"step {shape} {rest}: no time left")
             continue
         if shape != name:
-            built = None
-            built, name = layers_of(shape), shape
-        attempt(f"step {shape} {rest}", lambda: step(shape, *built, *rest))
+            built, name = [], shape
+            attempt(f"layers {shape}", lambda: built.extend(layers_of(shape)))
+        if built:
+            attempt(f"step {shape} {rest}", lambda: step(shape, *built, *rest))
         print(f"{elapsed():5.0f} s: {len(RESULT['train'])} of {len(STEPS)} steps", file=sys.stderr)
         save()
     save()

@@ -38,7 +38,6 @@ impl<'a> Survey<'a> {
     }
 
     /// Marks nodes whose transceivers cannot be set. They stay lit and cannot replace other nodes.
-    #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
             self.in_reach[self.hbd.position_of(*node).index()] = false;
@@ -47,21 +46,18 @@ impl<'a> Survey<'a> {
     }
 
     /// Restricts cuts of working circuits to those with an end on one of these nodes.
-    #[must_use]
     pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.cuts_at = Some(nodes);
         self
     }
 
     /// Restricts moves: a ring without a fault may only move if it belongs to one of these jobs.
-    #[must_use]
     pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
         self.moves = Some(jobs);
         self
     }
 
     /// Marks nodes that lack their planned light; their rings are treated as open.
-    #[must_use]
     pub fn open_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
         self.open = nodes;
         self

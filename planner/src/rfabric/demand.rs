@@ -122,7 +122,6 @@ impl Demand {
 
     /// Scales the bytes for packet simulation, where senders use the full link rate and the phase
     /// takes 1/`divisor` of the time. Every pair keeps at least one byte.
-    #[must_use]
     pub fn at_whole_rate(mut self, divisor: u64) -> Self {
         let share = self.usable_share;
         let smaller = |bytes: &mut u64| {
@@ -135,7 +134,6 @@ impl Demand {
     }
 
     /// Sets the usable share of a link's rate, above 0 and at most 1.
-    #[must_use]
     pub fn filling(self, share: f64) -> Self {
         Self { usable_share: share, ..self }
     }
@@ -238,7 +236,6 @@ impl Demand {
     }
 
     /// Multiplies all traffic by a factor.
-    #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         let exchanges = self.exchanges.iter_mut().flat_map(BTreeMap::values_mut);
         for entry in

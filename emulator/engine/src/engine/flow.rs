@@ -66,17 +66,14 @@ impl FlowSpec {
             batch: None,
         }
     }
-    #[must_use]
     pub fn at(mut self, start: SimTime) -> Self {
         self.start = start;
         self
     }
-    #[must_use]
     pub fn in_batch(mut self, batch: BatchId) -> Self {
         self.batch = Some(batch);
         self
     }
-    #[must_use]
     pub fn over(mut self, route: Route) -> Self {
         self.route = route;
         self

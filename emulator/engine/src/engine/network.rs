@@ -35,7 +35,6 @@ dense_index! {
 }
 
 impl LinkId {
-    #[must_use]
     pub const fn reverse(self) -> Self {
         Self(self.0 ^ 1)
     }
@@ -78,13 +77,11 @@ impl LinkSpec {
     pub const fn new(rate: BitsPerSecond, delay: Picoseconds) -> Self {
         Self { rate, delay, queue: None, mark_from: None, plane: Plane(0) }
     }
-    #[must_use]
     pub const fn with_queue(mut self, capacity: Bytes, mark_from: Bytes) -> Self {
         self.queue = Some(capacity);
         self.mark_from = Some(mark_from);
         self
     }
-    #[must_use]
     pub const fn in_plane(mut self, plane: Plane) -> Self {
         self.plane = plane;
         self

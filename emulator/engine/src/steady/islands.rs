@@ -98,7 +98,6 @@ impl<P: LocalProbe> IslandEngine<P> {
 
     /// Makes islands run ahead of time. An island that starts like an earlier one reuses its result, shifted in time; a
     /// disturbed island is resimulated from its start, so results are exact. This pays off if little traffic interacts.
-    #[must_use]
     pub fn remembering(mut self) -> Self {
         if let Mode::Apart(apart) = &mut self.mode {
             apart.remembers = true;

@@ -30,6 +30,7 @@ pub struct Environment {
     pub gpu: String,
     pub torch: String,
     pub cuda: String,
+    #[serde(default)]
     pub copy_gbps: f64,
 }
 
@@ -80,7 +81,7 @@ pub enum ResultError {
     Unreadable(String),
     #[error("unknown GPU `{0}`: choose a similar accelerator with --accelerator NAME")]
     UnknownGpu(String),
-    #[error("`{0}` contains no usable times: repeat the measurement")]
+    #[error("`{0}` contains no usable times; the `errors` of the result show the reason")]
     Empty(&'static str),
 }
 
@@ -93,6 +94,9 @@ impl GpuResult {
     /// kernels; their time is derived from the forward passes of layers.
     pub fn card(&self, own: &Accelerator, is_eager: bool) -> Result<Accelerator, ResultError> {
         let Environment { gpu, torch, cuda, copy_gbps } = &self.env;
+        if !(*copy_gbps > 0.0 && *copy_gbps < 1e6) {
+            return Err(ResultError::Empty("copy_gbps"));
+        }
         let products: Vec<MeasuredProduct> =
             (self.gemm.iter().chain(&self.fp8)).flat_map(Product::measured).collect();
         if products.is_empty() {
@@ -130,13 +134,13 @@ impl GpuResult {
     fn cores(&self) -> Vec<MeasuredAttention> {
         let mut cores: Vec<MeasuredAttention> = Vec::new();
         for row in self.attention.iter().filter(|row| row.fb_ms > row.fwd_ms) {
-            let core = MeasuredAttention {
-                heads: row.b * row.h,
-                tokens: row.s,
-                head_size: row.d,
-                forward: time(row.fwd_ms),
-                backward: time(row.fb_ms - row.fwd_ms),
+            let times = [row.fwd_ms, row.fb_ms - row.fwd_ms].map(time);
+            let ([Some(forward), Some(backward)], Some(heads)) = (times, row.b.checked_mul(row.h))
+            else {
+                continue;
             };
+            let (tokens, head_size) = (row.s, row.d);
+            let core = MeasuredAttention { heads, tokens, head_size, forward, backward };
             let shape = |one: &MeasuredAttention| [one.heads, one.tokens, one.head_size];
             let total = |one: &MeasuredAttention| one.forward.0.0 + one.backward.0.0;
             match cores.iter_mut().find(|known| shape(known) == shape(&core)) {
@@ -149,8 +153,9 @@ impl GpuResult {
     }
 }
 
-fn time(ms: f64) -> Text<Picoseconds> {
-    Text(Picoseconds((ms * 1e9).round() as u64))
+/// `None` if no kernel takes this long.
+fn time(ms: f64) -> Option<Text<Picoseconds>> {
+    (ms > 0.0 && ms < 1e6).then(|| Text(Picoseconds::from_secs_f64(ms / 1e3)))
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -170,7 +175,8 @@ impl Product {
         ]
         .into_iter()
         .filter_map(|(format, [rows, inner, columns], median)| {
-            Some(MeasuredProduct { format, rows, inner, columns, time: time(median?.ms) })
+            let time = time(median?.ms).filter(|_| m.min(k).min(n) > 0)?;
+            Some(MeasuredProduct { format, rows, inner, columns, time })
         })
         .collect()
     }

@@ -258,7 +258,7 @@ impl Job<'_> {
         self.projections(into, values)
     }
 
-    fn projections(&self, into: f64, values: f64) -> [[f64; 3]; 2] {
+    pub(super) fn projections(&self, into: f64, values: f64) -> [[f64; 3]; 2] {
         let (tokens, h) = (self.tokens(), f64::from(self.model.hidden));
         [[tokens, h, into / self.tensor()], [tokens, values / self.tensor(), h]]
     }

@@ -41,6 +41,12 @@ impl Job<'_> {
             self.products("input projections", attention * passes, 1.0, into),
             self.products("output projection", attention * passes, 1.0, out),
         ];
+        if let Some(mamba) = &self.model.state_space {
+            let [into, out] = self.projections(mamba.projected(), mamba.inner());
+            let times = (dense + expert) * shares.state_space * passes;
+            all.push(self.products("state-space input", times, 1.0, into));
+            all.push(self.products("state-space output", times, 1.0, out));
+        }
         let width = f64::from(self.model.feed_forward.width) / self.tensor();
         let feed_forward = shares.feed_forward * passes;
         let [up, down] = self.feed_forward_sizes(self.tokens(), width);
@@ -77,8 +83,11 @@ impl Job<'_> {
 
     /// `count` grouped products of this size, `times` per step.
     fn products(&self, name: &'static str, times: f64, count: f64, size: [f64; 3]) -> StepOperator {
-        let seconds =
-            if times > 0.0 { times * self.gemms(count, size, self.precision) } else { 0.0 };
+        let seconds = if times > 0.0 && size[1] * size[2] > 0.0 {
+            times * self.gemms(count, size, self.precision)
+        } else {
+            0.0
+        };
         let nearest = self.compute.operators.as_ref().and_then(|table| {
             let whole = Size::of_product(count, size, self.precision);
             let estimate = table.product(whole, self.precision)?;
