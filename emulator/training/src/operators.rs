@@ -158,7 +158,6 @@ pub struct OperatorTable {
     attention: [Points; 2],
     /// Seconds between the starts of two kernels without CUDA graphs.
     pub launch_seconds: f64,
-    pub elementwise: f64,
     /// Shares of the memory bandwidth.
     pub copy_share: f64,
     pub optimizer_share: f64,
@@ -193,7 +192,6 @@ impl OperatorTable {
             products,
             attention,
             launch_seconds: shortest,
-            elementwise: source.elementwise,
             copy_share: source.copy_rate.0.bytes_per_second() / rate,
             optimizer_share: source.optimizer_rate.0.bytes_per_second() / rate,
             source: source.clone(),

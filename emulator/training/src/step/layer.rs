@@ -403,7 +403,7 @@ impl Job<'_> {
 
     pub(super) fn element_seconds(&self, is_expert: bool) -> f64 {
         let table = self.compute.operators.as_ref();
-        let relative = table.map_or(1.0, |table| table.elementwise);
+        let relative = table.map_or(1.0, |table| table.source.elementwise);
         relative * self.memory_seconds(self.element_bytes(is_expert))
     }
 
