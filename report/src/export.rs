@@ -97,7 +97,9 @@ impl ExportFormat {
         let write = self.ring.map_err(|why| {
             self.wrong_kind("a plan without optical switches", why, |format| format.ring.is_ok())
         })?;
-        write(plan)
+        let mut export = write(plan)?;
+        export.lost.extend(plan.lost_phases(self.fat_tree.is_ok()));
+        Ok(export)
     }
 
     pub fn of_fat_tree(&self, plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plans, emulates and exports the buildings in `topologies/buildings`, each with a feature that a uniform fabric lacks.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -206,6 +207,15 @@ fn one_way_circuits_are_exported_once_and_refused_by_the_daemon() {
     let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     let exported: usize = texts.map(|text| text.matches("\"a_side\"").count()).sum();
     assert_eq!(exported, circuits.len());
+    let to = ["--to", "containerlab", "--phase", phase["name"].as_str().unwrap()];
+    let lab = run(folder.path(), &[&["export", "plan.json", "--fabric", &file], &to[..]].concat());
+    let lab = String::from_utf8(lab.stdout).unwrap();
+    let ends: Vec<&str> =
+        lab.lines().filter_map(|line| line.trim().strip_prefix("- endpoints: [")).collect();
+    let interfaces: Vec<&str> =
+        ends.iter().flat_map(|ends| ends.trim_end_matches(']').split(", ")).collect();
+    let distinct: BTreeSet<&str> = interfaces.iter().copied().collect();
+    assert_eq!([interfaces.len(), distinct.len()], [2 * circuits.len(); 2], "{lab}");
     let config = format!(
         "state_dir: state\nfabric: {file}\ndevices: [{{name: ocs0, driver: {{scpi: {{tcp: 'x:1'}}}}}}]\n"
     );

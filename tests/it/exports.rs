@@ -92,6 +92,21 @@ fn unsupported_export_names_a_suitable_format() {
 }
 
 #[test]
+fn rings_without_circuits_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let fabric = shipped("job-64-circuits.yaml");
+    plan(folder.path(), &fabric, &[]);
+    let note = "cannot express the optical circuits of micro-batches, gradients: ";
+    for (format, fix) in
+        [("dot", "select a phase (`--phase micro-batches`)"), ("slurm", "`sonic-ocs` can")]
+    {
+        let output = export(folder.path(), &fabric, &[format]);
+        let notes = text(&output.stderr);
+        assert!(notes.contains(&format!("{format} {note}{fix}")), "{notes}");
+    }
+}
+
+#[test]
 fn each_switch_gets_a_file_in_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("rfabric-shapes.yaml");

@@ -53,9 +53,13 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     for leaf in plan.leaves() {
         writeln!(text, "    {}: {{kind: linux}}", quoted(plan.leaf_name(leaf))).expect(ANY_TEXT);
     }
+    // A transmitter and a receiver of a leaf may have one number, but not one interface.
+    let kinds = if plan.network.is_one_way() { ["tx", "rx"] } else { ["p", "p"] };
     let ends = plan.one_phase().circuits.iter().map(|circuit| {
-        let ends = [(circuit.a, circuit.a_port), (circuit.b, circuit.b_port)];
-        ends.map(|(leaf, port)| quoted(&format!("{}:{}p{port}", plan.leaf_name(leaf), circuit.ocs)))
+        let ends = [(circuit.a, kinds[0], circuit.a_port), (circuit.b, kinds[1], circuit.b_port)];
+        ends.map(|(leaf, kind, port)| {
+            quoted(&format!("{}:{}{kind}{port}", plan.leaf_name(leaf), circuit.ocs))
+        })
     });
     write_links(&mut text, ends);
     let mut lost = plan.lost_beside_one_phase();

@@ -126,6 +126,17 @@ impl<'a> RingPlan<'a> {
         lost
     }
 
+    pub(super) fn lost_phases(&self, format_has_circuits: bool) -> Option<String> {
+        let names: Vec<&str> = self.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let first = *names.first()?;
+        let fix = if format_has_circuits {
+            format!("select a phase (`--phase {first}`) to export them in place of the rings")
+        } else {
+            "`sonic-ocs` can".to_owned()
+        };
+        Some(format!("the optical circuits of {}: {fix}", names.join(", ")))
+    }
+
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
         (small > 0).then(|| {
