@@ -4,7 +4,6 @@
 //! A session uses the event loop of [`run`](crate::run), so faults, other traffic and the control
 //! plane also apply. Time stops while the program has no pending order.
 
-use lightloom_engine::FlowRecord;
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::Stage;
 use lightloom_units::{Bytes, SimTime};
@@ -24,7 +23,7 @@ pub struct PreparedProgram<'a> {
 impl<'a> PreparedProgram<'a> {
     /// Prepares a session for a scenario read by [`load_called`](crate::scenario::file::load_called).
     pub fn new(scenario: &'a Scenario, start: &'a RunStart) -> Result<Self, EmulateError> {
-        let making = Making::new(scenario, start, (1, 1, IslandReuse::Whole))?;
+        let making = Making::new(scenario, start, 1, IslandReuse::Whole)?;
         Ok(Self { making, start })
     }
 }
@@ -61,7 +60,7 @@ impl<'a> ProgramSession<'a> {
         caller: Box<dyn Caller + 'a>,
     ) -> Result<Self, RunError> {
         let PreparedProgram { making, start } = prepared;
-        let mut order = making.order(&start.events, (Watch::default(), None))?;
+        let mut order = making.order(&start.events, Watch::default(), None)?;
         let program = order.workloads.len();
         order.workloads.push(Box::new(Called::new(caller)));
         let mut run = Run::new(order)?;
@@ -89,12 +88,11 @@ impl<'a> ProgramSession<'a> {
 
     /// Returns the total size of all messages so far, and the number of bytes delivered in order.
     pub fn moved(&self) -> [Bytes; 2] {
-        let records = self.run.context().engine.records();
-        let sum = |[all, arrived]: [Bytes; 2], (size, delivered)| [all + size, arrived + delivered];
-        let size = |record: &FlowRecord| match record.cancelled {
-            true => record.delivered,
-            false => record.size,
-        };
-        records.map(|record| (size(&record), record.delivered)).fold([Bytes::ZERO; 2], sum)
+        let mut moved = [Bytes::ZERO; 2];
+        for record in self.run.context().engine.records() {
+            let size = if record.cancelled { record.delivered } else { record.size };
+            moved = [moved[0] + size, moved[1] + record.delivered];
+        }
+        moved
     }
 }

@@ -115,21 +115,20 @@ pub fn emulate_with(
     let sharing = sharing(scenario, start, &settings)?;
     let scale = scale_of(scenario, start)?;
     let RunSettings { threads, watch, series, .. } = settings;
-    let making = Making { maker, ..Making::new(scenario, start, (scale, threads, sharing))? };
+    let making = Making { maker, threads, ..Making::new(scenario, start, scale, sharing)? };
     let events = making.events(&start.events);
     progress.begins(RunPass::Faults);
-    let mut log = making.run(&events, (watch, series), progress)?;
+    let mut log = making.run(&events, watch, series, progress)?;
     if sharing == IslandReuse::Proven && log.engine().prove()?.is_none() {
         return Err(EmulateError::NothingSpared("identical parts became coupled during the run"));
     }
-    let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
-    let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
-    let is_calm = events.iter().all(|event| is_old(&event));
-    let baseline = match is_calm {
+    let mut old = events.clone();
+    old.retain(|event| event.from_start && event.planned().is_empty());
+    let baseline = match old.len() == events.len() {
         true => None,
         false => {
             progress.begins(RunPass::Calm);
-            Some(making.run(&old, (Watch::default(), None), progress)?)
+            Some(making.run(&old, Watch::default(), None, progress)?)
         }
     };
     let ran = judge::JudgedRun {
@@ -147,12 +146,13 @@ pub fn emulate_with(
 }
 
 pub(crate) fn run_alone(
-    (scenario, start): (&Scenario, &RunStart),
+    scenario: &Scenario,
+    start: &RunStart,
     events: &[FaultEvent],
     maker: &MakeControl,
 ) -> Result<RunLog, EmulateError> {
-    let making = Making { maker, ..Making::new(scenario, start, (1, 1, IslandReuse::Reuse))? };
-    Ok(making.run(events, (Watch::default(), None), &mut ())?)
+    let making = Making { maker, ..Making::new(scenario, start, 1, IslandReuse::Reuse)? };
+    Ok(making.run(events, Watch::default(), None, &mut ())?)
 }
 
 pub(crate) struct Making<'a> {
@@ -172,7 +172,8 @@ impl<'a> Making<'a> {
     pub(crate) fn new(
         scenario: &'a Scenario,
         start: &'a RunStart,
-        (scale, threads, sharing): (u64, usize, IslandReuse),
+        scale: u64,
+        sharing: IslandReuse,
     ) -> Result<Self, EmulateError> {
         let phases = start.circuits.iter().flat_map(|circuits| &circuits.phases);
         let demands = phases.map(|phase| phase.demand.clone().at_whole_rate(scale)).collect();
@@ -187,7 +188,7 @@ impl<'a> Making<'a> {
             members,
             trains,
             scale,
-            threads,
+            threads: 1,
             sharing,
             maker,
         })
@@ -198,32 +199,32 @@ impl<'a> Making<'a> {
     }
 
     fn events(&self, events: &[FaultEvent]) -> Vec<FaultEvent> {
-        let shorter = |event: &FaultEvent| {
-            let when = match event.when {
-                When::At(at) => When::At(lightloom_units::SimTime(at.0 / self.scale)),
-                When::InPhase { step, phase, after } => {
-                    When::InPhase { step, phase, after: self.shorter(after) }
-                }
-            };
-            let lasts = event.lasts.map(|lasts| self.shorter(lasts));
-            FaultEvent { when, lasts, ..event.clone() }
-        };
-        events.iter().map(shorter).collect()
+        let mut events = events.to_vec();
+        for FaultEvent { when, lasts, .. } in &mut events {
+            match when {
+                When::At(at) => at.0 /= self.scale,
+                When::InPhase { after, .. } => *after = self.shorter(*after),
+            }
+            *lasts = lasts.map(|lasts| self.shorter(lasts));
+        }
+        events
     }
 
     fn run(
         &self,
         events: &[FaultEvent],
-        looks: (Watch, Option<Looks>),
+        watch: Watch,
+        series: Option<Looks>,
         progress: &mut dyn Progress,
     ) -> Result<RunLog, RunError> {
-        run_order(self.order(events, looks)?, progress)
+        run_order(self.order(events, watch, series)?, progress)
     }
 
     pub(crate) fn order<'b>(
         &'b self,
         events: &'b [FaultEvent],
-        (watch, series): (Watch, Option<Looks>),
+        watch: Watch,
+        series: Option<Looks>,
     ) -> Result<RunOrder<'b>, RunError> {
         let Self { scenario, start, .. } = self;
         let mut control: Vec<Box<dyn ControlPlane>> = Vec::new();
@@ -235,7 +236,7 @@ impl<'a> Making<'a> {
         let planned = start.substrate.rings.as_ref().zip(start.layout.as_ref());
         let mut rings_control = None;
         if let Some((rings, layout)) = planned {
-            let replanner = replanner(scenario, start, (rings, layout));
+            let replanner = replanner(scenario, start, rings, layout);
             if !scenario.collectives.is_empty() {
                 let (members, jobs) = (replanner.members(), replanner.jobs());
                 let per_set = rings.fabric().dcn.nodes_per_tor() as usize;
@@ -243,7 +244,8 @@ impl<'a> Making<'a> {
                     &scenario.collectives,
                     members,
                     jobs,
-                    (per_set, scenario.awaited_collectives()),
+                    per_set,
+                    scenario.awaited_collectives(),
                 )));
             }
             rings_control = Some(replanner);
@@ -298,7 +300,7 @@ impl<'a> Making<'a> {
         };
         let side = (self.maker)(fabric, plan, &daemon, self.scenario.seed);
         let side = side.map_err(RunError::Control)?;
-        Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
+        Ok(vec![Box::new(Shipped::new(rings, circuits, side, daemon, self.scale))])
     }
 
     fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
@@ -345,14 +347,14 @@ impl<'a> Making<'a> {
 fn replanner<'a>(
     scenario: &Scenario,
     start: &RunStart,
-    (rings, layout): (&'a RingCables, &Layout),
+    rings: &'a RingCables,
+    layout: &Layout,
 ) -> Replanner<'a> {
     let delays = Delays {
         detection: scenario.control.detection_delay,
         planning: scenario.control.planning_delay,
     };
-    let known = (layout.clone(), start.faults.clone());
-    Replanner::new(rings, scenario.seed, delays, known)
+    Replanner::new(rings, scenario.seed, delays, layout.clone(), start.faults.clone())
 }
 
 fn trains<'a>(
@@ -366,7 +368,7 @@ fn trains<'a>(
     };
     let rings = start.substrate.rings.as_ref().ok_or(TrainError::NoGpus)?;
     let layout = start.layout.as_ref().ok_or(TrainError::NoGpus)?;
-    let members = replanner(scenario, start, (rings, layout)).members();
+    let members = replanner(scenario, start, rings, layout).members();
     let mut orders = Vec::new();
     for train in &scenario.train {
         let step = TrainStep::of(train, fabric, plan)?;
@@ -382,13 +384,11 @@ const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
-    let total = |phase: &lightloom_planner::rfabric::phases::Phase| {
-        let demand = &phase.demand;
-        let between_gpus = demand.exchanges().map(|all| all.map(|(_, bytes)| bytes.0).sum());
-        between_gpus.unwrap_or_else(|| demand.total().0)
-    };
-    let bytes: u128 = circuits.phases.iter().map(|phase| u128::from(total(phase))).sum::<u128>()
-        * u128::from(run.steps);
+    let of_phases = circuits.phases.iter().map(|phase| {
+        let between_gpus = phase.demand.exchanges().map(|all| all.map(|(_, bytes)| bytes.0).sum());
+        u128::from(between_gpus.unwrap_or_else(|| phase.demand.total().0))
+    });
+    let bytes = of_phases.sum::<u128>() * u128::from(run.steps);
     let wanted = bytes / u128::from(scenario.transport.payload.0) / u128::from(PACKETS_MAX);
     let planned = circuits.plan.phases.iter();
     let shortest = planned.min_by_key(|phase| phase.duration_ps).expect("a plan has phases");
@@ -419,16 +419,16 @@ fn whole_because(
     start: &RunStart,
     settings: &RunSettings,
 ) -> Option<&'static str> {
-    let hits = |what: fn(&Effect) -> bool| start.events.iter().any(|event| what(&event.effect));
+    let mut effects = start.events.iter().map(|event| &event.effect);
     if scenario.collectives.iter().any(|one| one.is_between_groups) {
         Some("inter-group collectives share links")
     } else if !scenario.traffic.is_empty() {
         Some("host-to-host traffic shares links")
     } else if scenario.phases.is_some() {
         Some("pairs of a phase share links")
-    } else if hits(Effect::is_drawn) {
+    } else if effects.clone().any(Effect::is_drawn) {
         Some("each link has random bit errors, packet loss and jitter")
-    } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
+    } else if effects.any(|effect| matches!(effect, Effect::PauseStorm(_))) {
         Some("PFC pauses propagate")
     } else if settings.series.is_some() {
         Some("ports are sampled for a time series")

@@ -20,12 +20,12 @@ pub(crate) use head::RunIdentity;
 pub use head::{OutcomeHead, Packets, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
 pub use losses::JobLoss;
-pub use steps::{ClosedForm, Exposed, JobStep, Steps, WhyResult};
+pub use steps::{ClosedForm, JobStep, Steps};
 
 pub use crate::daemon_result::{CostModel, DaemonResult, PhaseCounts};
 use crate::nearest_rank::percentile;
 pub use crate::run::log::Stop;
-pub use crate::run::{Waiting, WaitsFor};
+pub use crate::run::{Exposed, Waiting, WaitsFor, WhyResult};
 use crate::scenario::InFlight;
 pub use crate::stages::{Stage, StageName};
 

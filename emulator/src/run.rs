@@ -36,7 +36,8 @@ use series::Looker;
 pub use series::{FlowSeriesRow, Looks, Series, SeriesRow};
 pub use waiting::{Waiting, WaitsFor};
 pub(crate) use workload::Workload;
-pub use workload::{Caller, ProgramOrder, ReuseError, RingReuse};
+pub(crate) use workload::is_nothing;
+pub use workload::{Caller, Exposed, ProgramOrder, ReuseError, RingReuse, WhyResult};
 
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
@@ -77,6 +78,8 @@ pub enum IslandReuse {
     /// Simulates all parts.
     Whole,
 }
+
+pub(crate) type RunResult = Result<(), RunError>;
 
 /// Reasons why a run cannot continue.
 #[derive(Debug, thiserror::Error)]
@@ -174,7 +177,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    pub(crate) fn begin(&mut self) -> Result<(), RunError> {
+    pub(crate) fn begin(&mut self) -> RunResult {
         for (at, plane) in self.control.iter_mut().enumerate() {
             plane.begin(&mut self.context, Owner::Control(at))?;
         }
@@ -248,7 +251,7 @@ impl<'a> Run<'a> {
         &self.context
     }
 
-    fn timer(&mut self, token: u64) -> Result<(), RunError> {
+    fn timer(&mut self, token: u64) -> RunResult {
         let (owner, act) = self.context.take_act(token);
         match owner {
             Owner::Faults => self.fault_act(act),
@@ -257,7 +260,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn deliver(&mut self) -> Result<(), RunError> {
+    fn deliver(&mut self) -> RunResult {
         while let Some(notice) = self.context.next_notice() {
             if let Notice::PhaseBegan { step, phase } = notice {
                 self.plan_faults_of_phase(step, phase);
@@ -289,8 +292,9 @@ impl<'a> Run<'a> {
     fn deadlock(&self) -> Option<Stop> {
         // Only switches with priority queues send pauses, and runs with such switches are never split.
         let ports = self.context.engine.engine()?.deadlock()?;
-        let name = |link| self.context.substrate.link_name(link);
-        Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })
+        Some(Stop::Deadlock {
+            ports: ports.into_iter().map(|link| self.context.substrate.link_name(link)).collect(),
+        })
     }
 
     fn is_stranded(&mut self) -> bool {

@@ -103,11 +103,11 @@ pub struct Scenario {
 impl Scenario {
     pub(crate) fn awaited_collectives(&self) -> Vec<usize> {
         let all = self.traffic.iter().flat_map(|one| &one.after).chain(&self.phases_after);
-        let place = |prior: &Prior| match prior {
+        let places = all.filter_map(|prior| match prior {
             Prior::Collective(place) => Some(*place),
             Prior::Traffic(_) => None,
-        };
-        let mut places: Vec<usize> = all.filter_map(place).collect();
+        });
+        let mut places: Vec<usize> = places.collect();
         places.sort_unstable();
         places.dedup();
         places

@@ -20,10 +20,11 @@ pub struct Stage {
 impl Stage {
     pub(crate) fn bars(began: SimTime, ends: &[(StageName, SimTime)]) -> Vec<Self> {
         let mut last = began;
-        let bar = |(stage, end): &(StageName, SimTime)| {
-            let took = end.since(std::mem::replace(&mut last, *end));
-            Self { stage: *stage, end: *end, took }
-        };
-        ends.iter().map(bar).collect()
+        ends.iter()
+            .map(|(stage, end)| {
+                let took = end.since(std::mem::replace(&mut last, *end));
+                Self { stage: *stage, end: *end, took }
+            })
+            .collect()
     }
 }

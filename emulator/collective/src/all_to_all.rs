@@ -92,8 +92,9 @@ impl AllToAll {
             let mut came = vec![None; ranks];
             for (rank, awaits) in awaited.iter().enumerate() {
                 let to = self.exchange.partner(rank, distance, ranks);
-                let load = (piece * ways.len() as u64, 1);
-                came[to] = Some(Await::all_of(schedule.send((rank, to), load, awaits.clone())));
+                let message = piece * ways.len() as u64;
+                let sending = schedule.send(rank, to, message, 1, awaits.clone());
+                came[to] = Some(Await::all_of(sending));
             }
             for (awaits, came) in awaited.iter_mut().zip(came) {
                 match self.exchange {

@@ -31,11 +31,10 @@ impl HalvingDoubling {
         let mut incoming: Vec<Option<usize>> = vec![None; ranks];
         for (distance, share) in order {
             let mut next = vec![None; ranks];
-            for rank in 0..ranks {
-                let awaits = incoming[rank].map(Await::all_of).into_iter().collect();
-                let ends = (rank, rank ^ distance);
-                let sending = schedule.send(ends, (part_of(self.size, share), 1), awaits);
-                next[rank ^ distance] = Some(sending);
+            for (rank, incoming) in incoming.iter().enumerate() {
+                let awaits = incoming.map(Await::all_of).into_iter().collect();
+                let (to, message) = (rank ^ distance, part_of(self.size, share));
+                next[to] = Some(schedule.send(rank, to, message, 1, awaits));
             }
             incoming = next;
         }

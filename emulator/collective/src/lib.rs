@@ -37,7 +37,7 @@ pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CollectiveKind {
     AllReduce,
     ReduceScatter,
@@ -64,6 +64,21 @@ impl CollectiveKind {
     /// Returns whether every rank has a different piece for every other rank.
     pub const fn is_pairwise(self) -> bool {
         matches!(self, Self::AllToAll)
+    }
+
+    /// Returns whether a rank starts with only its piece of the size.
+    pub const fn has_piece_before(self) -> bool {
+        matches!(self, Self::AllGather)
+    }
+
+    /// Returns whether a rank ends with only its piece of the size.
+    pub const fn has_piece_after(self) -> bool {
+        matches!(self, Self::ReduceScatter)
+    }
+
+    /// Returns whether the data passes every rank of a ring.
+    pub const fn is_around_a_ring(self) -> bool {
+        !matches!(self, Self::AllToAll | Self::Broadcast)
     }
 
     /// Returns the schedule of all pieces sent at the start if every rank has one for every other rank; otherwise of a ring.

@@ -161,6 +161,13 @@ pub struct LibraryTime {
     pub(crate) estimate: f64,
 }
 
+impl LibraryTime {
+    /// Returns a time that the library itself expects.
+    const fn estimated(algorithm: Algorithm, protocol: Protocol, seconds: f64) -> Self {
+        Self { algorithm, protocol, seconds, estimate: seconds }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Seconds before the first message.
@@ -246,18 +253,40 @@ impl Hops {
     }
 }
 
-/// Latencies of LL, LL128 and Simple in seconds: before the first step, and per step inside and between domains.
-type Latencies = [(Protocol, f64, f64, f64); 3];
-const RING: Latencies = [
-    (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),
-    (Protocol::Ll128, 14e-6, 1.9e-6, 4e-6),
-    (Protocol::Simple, 8.4e-6, 3.4e-6, 14e-6),
+/// Latencies of a protocol in seconds.
+#[derive(Clone, Copy)]
+struct Latency {
+    protocol: Protocol,
+    /// Before the first step.
+    base: f64,
+    /// Per step inside a domain.
+    inside: f64,
+    /// Per step between domains.
+    between: f64,
+}
+
+const RING: [Latency; 3] = [
+    Latency { protocol: Protocol::Ll, base: 6.6e-6, inside: 0.6e-6, between: 2.7e-6 },
+    Latency { protocol: Protocol::Ll128, base: 14e-6, inside: 1.9e-6, between: 4e-6 },
+    Latency { protocol: Protocol::Simple, base: 8.4e-6, inside: 3.4e-6, between: 14e-6 },
 ];
-const TREE: Latencies = [
-    (Protocol::Ll, 6.8e-6, 0.6e-6, 5e-6),
-    (Protocol::Ll128, 14e-6, 1.25e-6, 8.5e-6),
-    (Protocol::Simple, 8.4e-6, 4e-6, 14e-6),
+const TREE: [Latency; 3] = [
+    Latency { protocol: Protocol::Ll, base: 6.8e-6, inside: 0.6e-6, between: 5e-6 },
+    Latency { protocol: Protocol::Ll128, base: 14e-6, inside: 1.25e-6, between: 8.5e-6 },
+    Latency { protocol: Protocol::Simple, base: 8.4e-6, inside: 4e-6, between: 14e-6 },
 ];
+impl Latency {
+    /// Steps of a ring are longer if it spans several domains.
+    fn stretched(self) -> Self {
+        let (inside, between) = match self.protocol {
+            Protocol::Simple => (1.4 * self.inside, 1.4 * self.between),
+            Protocol::Ll => (1.8 * self.inside, self.between),
+            Protocol::Ll128 => (self.inside, self.between),
+        };
+        Self { inside, between, ..self }
+    }
+}
+
 /// Fixed duration of an in-switch collective in one domain, in seconds.
 const IN_SWITCH: f64 = 25e-6;
 
@@ -296,33 +325,33 @@ impl Site {
     }
 
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
-        let time = |algorithm, protocol, seconds| LibraryTime {
-            algorithm,
-            protocol,
-            seconds,
-            estimate: seconds,
-        };
         if kind.is_pairwise() {
-            return vec![time(Algorithm::Pairwise, Protocol::Simple, self.pairwise(bytes))];
+            let seconds = self.pairwise(bytes);
+            return vec![LibraryTime::estimated(Algorithm::Pairwise, Protocol::Simple, seconds)];
         }
         let rounds = rounds(kind);
         let is_unordered = self.domains > 1 && self.delivery == Delivery::Unordered;
-        let mut ways: Vec<_> = RING
-            .into_iter()
-            .filter(|latency| !is_unordered || latency.0 == Protocol::Simple)
-            .map(|latency| {
-                let ring = time(Algorithm::Ring, latency.0, self.ring(rounds, bytes, latency.0));
-                let estimate = self.launch.seconds() + self.estimate(rounds, bytes, latency);
-                if self.domains == 1 { LibraryTime { estimate, ..ring } } else { ring }
-            })
-            .collect();
+        let mut ways = Vec::new();
+        for latency in RING {
+            let protocol = latency.protocol;
+            if is_unordered && protocol != Protocol::Simple {
+                continue;
+            }
+            let seconds = self.ring(rounds, bytes, protocol);
+            let mut ring = LibraryTime::estimated(Algorithm::Ring, protocol, seconds);
+            if self.domains == 1 {
+                ring.estimate = self.launch.seconds() + self.estimate(rounds, bytes, latency);
+            }
+            ways.push(ring);
+        }
         if kind != CollectiveKind::AllReduce || is_unordered {
             return ways;
         }
         if self.domains > 1 {
-            ways.extend(
-                TREE.map(|latency| time(Algorithm::Tree, latency.0, self.tree(bytes, latency))),
-            );
+            ways.extend(TREE.map(|latency| {
+                let seconds = self.tree(bytes, latency);
+                LibraryTime::estimated(Algorithm::Tree, latency.protocol, seconds)
+            }));
         }
         if let Some(switch) = self.in_switch_rate() {
             ways.extend(self.in_switches(switch, bytes));
@@ -345,8 +374,9 @@ impl Site {
                     shares: if self.domains == 1 {
                         [rate / domain, 1.0]
                     } else {
-                        let limited = |rate| self.limit(way.protocol, rate, 1.0);
-                        [limited(self.lanes()) / domain, limited(self.cards(CARD_SHARES[0])) / card]
+                        let [lanes, cards] = [self.lanes(), self.cards(CARD_SHARES[0])]
+                            .map(|rate| self.limit(way.protocol, rate, 1.0));
+                        [lanes / domain, cards / card]
                     },
                 })
             }
@@ -392,7 +422,7 @@ impl Site {
 
     fn ring_pace(&self, bytes: f64, protocol: Protocol) -> RingPace {
         if self.domains > 1 {
-            let (_, base, inside, between) = self.stretched(RING[protocol as usize]);
+            let Latency { base, inside, between, .. } = RING[protocol as usize].stretched();
             return RingPace {
                 start_seconds: self.launch.seconds() + base,
                 step_seconds: [inside, between],
@@ -413,27 +443,10 @@ impl Site {
         start_seconds + rounds * hops.ring(bytes)
     }
 
-    fn estimate(
-        &self,
-        rounds: f64,
-        bytes: f64,
-        (protocol, base, inside, _): (Protocol, f64, f64, f64),
-    ) -> f64 {
-        let rate = self.limit(protocol, self.lanes(), 1.0);
-        let hops = Hops { rates: [rate; 2], ..self.hops([inside; 2], [1.0; 2]) };
-        base + rounds * hops.ring(bytes)
-    }
-
-    /// Steps of a ring are longer if it spans several domains.
-    fn stretched(
-        &self,
-        (protocol, base, inside, between): (Protocol, f64, f64, f64),
-    ) -> (Protocol, f64, f64, f64) {
-        match protocol {
-            Protocol::Simple => (protocol, base, 1.4 * inside, 1.4 * between),
-            Protocol::Ll => (protocol, base, 1.8 * inside, between),
-            Protocol::Ll128 => (protocol, base, inside, between),
-        }
+    fn estimate(&self, rounds: f64, bytes: f64, latency: Latency) -> f64 {
+        let rate = self.limit(latency.protocol, self.lanes(), 1.0);
+        let hops = Hops { rates: [rate; 2], ..self.hops([latency.inside; 2], [1.0; 2]) };
+        latency.base + rounds * hops.ring(bytes)
     }
 
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
@@ -444,11 +457,8 @@ impl Site {
         }
     }
 
-    fn tree(
-        &self,
-        bytes: f64,
-        (protocol, base, inside, between): (Protocol, f64, f64, f64),
-    ) -> f64 {
+    fn tree(&self, bytes: f64, latency: Latency) -> f64 {
+        let Latency { protocol, base, inside, between } = latency;
         let (inside, chunk) = match protocol {
             Protocol::Ll => (1.8 * inside, (bytes / 16.0).min(16_384.0)),
             _ => (inside, chunk(bytes)),
@@ -491,12 +501,6 @@ impl Site {
     }
 
     fn in_switches(&self, switch: f64, bytes: f64) -> Vec<LibraryTime> {
-        let time = |algorithm, seconds, estimate| LibraryTime {
-            algorithm,
-            protocol: Protocol::Simple,
-            seconds,
-            estimate,
-        };
         if self.domains == 1 {
             if self.ranks < self.generation.least_in_switch() {
                 return Vec::new();
@@ -504,7 +508,8 @@ impl Site {
             let filling = 1e-6 * self.constants().fill_us * (bytes / FULL_SWITCH).min(1.0);
             let sent = self.launch.seconds() + bytes / switch;
             let seconds = sent + self.latency() * IN_SWITCH + filling;
-            return vec![time(Algorithm::Nvls, seconds, sent + IN_SWITCH)];
+            let nvls = LibraryTime::estimated(Algorithm::Nvls, Protocol::Simple, seconds);
+            return vec![LibraryTime { estimate: sent + IN_SWITCH, ..nvls }];
         }
         if self.ranks == self.domains {
             return Vec::new();
@@ -514,7 +519,10 @@ impl Site {
         let rate = cards.min(self.tree_sends() * switch);
         let trees = TREE_LAUNCH + self.in_trees(bytes, chunk(bytes), rate, TREE_STEP);
         let network = TREE_LAUNCH + 2.0 * passed + bytes / switch.min(cards);
-        vec![time(Algorithm::NvlsTree, trees, trees), time(Algorithm::Sharp, network, network)]
+        vec![
+            LibraryTime::estimated(Algorithm::NvlsTree, Protocol::Simple, trees),
+            LibraryTime::estimated(Algorithm::Sharp, Protocol::Simple, network),
+        ]
     }
 
     fn pairwise_rate(&self) -> f64 {

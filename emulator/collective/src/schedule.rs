@@ -93,8 +93,10 @@ impl Schedule {
 
     pub(crate) fn send(
         &mut self,
-        (from, to): (usize, usize),
-        (message, messages): (Bytes, u32),
+        from: usize,
+        to: usize,
+        message: Bytes,
+        messages: u32,
         awaits: Vec<Await>,
     ) -> usize {
         let level = NetworkLevel::Inside;
@@ -145,14 +147,14 @@ impl RingStride {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());
         let around: Picoseconds = edges.iter().map(|edge| edge.arrives).sum();
-        let next = |rank: &usize| Some((rank + self.step) % self.ranks);
-        let from = |start: usize| {
-            let places = std::iter::successors(Some(start), next).take(rest);
+        let chains = (0..edges.len()).map(|start| {
+            let places = (0..rest).map(|step| (start + step * self.step) % self.ranks);
             around * rounds as u64 + places.map(|place| edges[place].arrives).sum()
-        };
-        let chains = (0..edges.len()).map(from);
-        let later = |edge: &MessageTime| (self.messages as u64 - 1) / u64::from(edge.ways.max(1));
-        let single = edges.iter().map(|edge| edge.arrives + edge.occupies * later(edge));
+        });
+        let single = edges.iter().map(|edge| {
+            let later = (self.messages as u64 - 1) / u64::from(edge.ways.max(1));
+            edge.arrives + edge.occupies * later
+        });
         chains.chain(single).max().unwrap_or_default()
     }
 }

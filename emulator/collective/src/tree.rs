@@ -44,25 +44,26 @@ impl Tree {
         let pieces = self.pieces.max(1);
         let piece = part_of(self.size, u64::from(pieces) * trees as u64);
         for tree in 0..trees {
-            self.lay_tree(&mut schedule, tree, (piece, pieces));
+            self.lay_tree(&mut schedule, tree, piece);
         }
         Ok(schedule)
     }
 
-    fn lay_tree(&self, schedule: &mut Schedule, tree: usize, load: (Bytes, u32)) {
-        let shape = BinaryTree::new(self.ranks);
-        let rank = |place: usize| match tree {
+    fn lay_tree(&self, schedule: &mut Schedule, tree: usize, piece: Bytes) {
+        let (shape, pieces) = (BinaryTree::new(self.ranks), self.pieces.max(1));
+        let ranks = (0..self.ranks).map(|place| match tree {
             0 => place,
             _ if self.ranks.is_multiple_of(2) => self.ranks - 1 - place,
             _ => (place + 1) % self.ranks,
-        };
+        });
+        let ranks: Vec<usize> = ranks.collect();
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
             // Visit the deepest positions first, so that dependencies precede a rank's own sends.
             for &place in shape.top_down.iter().rev() {
                 if let Some(parent) = shape.parent[place] {
                     let awaits = std::mem::take(&mut into[place]);
-                    let up = schedule.send((rank(place), rank(parent)), load, awaits);
+                    let up = schedule.send(ranks[place], ranks[parent], piece, pieces, awaits);
                     into[parent].push(Await::each_of(up));
                 }
             }
@@ -70,7 +71,7 @@ impl Tree {
         for &place in &shape.top_down {
             if let Some(parent) = shape.parent[place] {
                 let awaits = into[parent].clone();
-                let down = schedule.send((rank(parent), rank(place)), load, awaits);
+                let down = schedule.send(ranks[parent], ranks[place], piece, pieces, awaits);
                 into[place] = vec![Await::each_of(down)];
             }
         }
@@ -86,16 +87,16 @@ struct BinaryTree {
 
 impl BinaryTree {
     fn new(places: usize) -> Self {
-        let parent = |place: usize| {
+        let mut top_down: Vec<usize> = (0..places).collect();
+        top_down.sort_by_key(|place| std::cmp::Reverse(place.trailing_zeros()));
+        let parent = (0..places).map(|place| {
             if place == 0 {
                 return None;
             }
             let lowest_bit = 1 << place.trailing_zeros();
             let up = (place ^ lowest_bit) | (lowest_bit << 1);
             Some(if up < places { up } else { place ^ lowest_bit })
-        };
-        let mut top_down: Vec<usize> = (0..places).collect();
-        top_down.sort_by_key(|place| std::cmp::Reverse(place.trailing_zeros()));
-        Self { parent: (0..places).map(parent).collect(), top_down }
+        });
+        Self { parent: parent.collect(), top_down }
     }
 }

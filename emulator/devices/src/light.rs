@@ -40,10 +40,12 @@ impl Rack {
             .into_iter()
             .filter(|(slot, far)| watched.joined.insert(*slot, *far) != Some(*far))
             .collect();
-        let name = |slot: RackSlot| self.device(slot).0.to_owned();
         changed
             .into_iter()
-            .map(|(slot, far)| LightChange { bundle: name(slot), far: far.map(name) })
+            .map(|(slot, far)| LightChange {
+                bundle: self.device(slot).0.to_owned(),
+                far: far.map(|far| self.device(far).0.to_owned()),
+            })
             .collect()
     }
 

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use lightloom_fabric::document::{self, Check, Diagnostic, codes};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::message::Capabilities;
 use lightloom_firmware_api::module::{Profile, padded};
 use lightloom_firmware_api::path::Path;
@@ -285,8 +284,8 @@ fn join(
     refuse_strangers(&file.transceivers, &installed, check);
     for fibre in installed.hbd.fibres() {
         let (a, b) = installed.hbd.ports(fibre);
-        let slot = |port: Port| Some((list.rack.slot(&port.bundle.to_string())?, port.path));
-        if let (Some(a), Some(b)) = (slot(a), slot(b)) {
+        let slots = [a, b].map(|port| Some((list.rack.slot(&port.bundle.to_string())?, port.path)));
+        if let [Some(a), Some(b)] = slots {
             list.rack.join(a, b);
         }
     }

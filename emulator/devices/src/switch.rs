@@ -297,10 +297,10 @@ impl OpticalSwitch {
     fn take_commands(&mut self, now: SimTime, line: Line) {
         let Some(client) = self.clients.get_mut(&line) else { return };
         let is_tl1 = client.port == Port::Tl1;
-        let ends = |byte: &u8| if is_tl1 { *byte == b';' } else { matches!(byte, b'\r' | b'\n') };
         let buffer = std::mem::take(&mut client.buffer);
         let mut rest = buffer.as_slice();
-        while let Some(end) = rest.iter().position(ends) {
+        let ends: &[u8] = if is_tl1 { b";" } else { b"\r\n" };
+        while let Some(end) = rest.iter().position(|byte| ends.contains(byte)) {
             let text = String::from_utf8_lossy(&rest[..end]).trim().to_owned();
             rest = &rest[end + 1..];
             if std::mem::take(&mut client.overflowed) {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::JudgedRun;
 use super::account::Levels;
 use crate::outcome::JobLoss;
+use crate::run::WhyResult;
 use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
 pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
@@ -68,6 +69,6 @@ fn took(step: &TrainStepLog) -> Option<i64> {
 }
 
 fn undisturbed(why: &StepBreakdown) -> [i64; 4] {
-    let exchange = why.exposed.iter().map(|time| time.0).sum();
-    [why.transition.0, exchange, why.compute.0, why.generation.0].map(u64::cast_signed)
+    let WhyResult { transition, compute, generation, exposed, .. } = &why.parts;
+    [*transition, exposed.total(), *compute, *generation].map(|time| time.0.cast_signed())
 }

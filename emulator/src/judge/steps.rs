@@ -4,8 +4,8 @@ use lightloom_training::step::StepTime;
 use lightloom_units::Picoseconds;
 
 use super::JudgedRun;
-use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
-use crate::run::workload::{StepBreakdown, TrainLog};
+use crate::outcome::{ClosedForm, Exposed, JobStep};
+use crate::run::workload::TrainLog;
 
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
     let mut results = Vec::new();
@@ -32,7 +32,7 @@ fn step(log: &TrainLog, calm: &TrainLog, closed_form_parts: ClosedForm, at: usiz
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: Picoseconds::from_secs_f64(log.closed_form.step_seconds),
         closed_form_parts,
-        why: step.end.map(|_| why(&same.unwrap_or(step).why)),
+        why: step.end.map(|_| same.unwrap_or(step).why.parts),
         restarts: step.restarts,
     }
 }
@@ -51,18 +51,5 @@ fn parts(step: &StepTime, [generation, weights]: [f64; 2]) -> ClosedForm {
             samples: Picoseconds::ZERO,
             weights: Picoseconds::from_secs_f64(weights),
         },
-    }
-}
-
-fn why(why: &StepBreakdown) -> WhyResult {
-    let [tp, pp, dp, cp, ep, samples, weights] = why.exposed;
-    WhyResult {
-        compute: why.compute,
-        generation: why.generation,
-        exposed: Exposed { tp, pp, dp, cp, ep, samples, weights },
-        contention: why.contention,
-        transition: why.transition,
-        fault: why.fault,
-        restart: why.restart,
     }
 }

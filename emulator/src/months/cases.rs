@@ -106,7 +106,7 @@ impl Prepared {
         if let Some(known) = &span.losses {
             return Self::of_known(scenario, short, start, known).map(Some);
         }
-        let calm = run_alone((&short, &start), &[], maker)?.trained;
+        let calm = run_alone(&short, &start, &[], maker)?.trained;
         let mut jobs = Vec::new();
         for (log, train) in calm.iter().zip(&scenario.train) {
             let took = log.steps.last().and_then(took).ok_or(EmulateError::NeverEnds)?;
@@ -199,7 +199,7 @@ impl Prepared {
     ) -> Result<Self, EmulateError> {
         let mut other = self.clone();
         (other.scenario.control, other.short.control) = (control, control);
-        other.calm = run_alone((&other.short, &other.start), &[], maker)?.trained;
+        other.calm = run_alone(&other.short, &other.start, &[], maker)?.trained;
         Ok(other)
     }
 
@@ -285,14 +285,14 @@ impl Prepared {
         }
         let before = match out.is_empty() {
             true => self.calm.clone(),
-            false => run_alone((&self.short, &self.start), &events, maker)?.trained,
+            false => run_alone(&self.short, &self.start, &events, maker)?.trained,
         };
         let step = before.iter().filter_map(|log| log.steps.get(FAILS_IN));
         let step = step.filter_map(|step| Some((step.start, took(step)?)));
         let (begins, takes) = step.max_by_key(|(_, takes)| *takes).unwrap_or_default();
         let at = begins + Picoseconds((takes.0 as f64 * share) as u64);
         events.extend(self.failure(case.part, place, at));
-        let log = run_alone((&self.short, &self.start), &events, maker)?;
+        let log = run_alone(&self.short, &self.start, &events, maker)?;
         let sample = self.sample(case.part, place, &log, &before);
         let losses = self.jobs.iter().zip(&sample.jobs);
         let losses = losses.filter_map(|(job, loss)| Some(known::written(job, loss.as_ref()?)));
@@ -371,7 +371,7 @@ fn with_fewer(
     }
     fewer.plan = None;
     let start = plan(&fewer)?;
-    let trained = run_alone((&fewer, &start), &[], maker)?.trained;
+    let trained = run_alone(&fewer, &start, &[], maker)?.trained;
     let own = trained.iter().find(|one| one.name == log.name);
     let step = own.and_then(|log| took(log.steps.last()?)).ok_or(EmulateError::NeverEnds)?;
     Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
@@ -429,8 +429,8 @@ fn loss(
     let once = late - slower * after as i128;
     let (mut outage, mut again) = (0, 0);
     for (with, without) in log.steps[at..].iter().zip(&before.steps[at..]) {
-        outage += i128::from(with.why.fault.0) - i128::from(without.why.fault.0);
-        again += i128::from(with.why.restart.0) - i128::from(without.why.restart.0);
+        outage += i128::from(with.why.parts.fault.0) - i128::from(without.why.parts.fault.0);
+        again += i128::from(with.why.parts.restart.0) - i128::from(without.why.parts.restart.0);
     }
     let mut causes = stages(fault, outage);
     causes.extend([(Cause::DoneAgain, again), (Cause::Disturbed, once - outage - again)]);

@@ -4,6 +4,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::StepResult;
+use crate::run::{Exposed, WhyResult, is_nothing};
 
 /// Steps of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,55 +102,4 @@ pub struct ClosedForm {
     /// Exchange time by dimension.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,
-}
-
-/// Exchange time of a step by parallel dimension.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Exposed {
-    /// Tensor parallelism.
-    pub tp: Picoseconds,
-    /// Pipeline parallelism.
-    pub pp: Picoseconds,
-    /// Data parallelism.
-    pub dp: Picoseconds,
-    /// Context parallelism.
-    pub cp: Picoseconds,
-    /// Expert parallelism.
-    pub ep: Picoseconds,
-    /// Transfer of samples and of caches between replicas. Absent for training-only jobs.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub samples: Picoseconds,
-    /// Transfer of new weights to replicas. Absent for training-only jobs.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub weights: Picoseconds,
-}
-
-fn is_nothing(time: &Picoseconds) -> bool {
-    time.0 == 0
-}
-
-/// Step time by cause along the critical path. The parts add up exactly to the step time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct WhyResult {
-    /// Computation on the critical path, including stages that another stage waits for.
-    #[serde(rename = "compute_ps")]
-    pub compute: Picoseconds,
-    /// Generation on the critical path. Absent without generation.
-    #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
-    pub generation: Picoseconds,
-    /// Exchange time on the critical path, excluding contention.
-    #[serde(rename = "exposed_ps")]
-    pub exposed: Exposed,
-    /// Additional exchange time due to contention while no fault is active.
-    #[serde(rename = "contention_ps")]
-    pub contention: Picoseconds,
-    /// Time waiting for a circuit change.
-    #[serde(rename = "transition_ps")]
-    pub transition: Picoseconds,
-    /// Time until affected groups could continue, and additional exchange time during faults.
-    #[serde(rename = "fault_ps")]
-    pub fault: Picoseconds,
-    /// Time spent redoing lost work.
-    #[serde(rename = "restart_ps")]
-    pub restart: Picoseconds,
 }

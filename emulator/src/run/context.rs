@@ -164,19 +164,24 @@ impl<'a> Context<'a> {
         }
         let mut on = vec![false; self.engine.network().links().len()];
         links.iter().for_each(|link| on[link.index()] = true);
-        let crosses = |link: &LinkId| on[link.index()] || on[link.reverse().index()];
-        let is_hit = |flow: &FlowId| {
-            let is_on = match self.engine.engine() {
-                Some(engine) => engine.paths(*flow).links().iter().any(crosses),
-                None => self.engine.path(*flow).iter().any(crosses),
-            };
-            let is_open = || {
-                let record = self.engine.record(*flow);
-                record.end.is_none() && !record.cancelled
-            };
-            is_on && is_open()
-        };
-        self.flows().filter(is_hit).collect()
+        let hit = self.flows().filter(|flow| {
+            self.crosses(*flow, |link| on[link.index()] || on[link.reverse().index()])
+                && self.is_open(*flow)
+        });
+        hit.collect()
+    }
+
+    /// Returns whether a path of the flow has such a link.
+    pub(super) fn crosses(&self, flow: FlowId, is_it: impl Fn(&LinkId) -> bool) -> bool {
+        match self.engine.engine() {
+            Some(engine) => engine.paths(flow).links().iter().any(is_it),
+            None => self.engine.path(flow).iter().any(is_it),
+        }
+    }
+
+    pub(super) fn is_open(&self, flow: FlowId) -> bool {
+        let record = self.engine.record(flow);
+        record.end.is_none() && !record.cancelled
     }
 
     pub(crate) fn is_calm(&self) -> bool {
@@ -188,11 +193,12 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn slowness(&self) -> u64 {
-        let slower = |(event, active): (&FaultEvent, &bool)| match event.effect {
+        let events = self.events.iter().zip(&self.active);
+        let slower = events.filter_map(|(event, active)| match event.effect {
             Effect::Slower(times) if *active => Some(u64::from(times)),
             _ => None,
-        };
-        self.events.iter().zip(&self.active).filter_map(slower).product()
+        });
+        slower.product()
     }
 
     pub(crate) fn slowed(&self, delay: Picoseconds) -> Picoseconds {

@@ -8,7 +8,7 @@ use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_units::id::NodeId;
 
-use super::{Context, Owner, Run, RunError};
+use super::{Context, Owner, Run, RunResult};
 use crate::scenario::{Effect, When};
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ impl Run<'_> {
         let context = &mut self.context;
         for (fault, event) in context.events.iter().enumerate() {
             let Some(at) = event.at() else { continue };
-            if event.from_start && context.is_planned_around(fault) {
+            if event.from_start && !event.planned().is_empty() {
                 context.active[fault] = true;
                 context.faults[fault].out = true;
             } else {
@@ -52,7 +52,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn fault_act(&mut self, act: u64) -> Result<(), RunError> {
+    pub(super) fn fault_act(&mut self, act: u64) -> RunResult {
         let (fault, act) = (act as usize / ACTS.len(), ACTS[act as usize % ACTS.len()]);
         match act {
             FaultTimer::Begin => self.fault_begins(fault),
@@ -62,7 +62,7 @@ impl Run<'_> {
         }
     }
 
-    fn fault_blinks(&mut self, fault: usize, goes: bool) -> Result<(), RunError> {
+    fn fault_blinks(&mut self, fault: usize, goes: bool) -> RunResult {
         self.context.blink(fault, goes);
         for plane in &mut self.control {
             plane.blinked(&mut self.context, fault, goes)?;
@@ -70,7 +70,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn fault_begins(&mut self, fault: usize) -> Result<(), RunError> {
+    fn fault_begins(&mut self, fault: usize) -> RunResult {
         let context = &mut self.context;
         let (event, now) = (&context.events[fault], context.now());
         context.is_disturbed = true;
@@ -103,7 +103,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn fault_ends(&mut self, fault: usize) -> Result<(), RunError> {
+    fn fault_ends(&mut self, fault: usize) -> RunResult {
         let context = &mut self.context;
         let (event, now) = (&context.events[fault], context.now());
         context.active[fault] = false;
@@ -143,10 +143,6 @@ impl Context<'_> {
             let act = if change == LinkChange::Down { FaultTimer::Goes } else { FaultTimer::Comes };
             self.at(time, Owner::Faults, number(fault, act));
         }
-    }
-
-    fn is_planned_around(&self, fault: usize) -> bool {
-        !self.events[fault].planned().is_empty()
     }
 
     fn apply(&mut self, fault: usize, links: &[LinkId]) {

@@ -124,7 +124,7 @@ impl Looker {
         self.open.retain_mut(|(flow, delivered, resent)| {
             let (record, sending) = (engine.record(*flow), engine.sending_end(*flow));
             let now_resent = u64::from(record.retransmitted);
-            let is_open = record.end.is_none() && !record.cancelled;
+            let is_open = context.is_open(*flow);
             if sending.is_none() && is_open {
                 return true;
             }

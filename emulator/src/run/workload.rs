@@ -19,7 +19,7 @@ use lightloom_engine::{BatchId, LinkId};
 use lightloom_units::SimTime;
 
 use super::waiting::{MOST_LISTED, Waiting, WaitsFor};
-use super::{Context, Notice, Owner, RunError, RunLog};
+use super::{Context, Notice, Owner, RunLog, RunResult};
 
 pub(crate) use called::Called;
 pub use called::{Caller, ProgramOrder};
@@ -30,18 +30,17 @@ pub(crate) use phases::{PhaseProgram, Phases};
 pub(crate) use progress::{GroupLog, StepLog};
 pub(crate) use ring_time::RingCounts;
 pub use ring_time::{ReuseError, RingReuse};
-pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings};
+pub(crate) use sends::by_domain;
+pub(crate) use train::{
+    Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings, is_nothing,
+};
+pub use train::{Exposed, WhyResult};
 
 pub(crate) trait Workload {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    fn batch_done(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: BatchId,
-        at: SimTime,
-    ) -> Result<(), RunError>;
-    fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult;
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult;
+    fn batch_done(&mut self, context: &mut Context<'_>, batch: BatchId, at: SimTime) -> RunResult;
+    fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> RunResult {
         Ok(())
     }
     fn fault_began(
@@ -49,10 +48,10 @@ pub(crate) trait Workload {
         _context: &mut Context<'_>,
         _fault: usize,
         _links: &[LinkId],
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         Ok(())
     }
-    fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> RunResult {
         Ok(())
     }
     fn is_done(&self) -> bool;

@@ -80,12 +80,9 @@ impl FaultEvent {
         self.parts.iter().any(|part| part.is_control)
     }
 
-    fn is_outage(&self) -> bool {
-        self.effect.goes_dark() || self.effect == Effect::Stuck
-    }
-
     pub(crate) fn planned(&self) -> Vec<PlannedPart> {
-        let parts = self.parts.iter().filter(|_| self.is_outage());
+        let is_outage = self.effect.goes_dark() || self.effect == Effect::Stuck;
+        let parts = self.parts.iter().filter(|_| is_outage);
         parts.flat_map(|part| part.planned.iter().copied()).collect()
     }
 

@@ -171,20 +171,10 @@ impl Figure {
     }
 
     fn read(self, text: &str) -> Result<f64, ExpectationError> {
-        let wrong = |error: String| ExpectationError::Time(error);
         match self.unit() {
-            FigureUnit::Time => {
-                let time = text.parse::<Picoseconds>().map_err(|error| wrong(error.to_string()))?;
-                Ok(time.0 as f64)
-            }
-            FigureUnit::Size => {
-                let size = text.parse::<Bytes>().map_err(|error| wrong(error.to_string()))?;
-                Ok(size.0 as f64)
-            }
-            FigureUnit::Rate => {
-                let rate = text.parse::<BitsPerSecond>().map_err(|e| wrong(e.to_string()))?;
-                Ok(rate.0 as f64 / 8.0)
-            }
+            FigureUnit::Time => Ok(amount::<Picoseconds>(text)?.0 as f64),
+            FigureUnit::Size => Ok(amount::<Bytes>(text)?.0 as f64),
+            FigureUnit::Rate => Ok(amount::<BitsPerSecond>(text)?.0 as f64 / 8.0),
             FigureUnit::Number => {
                 let per_cent = text.strip_suffix('%').filter(|_| self.is_share());
                 let number = match per_cent {
@@ -346,12 +336,9 @@ impl FromStr for Expectation {
     type Err = ExpectationError;
     fn from_str(text: &str) -> Result<Self, ExpectationError> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let time = |text: &str| {
-            text.parse::<Picoseconds>().map_err(|error| ExpectationError::Time(error.to_string()))
-        };
         match words.as_slice() {
-            ["restored", "within", span] => Ok(Self::RestoredWithin(time(span)?)),
-            ["completes", "within", span] => Ok(Self::CompletesWithin(time(span)?)),
+            ["restored", "within", span] => Ok(Self::RestoredWithin(amount(span)?)),
+            ["completes", "within", span] => Ok(Self::CompletesWithin(amount(span)?)),
             ["group", group, "unaffected"] => {
                 let group = group.parse::<GroupId>();
                 group
@@ -362,7 +349,7 @@ impl FromStr for Expectation {
                 Ok(Self::WorkloadUnaffected(name.join(" ")))
             }
             ["workload", name @ .., "completes", "within", span] if !name.is_empty() => {
-                Ok(Self::WorkloadCompletes { name: name.join(" "), within: time(span)? })
+                Ok(Self::WorkloadCompletes { name: name.join(" "), within: amount(span)? })
             }
             ["workload", name @ .., figure, sign, bound]
                 if !name.is_empty() && Comparison::ALL.iter().any(|(_, known)| known == sign) =>
@@ -425,6 +412,10 @@ impl fmt::Display for Expectation {
             }
         }
     }
+}
+
+fn amount<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, ExpectationError> {
+    text.parse().map_err(|error: T::Err| ExpectationError::Time(error.to_string()))
 }
 
 #[cfg(test)]

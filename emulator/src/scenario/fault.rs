@@ -23,21 +23,20 @@ pub struct PartName(pub String);
 impl PartName {
     /// Returns whether this can be a part of any fabric or network.
     pub fn could_be(&self) -> bool {
-        let plain = |name: &str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
-        };
         let text = self.0.trim();
-        let of_rack = text.strip_prefix("rack ").is_some_and(|switch| plain(switch.trim()));
-        let of_cable = text.split_once('-').is_some_and(|(one, other)| plain(one) && plain(other));
+        let of_rack = text.strip_prefix("rack ").is_some_and(|switch| is_plain_name(switch.trim()));
+        let of_cable = text
+            .split_once('-')
+            .is_some_and(|(one, other)| is_plain_name(one) && is_plain_name(other));
         let below = text.split_once('/').is_some_and(|(whole, part)| {
             let kind = part.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
             let is_stretch =
                 part.split_once("..p").is_some_and(|(first, _)| first.starts_with('p'));
             let is_whole = part == "gpus" && kind == part;
             let is_number = ["g", "nic", "b", "p"].contains(&kind) && kind.len() < part.len();
-            plain(whole) && (is_whole || is_number || is_stretch)
+            is_plain_name(whole) && (is_whole || is_number || is_stretch)
         });
-        plain(text) || of_rack || of_cable || below || AnyPart::named(text).is_some()
+        is_plain_name(text) || of_rack || of_cable || below || AnyPart::named(text).is_some()
     }
 }
 
@@ -272,11 +271,11 @@ impl ScenarioFault {
             return None;
         }
         let late = Picoseconds((self.within.get() as f64 * late) as u64);
-        let part = |name: &PartName| match AnyPart::named(&name.0) {
+        let parts = self.parts.iter().filter_map(|name| match AnyPart::named(&name.0) {
             Some(any) => drawn(any, substrate, choice, works),
             None => substrate.part(&name.0).ok(),
-        };
-        let mut parts: Vec<NetworkPart> = self.parts.iter().filter_map(part).collect();
+        });
+        let mut parts: Vec<NetworkPart> = parts.collect();
         if let Some(end) = &self.towards {
             parts.iter_mut().for_each(|part| substrate.keep_towards(part, end));
         }
@@ -305,4 +304,9 @@ fn drawn(
     let all = (0..count).filter_map(|place| substrate.part_at(any, place));
     let working: Vec<NetworkPart> = all.filter(|part| works(part)).collect();
     working.get((working.len() as f64 * choice) as usize).cloned()
+}
+
+/// Returns whether a network file can give a part this name.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
 }

@@ -53,9 +53,7 @@ pub use traffic::TrafficFile;
 pub use train::TrainFile;
 pub use transport::TransportFile;
 
-use super::{
-    Collective, Expectation, On, PhaseRun, Prior, RunStart, Scenario, ScenarioFault, Traffic, plan,
-};
+use super::{Expectation, On, PhaseRun, RunStart, Scenario, ScenarioFault, Traffic, plan};
 use crate::substrate::{PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
 use neighbours::NamedFiles;
@@ -276,10 +274,10 @@ fn lower(
     let start = base.as_ref().and_then(|base| require_plan(base, &raw, check));
     let names = start.as_ref().map(|start| start.substrate.as_ref());
     let priorities = switches.have_priorities();
-    let traffic = names.map(|names| {
-        traffic::lower((&raw.traffic, &named), (names, priorities), check, neighbours)
-    });
-    let phases_after = lower_phases_after(&raw, &named, check);
+    let traffic = names
+        .map(|names| traffic::lower(&raw.traffic, &named, names, priorities, check, neighbours));
+    let after = raw.phases.as_ref().map_or(&[][..], |phases| &phases.after);
+    let phases_after = traffic::lower_after(after, &raw.traffic, &named, "/phases", check);
     let place = faults::FaultContext::of(start.as_ref(), &switches, raw.phases.as_ref());
     let faults = lower_faults(&raw, place.as_ref(), &transport, check, neighbours);
     let scenario = base.map(|base| Scenario {
@@ -415,15 +413,6 @@ fn is_alone(file: &ScenarioFile) -> bool {
 fn lower_phases(raw: &PhasesFile, file: &ScenarioFile) -> PhaseRun {
     let scale = raw.scale.or((!is_alone(file)).then_some(1));
     PhaseRun { steps: raw.steps, in_flight: raw.in_flight, scale }
-}
-
-fn lower_phases_after(
-    raw: &ScenarioFile,
-    collectives: &[Collective],
-    check: &mut Check<'_>,
-) -> Vec<Prior> {
-    let after = raw.phases.as_ref().map_or(&[][..], |phases| &phases.after);
-    traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
 }
 
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {

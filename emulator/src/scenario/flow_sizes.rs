@@ -74,8 +74,9 @@ impl FlowSizes {
         Self::published(HADOOP)
     }
     fn published(rows: &[(u64, f64)]) -> Self {
-        let row = |&(bytes, percent): &(u64, f64)| SizeRow { bytes: Bytes(bytes), percent };
-        Self { rows: rows.iter().map(row).collect() }
+        let rows = rows.iter();
+        let rows = rows.map(|&(bytes, percent)| SizeRow { bytes: Bytes(bytes), percent });
+        Self { rows: rows.collect() }
     }
 
     /// Returns `None` if the points do not increase from 0 to 100 percent.
@@ -104,20 +105,23 @@ impl FlowSizes {
     /// Returns the mean size in bytes.
     pub fn mean(&self) -> f64 {
         let first = self.rows.first().map_or(0.0, |row| row.bytes.0 as f64 * row.percent / 100.0);
-        let part = |pair: &[SizeRow]| {
+        let parts = self.rows.windows(2).map(|pair| {
             let middle = (pair[0].bytes.0 + pair[1].bytes.0) as f64 / 2.0;
             middle * (pair[1].percent - pair[0].percent) / 100.0
-        };
-        first + self.rows.windows(2).map(part).sum::<f64>()
+        });
+        first + parts.sum::<f64>()
     }
 
     /// Returns the flows that start within a period after `start`. Each host starts flows as a
     /// Poisson process with a load of `load` times `rate`, and destinations are random.
     pub fn flows(
         &self,
-        (seed, hosts): (Seed, &[VertexId]),
-        (load, rate): (f64, BitsPerSecond),
-        (start, lasts): (SimTime, Picoseconds),
+        seed: Seed,
+        hosts: &[VertexId],
+        load: f64,
+        rate: BitsPerSecond,
+        start: SimTime,
+        lasts: Picoseconds,
     ) -> Vec<FlowSpec> {
         // The load excludes protocol overhead.
         let gap_ps = self.mean() * 8.0 / (load * rate.0 as f64) * 1e12;
@@ -173,7 +177,7 @@ mod tests {
         let hosts: Vec<VertexId> = (0..16).map(VertexId).collect();
         let (rate, lasts) = (BitsPerSecond::from_gbps(100), Picoseconds::from_millis(2_000));
         let sizes = FlowSizes::hadoop();
-        let flows = sizes.flows((Seed(3), &hosts), (0.3, rate), (SimTime(7), lasts));
+        let flows = sizes.flows(Seed(3), &hosts, 0.3, rate, SimTime(7), lasts);
         let data: u64 = flows.iter().map(|flow| flow.message.0).sum();
         let load = data as f64 * 8.0 / (16.0 * 100e9 * 2.0);
         assert!((load / 0.3 - 1.0).abs() < 0.05, "{load}");

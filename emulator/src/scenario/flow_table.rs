@@ -102,14 +102,10 @@ impl CsvCell<'_> {
     }
 
     fn mistake(&self, code: Code, message: impl Into<String>) -> Diagnostic {
-        let column = |byte: usize| self.line[..byte].chars().count() as u32 + 1;
+        let [column, end_column] =
+            [self.begin, self.end].map(|byte| self.line[..byte].chars().count() as u32 + 1);
         let excerpt = Excerpt { text: self.line.to_owned(), marked: self.begin..self.end };
-        let place = Place {
-            line: self.number,
-            column: column(self.begin),
-            end_column: column(self.end),
-            excerpt,
-        };
+        let place = Place { line: self.number, column, end_column, excerpt };
         Diagnostic { place: Some(place), ..Diagnostic::whole_file(code, self.file, message) }
     }
 }
@@ -140,15 +136,15 @@ fn row<'a>(
     if bytes == Bytes::ZERO {
         return Err(Box::new(cells[3].mistake(codes::BAD_FLOW, "the flow has a size of 0 bytes")));
     }
-    let end = |cell: &CsvCell<'_>| {
+    let [source, destination] = [&cells[1], &cells[2]].map(|cell| {
         host(cell.text()).ok_or_else(|| {
             let message = format!("unknown host `{}`", cell.text());
             let help =
                 "hosts are the GPUs of a fabric, such as `n0/g0`, or the hosts of the network";
             Box::new(cell.mistake(codes::BAD_FLOW, message).with_help(help))
         })
-    };
-    let (source, destination) = (end(&cells[1])?, end(&cells[2])?);
+    });
+    let (source, destination) = (source?, destination?);
     if source == destination {
         let message = "source and destination are the same host";
         return Err(Box::new(cells[2].mistake(codes::BAD_FLOW, message)));

@@ -6,10 +6,9 @@ use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_training::batching::{ReplicaCosts, Request};
 use lightloom_training::calibration::Calibration;
-use lightloom_training::network::Network;
 use lightloom_training::reinforcement::{PoolStep, TrainingLoop, generate};
 use lightloom_training::rollout::{self, Lengths};
-use lightloom_training::step::{Compute, OwnedJob, Replica, step_time};
+use lightloom_training::step::{OwnedJob, Replica, step_time};
 use lightloom_units::seed::Seed;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -87,44 +86,43 @@ pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     }
 }
 
-fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
+pub(super) fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
     let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(job)).collect();
     own.sort_by_key(|rank| (rank.dp, rank.tp));
     own.into_iter().map(|rank| fabric.dcn.leaf_of(rank.gpu).0).collect()
 }
 
 pub(super) fn pool_step(
-    (fabric, plan): (&Fabric, &Plan),
-    (index, job, rl): (u32, &FabricJob, &RlFile),
+    leaves: &[u32],
+    job: &FabricJob,
+    rl: &RlFile,
     rollout: &Rollout,
     owned: &OwnedJob,
-    (compute, calibration): (&Compute, &Calibration),
+    calibration: &Calibration,
 ) -> Result<PoolStep, TrainError> {
-    let name = || job.name.clone();
-    let leaves = leaves(fabric, plan, index);
+    let name = job.name.clone();
     let pool = (leaves.len() as u32).saturating_sub(rl.trainer_gpus);
     let gpus = rl.replica_gpus;
-    let network = Network::of_fabric(fabric);
     let replica = Replica {
         model: &owned.model,
-        compute,
-        network: &network,
+        compute: owned.job().compute,
+        network: &owned.network,
         calibration,
         gpus,
         host_seconds: 0.0,
     };
     let replicas = pool / gpus.max(1);
     if replicas == 0 {
-        return Err(TrainError::NoGroups { job: name() });
+        return Err(TrainError::NoGroups { job: name });
     }
     let heads = owned.model.attention.heads();
     if !heads.is_multiple_of(gpus) {
-        return Err(TrainError::Heads { job: name(), heads, gpus });
+        return Err(TrainError::Heads { job: name, heads, gpus });
     }
     let mean = rl.tokens_per_sample.saturating_sub(rollout.prompt);
     if mean == 0 {
         let (prompt, tokens) = (rollout.prompt, rl.tokens_per_sample);
-        return Err(TrainError::Prompt { job: name(), prompt, tokens });
+        return Err(TrainError::Prompt { job: name, prompt, tokens });
     }
     let lengths = Lengths { mean: mean.into(), sigma: rollout.sigma, most: rollout.longest };
     let lengths = lengths.draw(rl.samples as usize, Seed(rl.seed), 0);
@@ -132,7 +130,7 @@ pub(super) fn pool_step(
     let longest = samples.iter().map(Request::tokens).max().unwrap_or(0);
     let costs = ReplicaCosts::of(&replica, rollout.batch);
     let costs = costs.filter(|costs| costs.cache_tokens >= longest);
-    let costs = costs.ok_or_else(|| TrainError::Memory { job: name(), gpus, tokens: longest })?;
+    let costs = costs.ok_or(TrainError::Memory { job: name, gpus, tokens: longest })?;
     let weight_bytes = 2.0 * owned.model.parameters();
     let reload = weight_bytes / f64::from(gpus) / owned.card_rate();
     let (chunks, tokens) = generate(&costs, replicas, &samples, reload);

@@ -57,18 +57,19 @@ impl Replay {
     ) -> Result<Vec<Outage>, NodesError> {
         let timeline = self.trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
         let (from, to) = (TraceTime::from_days(self.from_day), TraceTime::from_days(self.to_day));
-        let when = |at: TraceTime| {
-            let days = at.ms_since(from) as f64 / 86_400_000.0;
-            SimTime((days * self.day_takes.get() as f64) as u64)
-        };
-        let out = |node, at, from_start| Outage { node, at, repaired_at: None, from_start };
+        let (at, repaired_at) = (SimTime::START, None);
         let broken = timeline.faulty_at(from).into_iter();
-        let mut outages: Vec<Outage> = broken.map(|node| out(node, SimTime::START, true)).collect();
+        let mut outages: Vec<Outage> =
+            broken.map(|node| Outage { node, at, repaired_at, from_start: true }).collect();
         let inside = timeline.changes().iter().filter(|change| change.at > from && change.at < to);
         for change in inside {
-            let at = when(change.at);
+            let days = change.at.ms_since(from) as f64 / 86_400_000.0;
+            let at = SimTime((days * self.day_takes.get() as f64) as u64);
             match change.health {
-                Health::Faulty => outages.push(out(change.node, at, false)),
+                Health::Faulty => {
+                    let node = change.node;
+                    outages.push(Outage { node, at, repaired_at, from_start: false });
+                }
                 Health::Healthy => {
                     let open = outages.iter_mut().rev().find(|outage| outage.node == change.node);
                     open.expect("a repaired node must have failed before").repaired_at = Some(at);

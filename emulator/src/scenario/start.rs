@@ -15,7 +15,6 @@ use lightloom_planner::joint;
 use lightloom_planner::khop::{DocumentError, Layout, from_document};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::SimTime;
-use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 
 use super::replay::Outage;
@@ -136,9 +135,10 @@ impl RunStart {
         let mut traffic = scenario.traffic.clone();
         if let Some(rings) = &self.substrate.rings {
             let failed = self.faults.failed_nodes(&rings.fabric().hbd);
-            let works =
-                |host: &VertexId| rings.gpu(*host).is_none_or(|gpu| !failed.contains(&gpu.node));
-            traffic.iter_mut().for_each(|one| one.hosts.retain(works));
+            traffic.iter_mut().for_each(|one| {
+                one.hosts
+                    .retain(|host| rings.gpu(*host).is_none_or(|gpu| !failed.contains(&gpu.node)))
+            });
         }
         traffic
     }
@@ -194,7 +194,6 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     if is_one_way && scenario.control.lightloomd.is_some() {
         return Err(StartError::OneWay);
     }
-    let wrong = |error| StartError::Trace { what: "fabric", error };
     let in_force = scenario.plan.as_deref();
     let planned_around = in_force.iter().flat_map(|plan| &plan.faults);
     let mut broken = fabric.start.clone();
@@ -202,7 +201,8 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
         broken.insert(fabric, *part)?;
     }
     if let Some(day) = &scenario.broken_by {
-        for node in day.nodes_out(fabric, scenario.seed).map_err(wrong)? {
+        let nodes = day.nodes_out(fabric, scenario.seed);
+        for node in nodes.map_err(|error| StartError::Trace { what: "fabric", error })? {
             broken.insert(fabric, PlannedPart::Node(node))?;
         }
     }
@@ -210,7 +210,9 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let replay = scenario.replay.as_ref();
     let outages = replay.map(|r| r.outages(fabric.hbd.nodes(), per_node, scenario.seed));
-    let outages = outages.transpose().map_err(wrong)?.unwrap_or_default();
+    let outages =
+        outages.transpose().map_err(|error| StartError::Trace { what: "fabric", error })?;
+    let outages = outages.unwrap_or_default();
     for outage in outages.iter().filter(|outage| outage.from_start) {
         faults.insert(fabric, PlannedPart::Node(outage.node))?;
     }
@@ -242,15 +244,15 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
                 .flat_map(|phase| phase.circuits.iter().copied())
                 .collect(),
         };
-    let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, (&lit, &broken))?);
+    let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, &lit, &broken)?);
     let failed = broken.failed_nodes(&fabric.hbd);
-    let works = |part: &NetworkPart| {
+    let mut events = drawn(scenario, &substrate, &|part| {
         let node = part.planned.iter().find_map(|planned| planned.node());
         node.is_none_or(|node| !failed.contains(&node))
-    };
-    let mut events = drawn(scenario, &substrate, &works);
-    let node_part = |node: NodeId| substrate.part(&node.to_string()).into_iter().collect();
-    events.extend(outages.into_iter().map(|outage| event(outage, node_part(outage.node))));
+    });
+    events.extend(outages.into_iter().map(|outage| {
+        event(outage, substrate.part(&outage.node.to_string()).into_iter().collect())
+    }));
     events.sort_by_key(|event| event.from_start);
     Ok(RunStart { substrate, faults, events, plan: Some(proven), layout, circuits })
 }
@@ -292,11 +294,11 @@ fn circuits_of(
     let phases = joint::phases_between_gpus(fabric, &document.ranks)?;
     // Without optical switches, only GPU-to-GPU phases are sent. If there are optical switches,
     // phases without traffic between leaves have no circuits.
-    let is_sent = |phase: &&Phase| match is_optical {
+    let sends = phases.iter().filter(|phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),
-    };
-    let sends: Vec<&str> = phases.iter().filter(is_sent).map(|phase| phase.name.as_str()).collect();
+    });
+    let sends: Vec<&str> = sends.map(|phase| phase.name.as_str()).collect();
     let mut plan = document.clone();
     plan.phases.retain(|phase| sends.contains(&phase.name.as_str()));
     let phases = phases.iter().filter(|phase| sends.contains(&phase.name.as_str()));
@@ -320,13 +322,14 @@ fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>
     let servers: Vec<&[VertexId]> = substrate.hosts.chunks(substrate.hosts_per_server).collect();
     let nodes = u32::try_from(servers.len()).expect("the number of hosts is limited");
     let gpus = substrate.hosts_per_server as u32 * replay.gpus_per_host;
-    let wrong = |error| StartError::Trace { what: "network", error };
-    let outages = replay.outages(nodes, gpus, scenario.seed).map_err(wrong)?;
-    let parts = |node: NodeId| {
-        let names = servers[node.index()].iter().map(|host| substrate.name(*host));
-        names.filter_map(|name| substrate.part(name).ok()).collect()
-    };
-    Ok(outages.into_iter().map(|outage| event(outage, parts(outage.node))).collect())
+    let outages = replay
+        .outages(nodes, gpus, scenario.seed)
+        .map_err(|error| StartError::Trace { what: "network", error })?;
+    let events = outages.into_iter().map(|outage| {
+        let names = servers[outage.node.index()].iter().map(|host| substrate.name(*host));
+        event(outage, names.filter_map(|name| substrate.part(name).ok()).collect())
+    });
+    Ok(events.collect())
 }
 
 fn event(outage: Outage, parts: Vec<NetworkPart>) -> FaultEvent {

@@ -22,7 +22,7 @@ use lightloom_training::tasks::{SimulatedRails, step_tasks};
 use lightloom_units::Picoseconds;
 
 use super::Restart;
-use super::pool::{Rollout, pool_step, trainer_of};
+use super::pool::{Rollout, leaves, pool_step, trainer_of};
 
 /// A training job on the fabric.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,7 +151,7 @@ impl TrainStep {
         let calibration = calibration_of(whole, raw, fabric);
         let recipe = prepared.request().limits.recompute.first().copied();
         mapping.recompute = train.recompute.or(recipe).unwrap_or(Recompute::None);
-        refuse_schedule(train, &mapping, &calibration.software, (&model, raw.micro_batches))?;
+        refuse_schedule(train, &mapping, &calibration.software, model.layers, raw.micro_batches)?;
         let batch = Batch {
             sequences: u64::from(raw.micro_batches)
                 * u64::from(mapping.data)
@@ -169,11 +169,9 @@ impl TrainStep {
             mapping,
             batch,
         });
-        let of_job = |rl| {
-            let decode = (&compute, &whole);
-            pool_step((fabric, plan), (index, job, rl), &train.rollout, &owned, decode)
-        };
-        let pool = rl.map(of_job).transpose()?;
+        let leaves = leaves(fabric, plan, index);
+        let pool =
+            rl.map(|rl| pool_step(&leaves, job, rl, &train.rollout, &owned, &whole)).transpose()?;
         let peak = train.accelerator.peak_flops(train.precision);
         Ok(Self { job: index, owned, pool, peak_flops: peak.unwrap_or(compute.peak_flops) })
     }
@@ -295,13 +293,14 @@ fn refuse_schedule(
     train: &Train,
     mapping: &Mapping,
     software: &Software,
-    (model, micro_batches): (&Model, u32),
+    layers: u32,
+    micro_batches: u32,
 ) -> Result<(), TrainError> {
     let (job, stages, pieces) = (train.job.clone(), mapping.pipeline, mapping.virtual_stages);
     if stages > 1 && software.features.has(Feature::DualPipe) {
         return Err(TrainError::DualPipe { job });
     }
-    let layers = model.layers + if software.balanced_ends { 2 } else { 0 };
+    let layers = layers + if software.balanced_ends { 2 } else { 0 };
     let is_cut = layers.is_multiple_of(stages * pieces) && micro_batches.is_multiple_of(stages);
     if pieces > 1 && (stages == 1 || !is_cut) {
         return Err(TrainError::Interleaved { job, pieces, stages, micro_batches, layers });
@@ -313,8 +312,9 @@ fn model_of(fabric: &Fabric, job: &FabricJob, raw: &MappingFile) -> Result<Model
     if let Some(model) = shipped_model(&raw.model) {
         return Ok(model);
     }
-    let wrong = |error: String| TrainError::Model { job: job.name.clone(), error };
-    let text = fabric.neighbour(&raw.model).map_err(wrong)?;
-    let (model, mistakes) = read_model(&raw.model, text.as_bytes());
-    model.ok_or_else(|| wrong(mistakes.first().map(ToString::to_string).unwrap_or_default()))
+    let model = fabric.neighbour(&raw.model).and_then(|text| {
+        let (model, mistakes) = read_model(&raw.model, text.as_bytes());
+        model.ok_or_else(|| mistakes.first().map(ToString::to_string).unwrap_or_default())
+    });
+    model.map_err(|error| TrainError::Model { job: job.name.clone(), error })
 }

@@ -51,7 +51,8 @@ impl Substrate {
     pub fn of_fabric(
         fabric: &Arc<Fabric>,
         switches: &PacketSwitches,
-        (circuits, faults): (&[CrossConnect], &FaultSet),
+        circuits: &[CrossConnect],
+        faults: &FaultSet,
     ) -> Result<Self, NetworkError> {
         let mut builder = NetworkBuilder::new();
         let has_gpus = fabric.circuits_alone().is_none();

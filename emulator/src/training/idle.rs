@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durations of the distinct exchanges of a step on idle links, each simulated once, packet by packet.
 
-use std::collections::BTreeSet;
-
 use lightloom_engine::transport::Transport;
 use lightloom_training::graph::{Task, TaskGraph, TaskId, TaskPace, TaskPaces, TaskWork};
 use lightloom_training::machine::Machine;
@@ -11,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::packets::{HOPS_BUDGET, hops_of};
 use super::replay::{RingReuse, replay};
+use crate::run::workload::by_domain;
 use crate::run::{Progress, RunError};
 
 pub(super) struct IdleTimes {
@@ -21,44 +20,52 @@ pub(super) struct IdleTimes {
 }
 
 /// An exchange is too long to simulate whole above this number of packet-hops.
-pub(super) const LONG: f64 = HOPS_BUDGET / 50.0;
+const LONG: f64 = HOPS_BUDGET / 50.0;
 
 impl IdleTimes {
     pub(super) fn of(
         graph: &TaskGraph,
         machine: &Machine,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, RunError> {
+        Self::above(LONG, graph, machine, progress)
+    }
+
+    /// Simulates exchanges above `long` packet-hops in parts.
+    fn above(
         long: f64,
+        graph: &TaskGraph,
+        machine: &Machine,
         progress: &mut dyn Progress,
     ) -> Result<Self, RunError> {
         let domains = machine.domain_of();
         let mut places: FxHashMap<(TaskWork, TaskPace), (usize, u64)> = FxHashMap::default();
         let (mut tasks, mut paces): (Vec<Task>, TaskPaces) = Default::default();
-        let exchanges: Vec<Option<(usize, u64)>> = (0u32..)
-            .zip(graph.tasks())
-            .map(|(id, task)| {
-                let pace = graph.pace(TaskId(id));
-                let exchange = without_ranks(&task.work, &domains)?;
-                Some(*places.entry((exchange, pace)).or_insert_with(|| {
-                    let (works, units) = shortened(&task.work, machine, &domains, long);
-                    for work in works {
-                        let after = tasks.len().checked_sub(1).map(|last| TaskId(last as u32));
-                        let after = after.into_iter().collect();
-                        tasks.push(Task { name: task.name.clone(), after, work });
-                        paces.push(pace);
-                    }
-                    (tasks.len() - 1, units)
-                }))
-            })
-            .collect();
+        let exchanges = (0u32..).zip(graph.tasks()).map(|(id, task)| {
+            let pace = graph.pace(TaskId(id));
+            let exchange = without_ranks(&task.work, &domains)?;
+            Some(*places.entry((exchange, pace)).or_insert_with(|| {
+                let (works, units) = shortened(&task.work, machine, &domains, long);
+                for work in works {
+                    let after = tasks.len().checked_sub(1).map(|last| TaskId(last as u32));
+                    let after = after.into_iter().collect();
+                    tasks.push(Task { name: task.name.clone(), after, work });
+                    paces.push(pace);
+                }
+                (tasks.len() - 1, units)
+            }))
+        });
+        let exchanges: Vec<Option<(usize, u64)>> = exchanges.collect();
         let distinct = TaskGraph::new(tasks).expect("tasks are created in order").with_paces(paces);
         let alone = replay(&distinct, machine, RingReuse::IdleRings, progress)?;
-        let alone_for = |place: usize| alone.spans[place].1.since(alone.spans[place].0);
+        let alone_for: Vec<Picoseconds> =
+            alone.spans.iter().map(|(begun, ended)| ended.since(*begun)).collect();
         let took = exchanges.iter().zip(graph.tasks()).map(|(exchange, task)| {
             match (exchange, &task.work) {
-                (Some((place, 0)), _) => alone_for(*place),
+                (Some((place, 0)), _) => alone_for[*place],
                 (Some((place, units)), _) => {
-                    let unit = alone_for(*place).saturating_sub(alone_for(place - 1));
-                    alone_for(*place) + unit * *units
+                    let unit = alone_for[*place].saturating_sub(alone_for[place - 1]);
+                    alone_for[*place] + unit * *units
                 }
                 (None, TaskWork::Compute { took, .. }) => *took,
                 (None, _) => Picoseconds::ZERO,
@@ -85,7 +92,8 @@ fn shortened(
         let (ranks, rings, bytes) = match work {
             TaskWork::Ring { ring, bytes, .. } => (machine.rings[*ring as usize].len(), 1, bytes),
             TaskWork::Across { ranks, bytes, .. } => {
-                (ranks.len(), rings_over(ranks, domains), bytes)
+                let own = ranks.iter().map(|rank| domains[*rank as usize]).collect::<Vec<_>>();
+                (ranks.len(), by_domain(&own)[0].len(), bytes)
             }
             TaskWork::Transfer { bytes, .. } => (2, 1, bytes),
             TaskWork::Compute { .. } | TaskWork::Pairs { .. } => break,
@@ -99,12 +107,6 @@ fn shortened(
         }
     }
     (works.split_off(usize::from(units == 0)), units)
-}
-
-/// Returns the number of rings of a collective between domains, one for each of its ranks in a domain.
-fn rings_over(ranks: &[u32], domains: &[Option<u32>]) -> usize {
-    let own: BTreeSet<Option<u32>> = ranks.iter().map(|rank| domains[*rank as usize]).collect();
-    if own.len() < 2 { 1 } else { ranks.len().div_ceil(own.len()) }
 }
 
 fn sent_hops(ranks: usize, bytes: u64) -> f64 {
@@ -127,29 +129,33 @@ pub(super) fn packet_hops(work: &TaskWork, machine: &Machine) -> f64 {
 /// Returns an exchange without the identities of its ranks: their domains, numbered in order of appearance, and one ring
 /// for all. Equal exchanges take equally long on idle links.
 fn without_ranks(work: &TaskWork, domains: &[Option<u32>]) -> Option<TaskWork> {
-    let numbered = |ranks: &[u32]| -> Vec<u32> {
-        let mut seen = Vec::new();
-        let number = |rank: &u32| {
-            let Some(domain) = domains[*rank as usize] else { return u32::MAX };
-            let known = seen.iter().position(|one| *one == domain).unwrap_or_else(|| {
-                seen.push(domain);
-                seen.len() - 1
-            });
-            known as u32
-        };
-        ranks.iter().map(number).collect()
-    };
     let mut work = work.clone();
     match &mut work {
         TaskWork::Compute { .. } => return None,
         TaskWork::Ring { ring, .. } => *ring = 0,
-        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => *ranks = numbered(ranks),
+        TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => {
+            *ranks = numbered(ranks, domains);
+        }
         TaskWork::Transfer { from, to, .. } => {
             *to = u32::from(domains[*from as usize] != domains[*to as usize]);
             *from = 0;
         }
     }
     Some(work)
+}
+
+/// Returns the number of each rank's domain.
+fn numbered(ranks: &[u32], domains: &[Option<u32>]) -> Vec<u32> {
+    let mut seen = Vec::new();
+    let numbers = ranks.iter().map(|rank| {
+        let Some(domain) = domains[*rank as usize] else { return u32::MAX };
+        let known = seen.iter().position(|one| *one == domain).unwrap_or_else(|| {
+            seen.push(domain);
+            seen.len() - 1
+        });
+        known as u32
+    });
+    numbers.collect()
 }
 
 #[cfg(test)]
@@ -195,7 +201,7 @@ mod tests {
                     let task = Task { name: String::new(), after: Vec::new(), work };
                     let graph = TaskGraph::new(vec![task.clone()]).unwrap();
                     let [whole, cut] = [1e9, long]
-                        .map(|long| IdleTimes::of(&graph, &machine, long, &mut ()).unwrap());
+                        .map(|long| IdleTimes::above(long, &graph, &machine, &mut ()).unwrap());
                     assert!(cut.packet_hops < whole.packet_hops, "{:?}", task.work);
                     let [cut, whole] = [cut.took[0], whole.took[0]];
                     let most = match &task.work {

@@ -18,14 +18,13 @@ const MOST_PACKETS: f64 = 3e8;
 /// Panics if a network with a single ring or switch cannot be built, which would be a bug.
 pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<f64> {
     let plan = site.plan(kind, bytes, way).ok()??;
-    let packets = |s: &lightloom_collective::Sending| {
-        let payload = Transport::default().payload.0;
-        f64::from(s.messages) * s.message.0.div_ceil(payload) as f64
-    };
     // The library's buffers limit how far the ranks of a tree run ahead of each other, and the packet
     // simulation does not model buffers. With more than two domains, both evaluations differ by up to 14 %.
     let is_buffered = matches!(plan.joined, Joined::Switch(_)) && site.domains > 2;
-    let many = plan.schedule.sendings.iter().map(packets).sum::<f64>() > MOST_PACKETS;
+    let payload = Transport::default().payload.0;
+    let sendings = plan.schedule.sendings.iter();
+    let packets = sendings.map(|s| f64::from(s.messages) * s.message.0.div_ceil(payload) as f64);
+    let many = packets.sum::<f64>() > MOST_PACKETS;
     let is_pair = matches!(plan.joined, Joined::Ring(_)) && site.ranks < 3;
     if many || is_pair || is_buffered {
         return None;
@@ -57,16 +56,16 @@ fn join(
     let transport = &settings.transport;
     let framed = 1.0 + transport.header.0 as f64 / transport.payload.0 as f64;
     let rate = BitsPerSecond((plan.rate * framed * 8.0) as u64);
-    let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12) as u64);
     match &plan.joined {
         Joined::Ring(steps) => {
             let members: Vec<_> = steps.iter().map(|_| builder.add(VertexRole::Host)).collect();
-            let edge = |place: usize| LinkSpec::new(rate, picoseconds(steps[place]));
-            topology::Ring::build_into(builder, &members, RingShape::Ring, edge);
+            topology::Ring::build_into(builder, &members, RingShape::Ring, |place| {
+                LinkSpec::new(rate, Picoseconds((steps[place] * 1e12) as u64))
+            });
             members
         }
         Joined::Switch(step) => {
-            settings.host_delay = picoseconds(*step);
+            settings.host_delay = Picoseconds((*step * 1e12) as u64);
             let link = LinkSpec::new(rate, Picoseconds::from_nanos(1));
             let gpus = plan.schedule.ranks as u32;
             SwitchedDomain { gpus, switches: 1, link }.build_into(builder)

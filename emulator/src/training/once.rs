@@ -11,7 +11,7 @@ use lightloom_training::machine::Machine;
 use lightloom_units::SimTime;
 use rustc_hash::FxHashMap;
 
-use super::idle::{IdleTimes, LONG, packet_hops};
+use super::idle::{IdleTimes, packet_hops};
 use super::packets::HOPS_BUDGET;
 use super::replay::TaskTimes;
 use crate::run::{Progress, RunError};
@@ -31,7 +31,7 @@ pub fn run(
     machine: &Machine,
     progress: &mut dyn Progress,
 ) -> Result<TaskTimes, RunError> {
-    let IdleTimes { took, packet_hops, reused } = IdleTimes::of(graph, machine, LONG, progress)?;
+    let IdleTimes { took, packet_hops, reused } = IdleTimes::of(graph, machine, progress)?;
     let domains = machine.domain_of();
     let mut spans = vec![(SimTime::START, SimTime::START); took.len()];
     let mut free: FxHashMap<u32, SimTime> = FxHashMap::default();
@@ -65,10 +65,11 @@ fn links_of(work: &TaskWork, machine: &Machine, domains: &[Option<u32>]) -> Vec<
         }
         TaskWork::Across { ranks, .. } | TaskWork::Pairs { ranks, .. } => (&**ranks, &**ranks),
     };
-    let domain = |rank: &u32| domains[*rank as usize];
-    let first = from.first().and_then(domain);
+    let mut of_ranks = from.iter().chain(to).map(|rank| domains[*rank as usize]);
+    let first = of_ranks.next().flatten();
     let is_inside = matches!(work, TaskWork::Ring { .. })
-        || first.is_some() && from.iter().chain(to).all(|rank| domain(rank) == first);
-    let link = |direction| move |rank: &u32| 4 * rank + 2 * u32::from(is_inside) + direction;
-    from.iter().map(link(0)).chain(to.iter().map(link(1))).collect()
+        || first.is_some() && of_ranks.all(|domain| domain == first);
+    let links = 2 * u32::from(is_inside);
+    let out = from.iter().map(|rank| 4 * rank + links);
+    out.chain(to.iter().map(|rank| 4 * rank + links + 1)).collect()
 }

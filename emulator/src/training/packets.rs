@@ -20,7 +20,7 @@ use lightloom_training::tasks::{SimulatedRails, TaskPurpose, step_machine, step_
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use serde::Serialize;
 
-use super::idle::{IdleTimes, LONG, packet_hops};
+use super::idle::{IdleTimes, packet_hops};
 use super::replay::{ReuseError, RingReuse, replay};
 use crate::run::{Progress, RunError};
 
@@ -204,7 +204,7 @@ pub fn run(job: &Job<'_>, progress: &mut dyn Progress) -> Result<ExcerptRun, Pac
     };
     let analytic_seconds = work.time().step_seconds;
     let packet_seconds = timeline.end.0 as f64 * 1e-12;
-    let idle = play(&graph, &IdleTimes::of(&graph, &machine, LONG, &mut ())?.took);
+    let idle = play(&graph, &IdleTimes::of(&graph, &machine, &mut ())?.took);
     let idle_seconds = idle.iter().map(|span| span.1.0).max().unwrap_or(0) as f64 * 1e-12;
     let step = PacketStep {
         gpus: step.mapping.gpus(),
@@ -227,36 +227,32 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 fn whole_links(network: &Network) -> [Cable; 2] {
-    let link = |bytes_per_second: f64, seconds: f64| Cable {
-        rate: BitsPerSecond((bytes_per_second * 8.0) as u64),
-        delay: Picoseconds::from_secs_f64(seconds),
-    };
     let [inside, between] = network.cable_seconds;
     let domain = match network.shape {
-        Shape::Ring | Shape::Torus => link(network.domain_rate / 2.0, inside),
-        Shape::Switch => link(network.domain_rate, inside / 2.0),
+        Shape::Ring | Shape::Torus => (network.domain_rate / 2.0, inside),
+        Shape::Switch => (network.domain_rate, inside / 2.0),
     };
-    [domain, link(network.scale_out_rate, between / 2.0)]
+    [domain, (network.scale_out_rate, between / 2.0)].map(|(bytes_per_second, seconds)| Cable {
+        rate: BitsPerSecond((bytes_per_second * 8.0) as u64),
+        delay: Picoseconds::from_secs_f64(seconds),
+    })
 }
 
 fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let transport = Transport::default();
     let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;
-    let link = |bytes_per_second: f64, seconds: f64| {
-        let rate = BitsPerSecond((bytes_per_second * 8.0 / data) as u64);
-        Cable { rate, delay: Picoseconds(((seconds * 1e12) as u64).max(1)) }
-    };
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
     let domain = match network.shape {
-        Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
-        Shape::Switch => link(domain_rate, domain_step / 2.0),
+        Shape::Ring | Shape::Torus => (domain_rate / 2.0, domain_step),
+        Shape::Switch => (domain_rate, domain_step / 2.0),
     };
-    let rail = link(
-        network.scale_out_rate * efficiency.scale_out,
-        efficiency.scale_out_step_seconds / 2.0,
-    );
-    [domain, rail]
+    let rail =
+        (network.scale_out_rate * efficiency.scale_out, efficiency.scale_out_step_seconds / 2.0);
+    [domain, rail].map(|(bytes_per_second, seconds)| Cable {
+        rate: BitsPerSecond((bytes_per_second * 8.0 / data) as u64),
+        delay: Picoseconds(((seconds * 1e12) as u64).max(1)),
+    })
 }
 
 /// Returns the machine for a workload on `network`, with a single switch outside the domains.
@@ -275,17 +271,15 @@ pub fn machine(
         return Err(PacketsError::SpansDomains { tensor, domain, network });
     }
     let [ring_link, rail_link] = links(network, efficiency);
-    let rows = |size: u32| -> Vec<Vec<u32>> {
-        let starts = (0..ranks).step_by(size as usize);
-        starts.map(|first| (first..(first + size).min(ranks)).collect()).collect()
-    };
-    let rings = rows(tensor).into_iter().filter(|ring| tensor > 1 && ring.len() == tensor as usize);
+    let mut rings = rows(ranks, tensor);
+    rings.retain(|ring| tensor > 1 && ring.len() == tensor as usize);
     Ok(Machine {
         ranks,
-        rings: rings.collect(),
+        rings,
         domain: match network.shape {
             Shape::Switch => {
-                Domain::Switches { groups: rows((domain / tensor * tensor).min(ranks.max(1))) }
+                let size = (domain / tensor * tensor).min(ranks.max(1));
+                Domain::Switches { groups: rows(ranks, size) }
             }
             Shape::Ring | Shape::Torus => Domain::Cables,
         },
@@ -329,4 +323,10 @@ fn cut_tasks(work: &StepWork) -> f64 {
     let lanes = f64::from(mapping.data * mapping.context);
     let of_layer = 24.0 + 4.0 * f64::from(mapping.context);
     lanes * work.micro_batches as f64 * f64::from(work.layer_count()) * of_layer
+}
+
+/// Returns consecutive ranks in rows of this size; the last row can be shorter.
+fn rows(ranks: u32, size: u32) -> Vec<Vec<u32>> {
+    let starts = (0..ranks).step_by(size as usize);
+    starts.map(|first| (first..(first + size).min(ranks)).collect()).collect()
 }

@@ -22,21 +22,19 @@ pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> 
 
 /// Returns the tasks that determine the end of the graph, first to last. Ties go to the lowest id.
 pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<TaskId> {
-    let last_of = |tasks: &mut dyn Iterator<Item = TaskId>| {
-        tasks.reduce(
-            |best, task| {
-                if spans[task.index()].1 > spans[best.index()].1 { task } else { best }
-            },
-        )
-    };
     let mut path = Vec::new();
-    let mut at = last_of(&mut (0..spans.len() as u32).map(TaskId));
+    let mut at = last_of(spans, (0..spans.len() as u32).map(TaskId));
     while let Some(task) = at {
         path.push(task);
-        at = last_of(&mut graph.tasks()[task.index()].after.iter().copied());
+        at = last_of(spans, graph.tasks()[task.index()].after.iter().copied());
     }
     path.reverse();
     path
+}
+
+fn last_of(spans: &[(SimTime, SimTime)], tasks: impl Iterator<Item = TaskId>) -> Option<TaskId> {
+    let end = |task: TaskId| spans[task.index()].1;
+    tasks.reduce(|best, task| if end(task) > end(best) { task } else { best })
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

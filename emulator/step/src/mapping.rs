@@ -185,35 +185,27 @@ impl Mapping {
         if !refusals.is_empty() {
             return refusals;
         }
-        let mut divide = |of: &'static str, whole: u64, what: &'static str, by: u64| {
-            if !whole.is_multiple_of(by) {
-                let (remainder, nearest) = (whole % by, nearest_divisor(whole, by));
-                refusals.push(MappingRefusal::Division { of, whole, what, by, remainder, nearest });
-            }
-        };
         let (tensor, data) = (u64::from(self.tensor), u64::from(self.data));
         let pieces = u64::from(self.pipeline) * u64::from(self.virtual_stages);
         let heads = u64::from(model.attention.heads());
-        divide("attention heads", heads, "TP", tensor);
+        let mut divisions = vec![("attention heads", heads, "TP", tensor)];
         if context_exchange == ContextExchange::Ulysses && self.context > 1 {
             // With Ulysses, each CP rank has whole sequences of its share of the heads.
-            divide("attention heads", heads, "TP×CP", tensor * u64::from(self.context));
+            divisions.push(("attention heads", heads, "TP×CP", tensor * u64::from(self.context)));
         }
         if let Attention::Grouped { key_value_heads, .. } = model.attention
             && u64::from(key_value_heads) > tensor
         {
-            divide("key-value heads", key_value_heads.into(), "TP", tensor);
+            divisions.push(("key-value heads", key_value_heads.into(), "TP", tensor));
         }
-        divide("feed-forward width", model.feed_forward.width.into(), "TP", tensor);
-        divide("tokens of a sequence", batch.tokens, "CP×TP", u64::from(self.context) * tensor);
-        divide(
-            "sequences of a step",
-            batch.sequences,
-            "DP×micro-batch",
-            data * u64::from(self.micro_batch),
-        );
+        let micro_batches = data * u64::from(self.micro_batch);
+        divisions.extend([
+            ("feed-forward width", model.feed_forward.width.into(), "TP", tensor),
+            ("tokens of a sequence", batch.tokens, "CP×TP", u64::from(self.context) * tensor),
+            ("sequences of a step", batch.sequences, "DP×micro-batch", micro_batches),
+        ]);
         if let Some(experts) = &model.feed_forward.experts {
-            divide("experts", experts.count.into(), "EP", self.expert.into());
+            divisions.push(("experts", experts.count.into(), "EP", self.expert.into()));
         }
         // Experts not sharded by TP can be distributed over TP ranks.
         let ranks = data * u64::from(self.context);
@@ -222,11 +214,17 @@ impl Mapping {
         } else {
             (ranks, "DP×CP")
         };
-        divide(what, ranks, "EP", self.expert.into());
+        divisions.push((what, ranks, "EP", self.expert.into()));
         // Embedding and output layer can each count as a layer, and chunks can be uneven.
         let layers = u64::from(model.layers);
         if pieces > layers + 2 {
-            divide("layers", layers, "PP×virtual stages", pieces);
+            divisions.push(("layers", layers, "PP×virtual stages", pieces));
+        }
+        for (of, whole, what, by) in divisions {
+            if !whole.is_multiple_of(by) {
+                let (remainder, nearest) = (whole % by, nearest_divisor(whole, by));
+                refusals.push(MappingRefusal::Division { of, whole, what, by, remainder, nearest });
+            }
         }
         if self.is_zero_bubble() && self.virtual_stages > 1 {
             refusals.push(MappingRefusal::Interleaved { virtual_stages: self.virtual_stages });

@@ -147,12 +147,12 @@ impl Network {
     /// Returns the fewest domains that can contain equal shares of `group`. Fails if the ranks do not fill them evenly.
     pub fn even_domains(&self, group: Group) -> Result<u64, UnevenDomains> {
         let fitting = self.fitting(group);
-        let even = |size: &u64| size.is_multiple_of(size.div_ceil(fitting));
-        if even(&group.size) {
+        if is_even(group.size, fitting) {
             return Ok(group.size.div_ceil(fitting));
         }
-        let below = (2..group.size).rev().find(even).unwrap_or(fitting);
-        let above = (group.size + 1..).find(even).unwrap_or(fitting);
+        let below = (2..group.size).rev().find(|size| is_even(*size, fitting));
+        let above = (group.size + 1..).find(|size| is_even(*size, fitting));
+        let [below, above] = [below, above].map(|size| size.unwrap_or(fitting));
         Err(UnevenDomains { size: group.size, fitting, nearest: [below, above] })
     }
 
@@ -283,6 +283,11 @@ impl Network {
             cable_seconds: Self::cables_of(fabric).map(Picoseconds::as_secs_f64),
         }
     }
+}
+
+/// Returns whether the fewest domains of `fitting` GPUs can hold the same number each.
+fn is_even(size: u64, fitting: u64) -> bool {
+    size.is_multiple_of(size.div_ceil(fitting))
 }
 
 #[cfg(test)]

@@ -40,10 +40,13 @@ impl Exchange {
         if self.group.size < 2 || self.bytes * part < 1.0 {
             return 0.0;
         }
+        // A map over the levels costs a sixth of a search for mappings.
+        self.seconds * part + self.missing(0, part) + self.missing(1, part)
+    }
+
+    fn missing(&self, level: usize, part: f64) -> f64 {
         let Pace { steps, step_seconds, .. } = &self.pace;
-        // A map over the array costs a sixth of a search for mappings.
-        let missing = |at: usize| steps[at] * (self.cables[at] - step_seconds[at] * part).max(0.0);
-        self.seconds * part + missing(0) + missing(1)
+        steps[level] * (self.cables[level] - step_seconds[level] * part).max(0.0)
     }
 
     pub fn is_empty(&self) -> bool {

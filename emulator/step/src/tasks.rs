@@ -88,11 +88,11 @@ pub fn step_machine(
         .rev()
         .find(|per| rings.is_multiple_of(*per))
         .unwrap_or(1);
-    let of_ring = |ring: u32| (ring * tensor..(ring + 1) * tensor).collect();
-    let of_rail = |rail| (0..rings).map(move |ring| ring * tensor + rail).collect();
+    let tensor_rings = (0..rings).map(|ring| (ring * tensor..(ring + 1) * tensor).collect());
+    let rails = (0..maker.rails).map(|rail| (0..rings).map(|ring| ring * tensor + rail).collect());
     Machine {
         ranks: rings * tensor,
-        rings: (0..rings).filter(|_| tensor > 1).map(of_ring).collect(),
+        rings: if tensor > 1 { tensor_rings.collect() } else { Vec::new() },
         domain: match network.shape {
             Shape::Switch => Domain::Switches {
                 groups: (0..rings)
@@ -103,7 +103,7 @@ pub fn step_machine(
             Shape::Ring | Shape::Torus => Domain::Cables,
         },
         ring_link: domain,
-        rails: (0..maker.rails).filter(|_| rings > 1).map(of_rail).collect(),
+        rails: if rings > 1 { rails.collect() } else { Vec::new() },
         rail_link: rail,
         expert_imbalance,
     }

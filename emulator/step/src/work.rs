@@ -51,6 +51,14 @@ impl Passes {
             weight_gradient_seconds: self.weight_gradient,
         }
     }
+
+    /// Adds the seconds of sending, forward and backward.
+    fn stage_time_with(&self, sends: [f64; 2]) -> StageTime {
+        let mut time = self.stage_time();
+        time.forward_seconds += sends[0];
+        time.input_gradient_seconds += sends[1];
+        time
+    }
 }
 
 impl LayerWork {
@@ -156,10 +164,13 @@ impl StepWork {
     }
 
     fn mean_layer(&self) -> Passes {
+        if self.layers[1] == 0 {
+            return self.layer[0].passes();
+        }
         let layers = f64::from(self.layer_count());
-        let part =
-            |kind: usize| self.layer[kind].passes().times(f64::from(self.layers[kind]) / layers);
-        if self.layers[1] == 0 { self.layer[0].passes() } else { part(0).plus(&part(1)) }
+        let [dense, experts] = [0, 1]
+            .map(|kind| self.layer[kind].passes().times(f64::from(self.layers[kind]) / layers));
+        dense.plus(&experts)
     }
 
     fn layers_of_slowest(&self, extra: f64) -> [f64; 2] {
@@ -179,12 +190,6 @@ impl StepWork {
         let layer = self.mean_layer();
         let (mean, slowest, sends) = self.stages(&layer);
         let transfer = self.transfer_seconds(&layer);
-        let with_sends = |stage: &Passes, sends: [f64; 2]| {
-            let mut time = stage.stage_time();
-            time.forward_seconds += sends[0] * transfer;
-            time.input_gradient_seconds += sends[1] * transfer;
-            time
-        };
         // Use the mean of all stages except the slowest, so that the total equals the sum of all stages.
         let others = if mapping.pipeline > 1 {
             mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
@@ -192,16 +197,11 @@ impl StepWork {
             mean
         };
         let v = f64::from(mapping.virtual_stages);
-        let bubble = |others, slowest| {
-            if mapping.pipeline > 1 && self.is_dual_pipe {
-                return dual_pipe_bubble(mapping.pipeline, others);
-            }
-            let Mapping { schedule, pipeline, virtual_stages, .. } = *mapping;
-            pipeline_time(schedule, pipeline, virtual_stages, self.micro_batches, others, slowest)
-                .bubble_seconds
-        };
-        let bubble_seconds = bubble(others.stage_time(), slowest.stage_time());
-        let with_transfers = bubble(with_sends(&others, [v; 2]), with_sends(&slowest, sends));
+        let bubble_seconds = self.bubble_seconds(others.stage_time(), slowest.stage_time());
+        let with_transfers = self.bubble_seconds(
+            others.stage_time_with([v * transfer; 2]),
+            slowest.stage_time_with(sends.map(|sends| sends * transfer)),
+        );
         let transfer_seconds =
             m * (sends[0] + sends[1]) * transfer + with_transfers - bubble_seconds;
         let data_seconds = self.data_seconds(&mean, &layer);
@@ -265,28 +265,40 @@ impl StepWork {
     /// and gradients after its last layer.
     fn data_seconds(&self, stage: &Passes, layer: &Passes) -> f64 {
         let layers = (f64::from(self.layer_count()) / f64::from(self.mapping.pipeline)).max(1.0);
-        let of = |bucket: &Bucket| bucket.iter().map(|one| one.seconds).sum::<f64>();
-        let (gather, reduce) = (of(&self.gather), of(&self.reduce));
-        let shown = |bucket: f64, least: f64, [layer, pass]: [f64; 2]| {
-            let all = layers * bucket;
-            if self.data_shown >= 1.0 {
-                return all;
-            }
-            (self.data_shown * all).max(least).max(all + layer - pass)
-        };
+        let [gather, reduce] = [&self.gather, &self.reduce]
+            .map(|bucket| bucket.iter().map(|one| one.seconds).sum::<f64>());
         // The output layer follows the last weights, and precedes the first gradients.
-        let over = |pass: f64| [pass, layers * pass];
-        let forward = shown(gather, gather, over(layer.forward.total()));
+        let pass = layer.forward.total();
+        let forward = self.shown(layers * gather, gather, pass, layers * pass);
         if self.is_sharded {
-            let backward = [layer.backward.total(), stage.backward.total()];
             // The first weights of a backward pass are gathered during the output layer.
             let part = layers * self.data_shown;
             let first = (gather - self.output.backward.total()).max(part * gather);
             let least = first + reduce.max(part * reduce);
-            return self.micro_batches as f64 * (forward + shown(gather + reduce, least, backward));
+            let (one, all) = (layer.backward.total(), stage.backward.total());
+            let backward = self.shown(layers * (gather + reduce), least, one, all);
+            return self.micro_batches as f64 * (forward + backward);
         }
         let is_split = self.mapping.is_zero_bubble();
         let pass = if is_split { layer.weight_gradient } else { layer.backward.total() };
-        forward + shown(reduce, reduce, over(pass))
+        forward + self.shown(layers * reduce, reduce, pass, layers * pass)
+    }
+
+    /// Returns the part of `all` seconds that the pass does not hide: the exchange of one layer overlaps with all other
+    /// layers of the pass.
+    fn shown(&self, all: f64, least: f64, layer: f64, pass: f64) -> f64 {
+        if self.data_shown >= 1.0 {
+            return all;
+        }
+        (self.data_shown * all).max(least).max(all + layer - pass)
+    }
+
+    fn bubble_seconds(&self, others: StageTime, slowest: StageTime) -> f64 {
+        let Mapping { schedule, pipeline, virtual_stages, .. } = self.mapping;
+        if pipeline > 1 && self.is_dual_pipe {
+            return dual_pipe_bubble(pipeline, others);
+        }
+        pipeline_time(schedule, pipeline, virtual_stages, self.micro_batches, others, slowest)
+            .bubble_seconds
     }
 }

@@ -10,17 +10,18 @@ use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_testkit::cases;
 use lightloom_training::calibration::Precision;
-use lightloom_training::cards;
+use lightloom_training::cards::{self, Accelerator, NumberFormat};
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping, Recompute};
 use lightloom_training::mfu::Convention;
 use lightloom_training::network::{Network, ScaleOutLeaf, Shape};
+use lightloom_training::operators::{MeasuredAttention, MeasuredProduct, Operators};
 use lightloom_training::request::{Changes, Request};
 use lightloom_training::search::Limits;
 use lightloom_training::step::Job;
 use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::seed::{Seed, Stream};
-use lightloom_units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use rand::RngExt;
 
 use crate::plan_times::Case;
@@ -137,7 +138,8 @@ fn in_packets(drawn: &Drawn) -> (Fabric, JobStep) {
         drawn.train
     );
     let (loaded, mistakes) = drawn.case.read(&text);
-    let scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", drawn.case.name));
+    let mut scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", drawn.case.name));
+    scenario.train[0].accelerator = drawn.request.card.clone();
     let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
     let scenario::On::Fabric(fabric) = &scenario.on else { panic!("no fabric") };
     ((**fabric).clone(), outcome.steps.of_jobs()[0].clone())
@@ -162,6 +164,56 @@ fn mfu_and_emulate_agree_on_drawn_mappings_without_contention() {
     }
     println!("emulate ÷ mfu: {least:.4} to {most:.4}, {} beyond 1 %", misses.len());
     assert!(misses.is_empty(), "{}: {}", misses.len(), misses.join("\n"));
+}
+
+/// Returns the card with products and attention cores at half of its roofline.
+fn with_operators(card: &Accelerator) -> Accelerator {
+    let peak = 1e12 * card.peak_tflops[&NumberFormat::Bf16];
+    let rate = card.memory_rate.0.bytes_per_second();
+    let time = |flops: f64, bytes: f64| {
+        Text(Picoseconds((2e12 * (flops / peak).max(bytes / rate)) as u64))
+    };
+    let sides = [512, 2048, 8192].map(|side| (side, f64::from(side)));
+    let products = sides.map(|(side, n)| MeasuredProduct {
+        format: NumberFormat::Bf16,
+        rows: side,
+        inner: side,
+        columns: side,
+        time: time(2.0 * n * n * n, 6.0 * n * n),
+    });
+    let cores = [1024_u32, 4096].map(|tokens| {
+        let flops = 2.0 * 8.0 * f64::from(tokens).powi(2) * 128.0;
+        let (forward, backward) = (time(flops, 0.0), time(2.5 * flops, 0.0));
+        MeasuredAttention { heads: 8, tokens, head_size: 128, forward, backward }
+    });
+    let operators = Operators {
+        measured: "a drawn GPU".to_owned(),
+        peak_tflops: card.peak_tflops.clone(),
+        memory_rate: card.memory_rate,
+        copy_rate: card.memory_rate,
+        optimizer_rate: card.memory_rate,
+        elementwise: 1.5,
+        products: products.to_vec(),
+        attention: cores.to_vec(),
+    };
+    Accelerator { operators: Some(operators), ..card.clone() }
+}
+
+#[test]
+fn mfu_and_emulate_agree_on_a_card_with_measured_operators() {
+    let mut draws = Seed(64).stream("measured operators", 0);
+    for number in 0..cases(2, 20) {
+        let mut drawn = drawn(&mut draws, number);
+        let card = with_operators(&drawn.request.card);
+        let shipped = std::mem::replace(&mut drawn.request.card, card);
+        let (fabric, step) = in_packets(&drawn);
+        let closed = in_closed_form(drawn.request.clone(), drawn.gpus, &fabric);
+        let ratio = step.took().unwrap().as_secs_f64() / closed;
+        assert!((0.99..=1.01).contains(&ratio), "{ratio:.4} {} {:?}", drawn.case.name, step.why);
+        drawn.request.card = shipped;
+        let without = in_closed_form(drawn.request, drawn.gpus, &fabric);
+        assert!((closed / without - 1.0).abs() > 0.05, "{closed} s, and {without} s without them");
+    }
 }
 
 /// The first layer has no experts, and only its overlap changes.

@@ -171,11 +171,11 @@ pub fn bands<'j>(judged: impl Iterator<Item = &'j Judged<'j>>) -> Vec<Band> {
 
 /// Returns the shares of test runs inside their 80 and 95 % intervals, each from the bands of the other groups.
 pub fn coverage(judged: &[Judged<'_>]) -> [f64; 2] {
-    let group = |one: &Judged<'_>| (one.run.source.clone(), one.run.model.clone());
     let (mut inside, mut runs) = ([0.0; 2], 0.0);
     for one in judged.iter().filter(|one| one.tests) {
         let bands = bands(judged.iter().filter(|other| {
-            group(other) != group(one) || other.run.accelerator != one.run.accelerator
+            let [a, b] = [one, other].map(|j| (&j.run.source, &j.run.model, &j.run.accelerator));
+            a != b
         }));
         let (Some(class), Some(step)) = (Class::of(one), predicted(one)) else { continue };
         let Some(interval) = Interval::among(&bands, class, true, step) else { continue };

@@ -237,10 +237,12 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 }
                 None => {
                     self.queue.push_back(one);
-                    let room = |at: &usize| self.has_room(*at, one) && self.may_prefill(*at, one);
-                    let fewest = |at: &usize| self.seats[*at].ends.len();
-                    let free = self.queue.len() == 1;
-                    (0..self.seats.len()).filter(|at| free && room(at)).min_by_key(fewest)
+                    let is_next = self.queue.len() == 1;
+                    (0..self.seats.len())
+                        .filter(|at| {
+                            is_next && self.has_room(*at, one) && self.may_prefill(*at, one)
+                        })
+                        .min_by_key(|at| self.seats[*at].ends.len())
                 }
             };
             let Some(seat) = seat else { continue };

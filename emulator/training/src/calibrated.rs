@@ -120,7 +120,7 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
     let columns = reader.headers().expect("a shipped table has a header").clone();
     let records = reader.records().map(|record| record.expect("a shipped table has complete rows"));
-    let row = |record: csv::StringRecord| {
+    let rows = records.map(|record| {
         let mut row = Map::new();
         for (column, cell) in columns.iter().zip(&record) {
             let (field, inner) = column.split_once('.').unwrap_or((column, ""));
@@ -131,14 +131,16 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
             }
         }
         T::deserialize(Value::from(row)).expect("a shipped table matches its type")
-    };
-    records.map(row).collect()
+    });
+    rows.collect()
 }
 
 fn value(cell: &str) -> Value {
-    let one = |part| serde_json::from_str::<Value>(part).ok();
-    let list = || cell.split(' ').map(one).collect::<Option<Vec<_>>>().map(Value::from);
-    one(cell).or_else(list).unwrap_or_else(|| cell.into())
+    if let Ok(one) = serde_json::from_str(cell) {
+        return one;
+    }
+    let list: Result<Vec<Value>, _> = cell.split(' ').map(serde_json::from_str).collect();
+    list.map_or_else(|_| cell.into(), Value::from)
 }
 
 /// Leaks the text: the tables live as long as the process.

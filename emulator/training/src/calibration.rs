@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::calibrated::FRAMEWORKS;
+use super::cards::NumberFormat;
 use super::features::Features;
 use super::network::Efficiency;
 
@@ -48,12 +49,17 @@ impl Precision {
         }
     }
 
-    pub fn operand_bytes(self) -> f64 {
+    /// Number format of the operands of linear layers.
+    pub fn format(self) -> NumberFormat {
         match self {
-            Self::Bf16 => 2.0,
-            Self::Fp8 | Self::Mxfp8 => 1.0,
-            Self::Nvfp4 => 0.5,
+            Self::Bf16 => NumberFormat::Bf16,
+            Self::Fp8 | Self::Mxfp8 => NumberFormat::Fp8,
+            Self::Nvfp4 => NumberFormat::Fp4,
         }
+    }
+
+    pub fn operand_bytes(self) -> f64 {
+        self.format().bytes()
     }
 }
 

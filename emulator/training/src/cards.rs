@@ -76,6 +76,14 @@ pub enum NumberFormat {
 }
 
 impl NumberFormat {
+    pub(crate) fn bytes(self) -> f64 {
+        match self {
+            Self::Bf16 => 2.0,
+            Self::Fp8 => 1.0,
+            Self::Fp4 => 0.5,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bf16 => "bf16",
@@ -91,25 +99,20 @@ pub(crate) fn generation(name: &str) -> Option<Generation> {
         (Generation::Hopper, &["h100", "h200", "h800", "h20"]),
         (Generation::Blackwell, &["b200", "b300", "gb200", "gb300"]),
     ];
-    let is_one = |names: &[&str]| names.iter().any(|part| name.starts_with(part));
-    known.into_iter().find(|(_, names)| is_one(names)).map(|(generation, _)| generation)
+    let mut known = known.into_iter();
+    let found = known.find(|(_, names)| names.iter().any(|part| name.starts_with(part)));
+    found.map(|(generation, _)| generation)
 }
 
 impl Accelerator {
     /// Returns the peak operations per second, or `None` if the chip lacks the format.
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
-        let format = match precision {
-            Precision::Bf16 => NumberFormat::Bf16,
-            // Blackwell introduced block scales.
-            Precision::Mxfp8
-                if matches!(self.generation(), Some(Generation::Ampere | Generation::Hopper)) =>
-            {
-                return None;
-            }
-            Precision::Fp8 | Precision::Mxfp8 => NumberFormat::Fp8,
-            Precision::Nvfp4 => NumberFormat::Fp4,
-        };
-        self.peak_tflops.get(&format).map(|tera| tera * 1e12)
+        // Blackwell introduced block scales.
+        let is_old = matches!(self.generation(), Some(Generation::Ampere | Generation::Hopper));
+        if precision == Precision::Mxfp8 && is_old {
+            return None;
+        }
+        self.peak_tflops.get(&precision.format()).map(|tera| tera * 1e12)
     }
 
     pub fn calibration(&self) -> Calibration {
@@ -145,18 +148,20 @@ impl Accelerator {
             "h800" => "h100",
             name => name,
         };
-        let own = |chip: &&Chip| chip.name == like;
-        if let Some(chip) = chips.iter().find(own) {
+        if let Some(chip) = chips.iter().find(|chip| chip.name == like) {
             return *chip;
         }
-        let best = |card: &Self| {
-            let of = |format| card.best_gemm_efficiency.get(&format).copied();
-            let bf16 = of(NumberFormat::Bf16).unwrap_or(1.0);
-            [bf16, of(NumberFormat::Fp8).unwrap_or(bf16)]
-        };
-        let own = accelerator("h100").expect("h100 is shipped");
+        let fitted = accelerator("h100").expect("h100 is shipped");
         let h100 = chips.iter().find(|chip| chip.name == "h100").expect("h100 is fitted");
-        h100.adapted(best(&own), best(self))
+        h100.adapted(fitted.best_efficiencies(), self.best_efficiencies())
+    }
+
+    /// Of BF16 and FP8 products.
+    fn best_efficiencies(&self) -> [f64; 2] {
+        let [bf16, fp8] = [NumberFormat::Bf16, NumberFormat::Fp8]
+            .map(|format| self.best_gemm_efficiency.get(&format).copied());
+        let bf16 = bf16.unwrap_or(1.0);
+        [bf16, fp8.unwrap_or(bf16)]
     }
 
     pub(crate) fn is_shipped(&self) -> bool {
@@ -255,8 +260,9 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
 }
 
 pub fn all_names() -> [Vec<&'static str>; 3] {
-    let of = |files: &[(&'static str, &str)]| files.iter().map(|(name, _)| *name).collect();
-    [of(MODEL_FILES), of(ACCELERATOR_FILES), FRAMEWORKS.iter().map(|known| known.name).collect()]
+    let [models, accelerators] =
+        [MODEL_FILES, ACCELERATOR_FILES].map(|files| files.iter().map(|(name, _)| *name).collect());
+    [models, accelerators, FRAMEWORKS.iter().map(|known| known.name).collect()]
 }
 
 /// Reads a model file or a `config.json` of Hugging Face, and reports all errors in it.
@@ -279,11 +285,12 @@ pub fn model(name: &str) -> Result<Model, UnknownName> {
 pub fn accelerator(name: &str) -> Result<Accelerator, UnknownName> {
     static READ: [OnceLock<Accelerator>; ACCELERATOR_FILES.len()] =
         [const { OnceLock::new() }; ACCELERATOR_FILES.len()];
-    let read = || card("accelerator", ACCELERATOR_FILES, name);
-    match ACCELERATOR_FILES.iter().position(|(known, _)| *known == name) {
-        Some(place) => Ok(READ[place].get_or_init(|| read().expect("a known name")).clone()),
-        None => read(),
-    }
+    let Some(place) = ACCELERATOR_FILES.iter().position(|(known, _)| *known == name) else {
+        return card("accelerator", ACCELERATOR_FILES, name);
+    };
+    let read = READ[place]
+        .get_or_init(|| card("accelerator", ACCELERATOR_FILES, name).expect("a known name"));
+    Ok(read.clone())
 }
 
 pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<Diagnostic>) {
@@ -346,9 +353,11 @@ fn card<T: DeserializeOwned + JsonSchema>(
         let (card, _) = document::read(file, text.as_bytes());
         return Ok(card.expect("every shipped card is valid"));
     }
-    let similarity = |known: &str| strsim::jaro_winkler(&plain(known), &plain(name));
     let known = files.iter().map(|(known, _)| *known);
-    let nearest = known.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let nearest = known.max_by(|a, b| {
+        let [a, b] = [a, b].map(|known| strsim::jaro_winkler(&plain(known), &plain(name)));
+        a.total_cmp(&b)
+    });
     Err(UnknownName {
         kind,
         name: name.to_owned(),

@@ -11,6 +11,8 @@ mod export;
 mod import;
 mod messages;
 
+use lightloom_collective::CollectiveKind;
+
 use super::exchange::Operation;
 use super::graph::GraphError;
 
@@ -47,15 +49,15 @@ pub enum ChakraError {
 }
 
 const CODES: [(i64, Operation); 10] = [
-    (0, Operation::AllReduce),
+    (0, Operation::ALL_REDUCE),
     (1, Operation::Reduce),
-    (2, Operation::AllGather),
+    (2, Operation::Collective(CollectiveKind::AllGather)),
     (3, Operation::Gather),
     (4, Operation::Scatter),
-    (5, Operation::Broadcast),
-    (6, Operation::AllToAll),
-    (7, Operation::ReduceScatter),
-    (8, Operation::ReduceScatter),
+    (5, Operation::Collective(CollectiveKind::Broadcast)),
+    (6, Operation::Collective(CollectiveKind::PAIRWISE)),
+    (7, Operation::Collective(CollectiveKind::ReduceScatter)),
+    (8, Operation::Collective(CollectiveKind::ReduceScatter)),
     (9, Operation::Barrier),
 ];
 

@@ -13,14 +13,13 @@ use super::machine::Machine;
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
     let members = graph.tasks().iter().map(|task| task.work.members(&machine.rings));
     let all: Vec<_> = members.collect();
-    let micros = |at: SimTime| at.since(SimTime::START).0 as f64 / 1e6;
     let mut events = Vec::new();
     for (place, task) in graph.tasks().iter().enumerate() {
-        let (start, end) = spans[place];
+        let [start, end] =
+            <[SimTime; 2]>::from(spans[place]).map(|at| at.since(SimTime::START).0 as f64 / 1e6);
         for rank in &*all[place] {
-            let is_own = |id: &&super::graph::TaskId| all[id.index()].contains(rank);
-            let after: Vec<String> =
-                task.after.iter().filter(is_own).map(|id| id.0.to_string()).collect();
+            let after = task.after.iter().filter(|id| all[id.index()].contains(rank));
+            let after: Vec<String> = after.map(|id| id.0.to_string()).collect();
             let (stream, mut arguments) = described(task, &all[place], *rank);
             arguments["id"] = json!(place.to_string());
             arguments["after"] = json!(after);
@@ -29,8 +28,8 @@ pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)])
                 "ph": "X",
                 "pid": rank,
                 "tid": stream,
-                "ts": micros(start),
-                "dur": micros(end) - micros(start),
+                "ts": start,
+                "dur": end - start,
                 "args": arguments,
             }));
         }

@@ -4,7 +4,7 @@
 //! Results of nccl-tests are compared with constants that are fitted without their accelerator. Other rows are grouped by
 //! source and hardware; the name of a group determines whether it is used for fitting or testing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 pub use lightloom_collective::{
@@ -103,7 +103,7 @@ impl BackToBack {
             hardware: self.accelerator,
             class: SMALL[SMALL_LIMITS.partition_point(|limit| *limit < self.bytes)].to_owned(),
             used_to: "left out",
-            ..JudgedCollective::of(&site, (kind, self.bytes), 1e-6 * self.microseconds, ours)
+            ..JudgedCollective::of(&site, kind, self.bytes, 1e-6 * self.microseconds, ours)
         })
     }
 }
@@ -134,7 +134,7 @@ impl Row {
             source: self.source,
             hardware: self.hardware,
             class: class(site.domains, bytes),
-            ..JudgedCollective::of(&site, (kind, bytes), measured_seconds, ours)
+            ..JudgedCollective::of(&site, kind, bytes, measured_seconds, ours)
         })
     }
 }
@@ -142,7 +142,8 @@ impl Row {
 impl JudgedCollective {
     fn of(
         site: &Site,
-        (kind, bytes): (CollectiveKind, f64),
+        kind: CollectiveKind,
+        bytes: f64,
         measured_seconds: f64,
         ours: LibraryTime,
     ) -> Self {
@@ -172,8 +173,8 @@ impl Expert {
         } else {
             [ExpertKernel::LowLatencyDispatch, ExpertKernel::LowLatencyCombine]
         };
-        let exchange = |kernel| ExpertExchange {
-            kernel,
+        let exchange = ExpertExchange {
+            kernel: dispatch,
             tokens: self.tokens_per_gpu,
             hidden: self.hidden,
             top_k: self.top_k,
@@ -189,17 +190,20 @@ impl Expert {
         };
         let place =
             if self.mode == "normal" { (self.nodes as usize).ilog2().div_ceil(2) } else { 3 };
-        let judged = |name, kernel, measured: f64| JudgedCollective {
-            source: self.software.clone(),
-            hardware: self.accelerator.clone(),
-            domains: self.nodes as u64,
-            bytes: self.tokens_per_gpu * self.hidden,
-            used_to: "left out",
-            class: EXPERTS[place as usize].to_owned(),
-            ..JudgedCollective::timed(name, 1e-6 * measured, exchange(kernel).seconds())
-        };
-        let dispatched = judged("dispatch", dispatch, self.dispatch_us);
-        Some([dispatched, judged("combine", combine, self.combine_us)])
+        let both =
+            [("dispatch", dispatch, self.dispatch_us), ("combine", combine, self.combine_us)];
+        Some(both.map(|(name, kernel, measured)| {
+            let ours = ExpertExchange { kernel, ..exchange }.seconds();
+            JudgedCollective {
+                source: self.software.clone(),
+                hardware: self.accelerator.clone(),
+                domains: self.nodes as u64,
+                bytes: self.tokens_per_gpu * self.hidden,
+                used_to: "left out",
+                class: EXPERTS[place as usize].to_owned(),
+                ..JudgedCollective::timed(name, 1e-6 * measured, ours)
+            }
+        }))
     }
 }
 
@@ -260,15 +264,16 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
             judged.extend(found);
         }
     }
-    let name = |one: &JudgedCollective| (one.source.clone(), one.hardware.clone());
     for over in [false, true] {
-        let within =
-            |one: &&mut JudgedCollective| (one.domains > 1) == over && one.used_to == "fit";
-        let names: BTreeSet<_> = judged.iter_mut().filter(within).map(|one| name(one)).collect();
-        for one in judged.iter_mut().filter(within) {
-            if names.iter().position(|other| *other == name(one)).is_some_and(|at| at % 2 == 1) {
-                one.used_to = "test";
+        let mut of_name: BTreeMap<_, Vec<&mut JudgedCollective>> = BTreeMap::new();
+        for one in &mut judged {
+            if (one.domains > 1) == over && one.used_to == "fit" {
+                of_name.entry((one.source.clone(), one.hardware.clone())).or_default().push(one);
             }
+        }
+        // Every second name tests.
+        for one in of_name.into_values().skip(1).step_by(2).flatten() {
+            one.used_to = "test";
         }
     }
     Ok((judged, without))
@@ -320,16 +325,16 @@ Simple is assumed.
 
 /// Returns a table of the errors of rows whose accelerator is left out: all, by accelerator and by collective.
 fn left_out_table(judged: &[JudgedCollective], classes: [&str; 4]) -> String {
-    let cell = |(error, rows): (f64, usize)| {
-        if rows == 0 { "–".to_owned() } else { format!("{error:.1}") }
-    };
     let rows = judged.iter().filter(|one| classes.contains(&&*one.class));
     let accelerators: BTreeSet<_> = rows.clone().map(|one| &*one.hardware).collect();
     let collectives: BTreeSet<_> = rows.map(|one| one.collective).collect();
     let mut table =
         format!("| rows | {} |\n| --- | --- | --- | --- | --- |\n", classes.join(" | "));
     for of in [""].into_iter().chain(accelerators).chain(collectives) {
-        let cells = classes.map(|class| cell(error(judged, class, "left out", of)));
+        let cells = classes.map(|class| match error(judged, class, "left out", of) {
+            (_, 0) => "–".to_owned(),
+            (error, _) => format!("{error:.1}"),
+        });
         let name = if of.is_empty() { "all" } else { of };
         let _ = writeln!(table, "| {name} | {} |", cells.join(" | "));
     }
@@ -339,12 +344,11 @@ fn left_out_table(judged: &[JudgedCollective], classes: [&str; 4]) -> String {
 pub fn page(judged: &[JudgedCollective], without: usize) -> String {
     let tables = [SMALL, EXPERTS].map(|classes| left_out_table(judged, classes));
     let mut page = format!("{HEAD}{}{EXCHANGES}{}{OTHERS}", tables[0], tables[1]);
-    let cell = |(error, rows): (f64, usize)| {
-        let error = if rows == 0 { "–".to_owned() } else { format!("{error:.1} %") };
-        format!("{rows} | {error}")
-    };
     for class in classes() {
-        let [test, fit] = ["test", "fit"].map(|used_to| cell(error(judged, &class, used_to, "")));
+        let [test, fit] = ["test", "fit"].map(|used_to| match error(judged, &class, used_to, "") {
+            (_, 0) => "0 | –".to_owned(),
+            (error, rows) => format!("{rows} | {error:.1} %"),
+        });
         let _ = writeln!(page, "| {class} | {test} | {fit} |");
     }
     let _ = write!(

@@ -90,7 +90,6 @@ pub fn read_described(
     tensor: Option<u32>,
 ) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
-    let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
     if first.bytes.starts_with(b"Nodes ") {
         alone(files, "a connection matrix describes all nodes: omit the other files")?;
         let step = connection_matrix::read(text(first)?).map_err(|error| wrong(first, error))?;
@@ -100,7 +99,7 @@ pub fn read_described(
         let tensor = tensor.unwrap_or(1);
         return Ok(Described { graph: step.graph, ranks: step.nodes, tensor, note });
     }
-    if is("txt") {
+    if files.iter().any(|file| has_extension(file.name, "txt")) {
         alone(files, "a SimAI text describes all ranks: omit the other files")?;
         let workload = simai::read(text(first)?).map_err(|error| wrong(first, error))?;
         let simai::SimaiWorkload { tensor: own, ranks, graph } = workload;
@@ -109,7 +108,7 @@ pub fn read_described(
         }
         return Ok(Described { graph, ranks, tensor: own, note: None });
     }
-    if is("goal") {
+    if files.iter().any(|file| has_extension(file.name, "goal")) {
         alone(files, "a GOAL file describes all ranks: omit the other files")?;
         let step = goal::read(text(first)?).map_err(|error| wrong(first, error))?;
         let goal::GoalStep { graph, ranks, interfaces } = step;
@@ -175,13 +174,12 @@ impl Taken {
             return Ok(());
         };
         // The groups of a domain have consecutive ranks, and are the smallest of those.
-        let is_row = |ranks: &[u32]| ranks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-        let group = |task: &Task| match &task.work {
-            TaskWork::Across { ranks, .. } if is_row(ranks) => Some(ranks.len() as u32),
-            _ => None,
-        };
-        let group = self.recorded.graph.tasks().iter().filter_map(group).min();
-        let groups = group.filter(|group| ranks.is_multiple_of(*group)).map_or_else(
+        let rows = self.recorded.graph.tasks().iter().filter_map(|task| {
+            let TaskWork::Across { ranks, .. } = &task.work else { return None };
+            let is_row = ranks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+            is_row.then_some(ranks.len() as u32)
+        });
+        let groups = rows.min().filter(|group| ranks.is_multiple_of(*group)).map_or_else(
             || ": use a divisor of them".to_owned(),
             |group| format!(" in groups of {group} consecutive ranks: use --tp {group}"),
         );
@@ -198,9 +196,10 @@ impl Described {
 
     /// Returns the first task whose rank or TP group does not exist in the step.
     pub fn first_absent(&self) -> Option<&Task> {
-        let is_there =
-            |task: &&Task| self.highest_rank(&task.work).is_some_and(|rank| rank < self.ranks);
-        self.graph.tasks().iter().find(|task| !is_there(task))
+        self.graph
+            .tasks()
+            .iter()
+            .find(|task| self.highest_rank(&task.work).is_none_or(|rank| rank >= self.ranks))
     }
 
     fn highest_rank(&self, work: &TaskWork) -> Option<u32> {

@@ -19,26 +19,17 @@ use super::machine::Machine;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    AllReduce,
+    Collective(CollectiveKind),
     Reduce,
-    Broadcast,
-    AllGather,
     Gather,
-    ReduceScatter,
     Scatter,
-    AllToAll,
     Barrier,
     Send,
     Receive,
 }
 
-/// Words in operation names, in lower case without `_` and `-`, most specific first.
+/// Words in names of other operations than collectives, most specific first.
 const WORDS: &[(&str, Operation)] = &[
-    ("allreduce", Operation::AllReduce),
-    ("allgather", Operation::AllGather),
-    ("reducescatter", Operation::ReduceScatter),
-    ("alltoall", Operation::AllToAll),
-    ("broadcast", Operation::Broadcast),
     ("barrier", Operation::Barrier),
     ("gather", Operation::Gather),
     ("scatter", Operation::Scatter),
@@ -49,23 +40,25 @@ const WORDS: &[(&str, Operation)] = &[
 ];
 
 impl Operation {
+    pub const ALL_REDUCE: Self = Self::Collective(CollectiveKind::AllReduce);
+
     /// Recognises names such as `nccl:all_to_allv`, `AllReduce` and `REDUCESCATTER`.
     pub fn of_name(name: &str) -> Option<Self> {
         let bare: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
         let bare = bare.to_ascii_lowercase();
+        let mut kinds = CollectiveKind::NAMED.into_iter();
+        if let Some(kind) = kinds.find(|kind| bare.contains(&kind.name().replace('-', ""))) {
+            return Some(Self::Collective(kind));
+        }
         WORDS.iter().find(|(word, _)| bare.contains(word)).map(|(_, operation)| *operation)
     }
 
     pub const fn name(self) -> &'static str {
         match self {
-            Self::AllReduce => "all-reduce",
+            Self::Collective(kind) => kind.name(),
             Self::Reduce => "reduce",
-            Self::Broadcast => "broadcast",
-            Self::AllGather => "all-gather",
             Self::Gather => "gather",
-            Self::ReduceScatter => "reduce-scatter",
             Self::Scatter => "scatter",
-            Self::AllToAll => "all-to-all",
             Self::Barrier => "barrier",
             Self::Send => "send",
             Self::Receive => "receive",
@@ -73,7 +66,27 @@ impl Operation {
     }
 
     pub const fn is_pairwise(self) -> bool {
-        matches!(self, Self::AllToAll)
+        matches!(self, Self::Collective(kind) if kind.is_pairwise())
+    }
+
+    /// Returns whether the input of a rank is only its piece of the whole.
+    const fn has_piece_before(self) -> bool {
+        matches!(self, Self::Gather)
+            || matches!(self, Self::Collective(kind) if kind.has_piece_before())
+    }
+
+    /// Returns whether the output of a rank is only its piece of the whole.
+    const fn has_piece_after(self) -> bool {
+        matches!(self, Self::Scatter)
+            || matches!(self, Self::Collective(kind) if kind.has_piece_after())
+    }
+
+    /// Returns whether only the output is the same on all ranks in PyTorch's records.
+    pub const fn is_sized_by_output(self) -> bool {
+        match self {
+            Self::Collective(kind) => kind.has_piece_before(),
+            _ => matches!(self, Self::Scatter | Self::Receive),
+        }
     }
 
     pub const fn is_between_two(self) -> bool {
@@ -93,15 +106,15 @@ pub enum Size {
 
 impl Size {
     pub const fn whole(self, operation: Operation, ranks: u64) -> u64 {
-        use Operation::{AllGather, AllToAll, Barrier, Gather, ReduceScatter, Scatter};
-        match (operation, self) {
-            (Barrier, _) => 0,
-            (AllGather | Gather, Self::Input(bytes) | Self::Count(bytes))
-            | (ReduceScatter | Scatter, Self::Output(bytes) | Self::Count(bytes))
-            | (AllToAll, Self::Count(bytes)) => bytes.saturating_mul(ranks),
-            (_, Self::Input(bytes) | Self::Output(bytes) | Self::Count(bytes))
-            | (_, Self::Whole(bytes)) => bytes,
-        }
+        let [before, after] = [operation.has_piece_before(), operation.has_piece_after()];
+        let (bytes, is_piece) = match self {
+            _ if matches!(operation, Operation::Barrier) => (0, false),
+            Self::Input(bytes) => (bytes, before),
+            Self::Output(bytes) => (bytes, after),
+            Self::Count(bytes) => (bytes, before || after || operation.is_pairwise()),
+            Self::Whole(bytes) => (bytes, false),
+        };
+        if is_piece { bytes.saturating_mul(ranks) } else { bytes }
     }
 }
 
@@ -124,13 +137,12 @@ impl Exchange {
         let (operation, pairs) = match work {
             TaskWork::Compute { .. } => return None,
             TaskWork::Transfer { .. } => (Operation::Send, None),
-            TaskWork::Pairs { bytes, .. } => (Operation::AllToAll, Some(Arc::clone(bytes))),
+            TaskWork::Pairs { bytes, .. } => {
+                (Operation::Collective(CollectiveKind::PAIRWISE), Some(Arc::clone(bytes)))
+            }
             TaskWork::Ring { kind, .. } | TaskWork::Across { kind, .. } => match kind {
-                CollectiveKind::AllReduce => (Operation::AllReduce, None),
-                CollectiveKind::AllGather => (Operation::AllGather, None),
-                CollectiveKind::ReduceScatter => (Operation::ReduceScatter, None),
-                CollectiveKind::AllToAll | CollectiveKind::Flows => (Operation::AllToAll, None),
-                CollectiveKind::Broadcast => (Operation::Broadcast, None),
+                CollectiveKind::Flows => (Operation::Collective(CollectiveKind::PAIRWISE), None),
+                kind => (Operation::Collective(*kind), None),
             },
         };
         let whole = Size::Whole(work.bytes().0);
@@ -141,7 +153,7 @@ impl Exchange {
         let ranks = self.members.len().max(1);
         match (self.operation, &self.pairs) {
             (_, Some(pairs)) => pairs.iter().skip(member * ranks).take(ranks).sum(),
-            (Operation::AllGather | Operation::Gather, None) => self.bytes.div_ceil(ranks as u64),
+            (operation, None) if operation.has_piece_before() => self.bytes.div_ceil(ranks as u64),
             _ => self.bytes,
         }
     }
@@ -149,9 +161,7 @@ impl Exchange {
     /// Places the exchange on a ring of the high-bandwidth domain if the operation runs on rings.
     pub fn on_ring(&self, ring: u32) -> TaskWork {
         match self.work() {
-            TaskWork::Across { kind, bytes, .. }
-                if !matches!(kind, CollectiveKind::AllToAll | CollectiveKind::Broadcast) =>
-            {
+            TaskWork::Across { kind, bytes, .. } if kind.is_around_a_ring() => {
                 TaskWork::Ring { kind, ring, bytes }
             }
             work => work,
@@ -161,14 +171,12 @@ impl Exchange {
     /// A reduce is a broadcast in the opposite direction. The first member is the root.
     pub fn work(&self) -> TaskWork {
         let (ranks, bytes) = (self.members.clone(), Bytes(self.bytes));
-        let across = |kind| TaskWork::Across { kind, ranks: ranks.clone(), bytes };
         match (self.operation, &self.pairs) {
             (_, Some(pairs)) => TaskWork::Pairs { ranks, bytes: Arc::clone(pairs) },
-            (Operation::AllReduce, None) => across(CollectiveKind::AllReduce),
-            (Operation::AllGather, None) => across(CollectiveKind::AllGather),
-            (Operation::ReduceScatter, None) => across(CollectiveKind::ReduceScatter),
-            (Operation::AllToAll, None) => across(CollectiveKind::AllToAll),
-            (Operation::Broadcast | Operation::Reduce, None) => across(CollectiveKind::Broadcast),
+            (Operation::Collective(kind), None) => TaskWork::Across { kind, ranks, bytes },
+            (Operation::Reduce, None) => {
+                TaskWork::Across { kind: CollectiveKind::Broadcast, ranks, bytes }
+            }
             (Operation::Barrier, None) => {
                 TaskWork::Across { kind: CollectiveKind::AllReduce, ranks, bytes: Bytes(1) }
             }
@@ -176,12 +184,12 @@ impl Exchange {
                 let count = ranks.len();
                 let piece = self.bytes / count.max(1) as u64;
                 let is_gather = self.operation == Operation::Gather;
-                let of = |place: usize| {
+                let bytes = (0..count * count).map(|place| {
                     let (from, to) = (place / count, place % count);
                     let (root, other) = if is_gather { (to, from) } else { (from, to) };
                     if root == 0 && other > 0 { piece } else { 0 }
-                };
-                TaskWork::Pairs { bytes: (0..count * count).map(of).collect(), ranks }
+                });
+                TaskWork::Pairs { bytes: bytes.collect(), ranks }
             }
             (Operation::Send | Operation::Receive, None) => {
                 let [from, to] = [0, 1].map(|end| ranks.get(end).copied().unwrap_or_default());
@@ -205,32 +213,33 @@ pub fn pairs(shares: &[Option<Share>]) -> Option<PairBytes> {
     let known: Vec<&Share> = shares.iter().flatten().collect();
     let first = known.first()?;
     let has_parts = known.iter().any(|share| share.parts.windows(2).any(|two| two[0] != two[1]));
-    let is_even = |share: &&Share| share.sent == first.sent && share.received == first.sent;
-    if known.iter().all(is_even) && !has_parts {
+    if known.iter().all(|share| share.sent == first.sent && share.received == first.sent)
+        && !has_parts
+    {
         return None;
     }
-    let mean = |of: fn(&Share) -> u64| {
-        known.iter().map(|share| of(share)).sum::<u64>() / known.len() as u64
+    let count = known.len() as u64;
+    let missing = Share {
+        sent: known.iter().map(|share| share.sent).sum::<u64>() / count,
+        received: known.iter().map(|share| share.received).sum::<u64>() / count,
+        parts: vec![],
     };
-    let missing =
-        Share { sent: mean(|it| it.sent), received: mean(|it| it.received), parts: vec![] };
-    let share = |member: &Option<Share>| member.clone().unwrap_or_else(|| missing.clone());
-    let all: Vec<Share> = shares.iter().map(share).collect();
+    let all: Vec<&Share> = shares.iter().map(|share| share.as_ref().unwrap_or(&missing)).collect();
     let received: Vec<u64> = all.iter().map(|share| share.received).collect();
-    let row = |share: &Share| {
+    let mut bytes = Vec::with_capacity(all.len() * all.len());
+    for share in &all {
         let of = if share.parts.len() == all.len() { &share.parts } else { &received };
-        let (sum, sent) = (of.iter().sum::<u64>().max(1), share.sent);
-        // Round the sums, so that the parts add up to the total.
-        let up_to = |parts: u64| (u128::from(sent) * u128::from(parts) / u128::from(sum)) as u64;
-        let mut before = 0;
-        let mut row = Vec::with_capacity(of.len());
+        let sum = u128::from(of.iter().sum::<u64>().max(1));
+        let (mut parts, mut sent) = (0, 0);
         for part in of {
-            row.push(up_to(before + part) - up_to(before));
-            before += part;
+            // Round the sums, so that the parts add up to the total.
+            parts += u128::from(*part);
+            let up_to = (u128::from(share.sent) * parts / sum) as u64;
+            bytes.push(up_to - sent);
+            sent = up_to;
         }
-        row
-    };
-    Some(all.iter().flat_map(row).collect())
+    }
+    Some(bytes.into())
 }
 
 #[cfg(test)]
@@ -240,32 +249,35 @@ mod tests {
     #[test]
     fn one_size_has_one_meaning_in_every_program() {
         const MIB: u64 = 1 << 20;
+        let [reduce, gather, scatter, to_all, broadcast] =
+            CollectiveKind::NAMED.map(Operation::Collective);
         let sized = |operation, size| Exchange::new(operation, (0..8).collect(), size).bytes;
         for size in
             [Size::Input(MIB), Size::Output(8 * MIB), Size::Count(MIB), Size::Whole(8 * MIB)]
         {
-            assert_eq!(sized(Operation::AllGather, size), 8 * MIB, "{size:?}");
+            assert_eq!(sized(gather, size), 8 * MIB, "{size:?}");
         }
         for size in [Size::Input(8 * MIB), Size::Output(MIB), Size::Count(MIB)] {
-            assert_eq!(sized(Operation::ReduceScatter, size), 8 * MIB, "{size:?}");
+            assert_eq!(sized(scatter, size), 8 * MIB, "{size:?}");
         }
         for size in [Size::Input(MIB), Size::Output(MIB), Size::Count(MIB)] {
-            assert_eq!(sized(Operation::AllReduce, size), MIB, "{size:?}");
-            assert_eq!(sized(Operation::Broadcast, size), MIB, "{size:?}");
+            assert_eq!(sized(reduce, size), MIB, "{size:?}");
+            assert_eq!(sized(broadcast, size), MIB, "{size:?}");
         }
-        assert_eq!(sized(Operation::AllToAll, Size::Count(MIB)), 8 * MIB);
-        assert_eq!(sized(Operation::AllToAll, Size::Input(MIB)), MIB);
-        let gather = Exchange::new(Operation::AllGather, (0..8).collect(), Size::Input(MIB));
+        assert_eq!(sized(to_all, Size::Count(MIB)), 8 * MIB);
+        assert_eq!(sized(to_all, Size::Input(MIB)), MIB);
+        let gather = Exchange::new(gather, (0..8).collect(), Size::Input(MIB));
         assert_eq!(gather.input(3), MIB);
     }
 
     #[test]
     fn operation_names_of_every_program_are_recognised() {
+        let [reduce, gather, scatter, to_all, _] = CollectiveKind::NAMED.map(Operation::Collective);
         for (names, operation) in [
-            (["allreduce", "nccl:all_reduce", "ALLREDUCE"], Operation::AllReduce),
-            (["_allgather_base", "AllGather", "all_gather_into_tensor"], Operation::AllGather),
-            (["_reduce_scatter_base", "ReduceScatter", "REDUCESCATTER"], Operation::ReduceScatter),
-            (["all_to_allv", "ALLTOALL", "c10d::alltoall_base_"], Operation::AllToAll),
+            (["allreduce", "nccl:all_reduce", "ALLREDUCE"], reduce),
+            (["_allgather_base", "AllGather", "all_gather_into_tensor"], gather),
+            (["_reduce_scatter_base", "ReduceScatter", "REDUCESCATTER"], scatter),
+            (["all_to_allv", "ALLTOALL", "c10d::alltoall_base_"], to_all),
             (["nccl:recv 3<-0", "c10d::recv_", "recv"], Operation::Receive),
             (["c10d::barrier", "gloo:barrier", "barrier"], Operation::Barrier),
             (["scatter", "c10d::scatter_", "nccl:scatter"], Operation::Scatter),

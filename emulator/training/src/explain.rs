@@ -105,7 +105,7 @@ impl<'r> Model<'r> {
     }
 
     fn grid(&self, which: usize) -> impl Iterator<Item = f64> {
-        let [low, high] = self.constants[which].limits().map(f64::ln);
+        let [low, high] = self.constants[which].limits.map(f64::ln);
         (0..GRID).map(move |step| low + (high - low) * step as f64 / (GRID - 1) as f64)
     }
 
@@ -137,15 +137,15 @@ impl<'r> Model<'r> {
         screened.truncate(FITTED);
         let screened =
             screened.into_iter().map(|(_, members, values)| Fit::of(self, members, values));
-        // Software constants have the lower indices.
-        let of_chip = |fit: &Fit| fit.members.iter().sum::<usize>();
-        let better = |best: Fit, fit: Fit| {
-            let gain = self.misfit(&best) - self.misfit(&fit);
-            let is_better =
-                if gain.abs() < 0.01 { of_chip(&fit) < of_chip(&best) } else { gain > 0.0 };
-            if is_better { fit } else { best }
-        };
-        screened.reduce(better).unwrap_or_else(|| nothing.clone())
+        screened
+            .reduce(|best, fit| {
+                let gain = self.misfit(&best) - self.misfit(&fit);
+                // Software constants have the lower indices.
+                let of_software = fit.members.iter().sum::<usize>() < best.members.iter().sum();
+                let is_better = if gain.abs() < 0.01 { of_software } else { gain > 0.0 };
+                if is_better { fit } else { best }
+            })
+            .unwrap_or_else(|| nothing.clone())
     }
 
     fn stand_ins(
@@ -182,12 +182,14 @@ impl<'r> Model<'r> {
         let moved: BTreeMap<&'static str, MovedConstant> = (0..best.members.len())
             .map(|place| {
                 let (member, value) = (best.members[place], best.values[place]);
-                let limits = self.constants[member].limits();
+                let limits = self.constants[member].limits;
                 let [low, high] = limits.map(f64::ln);
-                let at = |log: f64| log.clamp(low, high).exp();
+                let [value_at, below, above] =
+                    [value, value - errors[place], value + errors[place]]
+                        .map(|log| log.clamp(low, high).exp());
                 let moved = MovedConstant {
-                    value: at(value),
-                    interval: [at(value - errors[place]), at(value + errors[place])],
+                    value: value_at,
+                    interval: [below, above],
                     is_at_limit: value - low < 1e-6 || high - value < 1e-6,
                     stands_in_for: self.stand_ins(best, member, effective, profiles, nothing),
                 };
@@ -214,11 +216,11 @@ impl<'r> Model<'r> {
             *self.constants[*member].of(&mut chip, &mut framework) = value.exp();
         }
         let calibration = compose(&chip, &framework);
-        let residue = |run: &&MeasuredRun| {
+        let residues = self.runs.iter().map(|run| {
             run.compute_with(calibration)
                 .map_or(REFUSED, |found| (found.step.step_seconds / run.measured_seconds).ln())
-        };
-        self.runs.iter().map(residue).collect()
+        });
+        residues.collect()
     }
 }
 

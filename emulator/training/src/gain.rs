@@ -78,13 +78,10 @@ fn best(
 pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
     GPUS.into_iter()
         .filter_map(|gpus| {
-            let reach = |arch, tensor: &[u32]| {
-                let (tensor, context) = (tensor.to_vec(), context.to_vec());
-                let limits = Limits { tensor, context, ..Limits::default() };
-                best(arch, gpus, batch, limits, hiding)
-            };
-            let (ring, ring_mfu) = reach("khop:3", &[])?;
-            let (dgx, dgx_mfu) = reach("dgx", &TENSOR_OF_DGX)?;
+            let open = Limits { context: context.to_vec(), ..Limits::default() };
+            let node = Limits { tensor: TENSOR_OF_DGX.to_vec(), ..open.clone() };
+            let (ring, ring_mfu) = best("khop:3", gpus, batch, open, hiding)?;
+            let (dgx, dgx_mfu) = best("dgx", gpus, batch, node, hiding)?;
             Some(Point { ring, dgx, gain: ring_mfu / dgx_mfu })
         })
         .collect()

@@ -165,13 +165,12 @@ impl Reader {
                 if self.labels.insert((rank, label.clone()), place).is_some() {
                     return Err(GoalError::Twice { line, rank, label });
                 }
-                let number = |word: &str| match after(operation, word) {
-                    Some(number) => number
-                        .parse()
-                        .map_err(|_| wrong("processor and interface numbers must be at most 255")),
-                    None => Ok(0),
+                let numbers =
+                    ["cpu", "nic"].map(|word| after(operation, word).unwrap_or("0").parse());
+                let [Ok(cpu), Ok(nic)] = numbers else {
+                    return Err(wrong("processor and interface numbers must be at most 255"));
                 };
-                let (cpu, nic, after) = (number("cpu")?, number("nic")?, Vec::new());
+                let after = Vec::new();
                 self.operations.push(GoalOperation { line, rank, label, what, cpu, nic, after });
             }
             _ => return Err(wrong("not a valid GOAL statement")),
@@ -253,7 +252,7 @@ impl Reader {
         }
         left.extend(sends.into_values().flatten().map(|send| (send, "recv")));
         match left.first() {
-            None => pairs.iter().try_for_each(|pair| self.has_room(*pair)).map(|()| pairs),
+            None => pairs.iter().try_for_each(|pair| self.has_room(pair.0, pair.1)).map(|()| pairs),
             Some((place, missing)) => {
                 let GoalOperation { line, rank, label, .. } = &self.operations[*place];
                 let (line, rank, label) = (*line, *rank, label.clone());
@@ -262,7 +261,7 @@ impl Reader {
         }
     }
 
-    fn has_room(&self, (receive, send): (usize, usize)) -> Result<(), GoalError> {
+    fn has_room(&self, receive: usize, send: usize) -> Result<(), GoalError> {
         let [receive, send] = [receive, send].map(|place| &self.operations[place]);
         match (receive.what, send.what) {
             (GoalVerb::Receive { bytes: room, .. }, GoalVerb::Send { bytes, .. })
@@ -282,20 +281,19 @@ fn after<'w>(words: &[&'w str], word: &str) -> Option<&'w str> {
 }
 
 fn what(words: &[&str]) -> Option<GoalVerb> {
-    let bytes = |text: &str| text.strip_suffix('b').and_then(|count| count.parse().ok());
-    let tag = |rest: &[&str]| after(rest, "tag").map_or(Some(0), |tag| tag.parse().ok());
-    match words {
-        ["send", size, "to", to, rest @ ..] => {
-            Some(GoalVerb::Send { to: to.parse().ok()?, bytes: bytes(size)?, tag: tag(rest)? })
-        }
-        ["recv", size, "from", from, rest @ ..] => {
-            let bytes = bytes(size)?;
-            let from = if *from == "-1" { None } else { Some(from.parse().ok()?) };
-            Some(GoalVerb::Receive { from, bytes, tag: tag(rest)? })
-        }
-        ["calc", nanos, ..] => Some(GoalVerb::Calc { nanos: nanos.parse().ok()? }),
-        _ => None,
-    }
+    let (verb, size, peer, rest) = match words {
+        ["calc", nanos, ..] => return Some(GoalVerb::Calc { nanos: nanos.parse().ok()? }),
+        [verb @ "send", size, "to", peer, rest @ ..]
+        | [verb @ "recv", size, "from", peer, rest @ ..] => (*verb, size, *peer, rest),
+        _ => return None,
+    };
+    let bytes = size.strip_suffix('b')?.parse().ok()?;
+    let tag = after(rest, "tag").unwrap_or("0").parse().ok()?;
+    Some(match (verb, peer) {
+        ("send", to) => GoalVerb::Send { to: to.parse().ok()?, bytes, tag },
+        (_, "-1") => GoalVerb::Receive { from: None, bytes, tag },
+        (_, from) => GoalVerb::Receive { from: Some(from.parse().ok()?), bytes, tag },
+    })
 }
 
 /// Each operation runs on the processor of the last operation that it waits for, or on another one, so that processors
@@ -304,17 +302,11 @@ pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     // A task may wait for a task with a higher id, so write all labels before the dependencies.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
     let mut processors: Vec<Vec<TaskId>> = vec![Vec::new(); ranks as usize];
-    let ends = |work: &TaskWork| match work {
-        TaskWork::Compute { rank, .. } => vec![*rank],
-        TaskWork::Transfer { from, to, .. } => vec![*from, *to],
-        TaskWork::Ring { .. } | TaskWork::Across { .. } | TaskWork::Pairs { .. } => Vec::new(),
-    };
     for (place, task) in graph.tasks().iter().enumerate() {
-        let own = ends(&task.work);
-        if own.is_empty() {
+        if !matches!(task.work, TaskWork::Compute { .. } | TaskWork::Transfer { .. }) {
             return Err(task.name.clone());
         }
-        for rank in own {
+        for rank in task.work.members(&[]).iter().copied() {
             let [operations, waits] = &mut of_rank[rank as usize];
             let what = match &task.work {
                 TaskWork::Transfer { from, to, bytes } if *from == rank => {
@@ -336,7 +328,7 @@ pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
             let on = if cpu > 0 { format!(" cpu {}", cpu) } else { String::new() };
             operations.push(format!("t{place}: {what}{on}"));
             for before in &task.after {
-                if ends(&graph.tasks()[before.index()].work).contains(&rank) {
+                if graph.tasks()[before.index()].work.members(&[]).contains(&rank) {
                     waits.push(format!("t{place} requires t{}", before.0));
                 }
             }

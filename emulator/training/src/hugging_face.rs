@@ -80,16 +80,20 @@ impl Config<'_> {
     fn not_understood(&self) -> Option<String> {
         let nothing = [Value::Null, Value::Bool(false), json!(0), json!([]), json!({})];
         let mut keys = self.0.as_object()?.iter().filter(|(_, value)| !nothing.contains(value));
-        let is_other = |key: &str| NOT_UNDERSTOOD.split_whitespace().any(|part| key.contains(part));
-        let key =
-            keys.find(|(key, _)| is_other(key) && !key.ends_with("dtype")).map(|(key, _)| key);
+        let key = keys.find(|(key, _)| {
+            let mut parts = NOT_UNDERSTOOD.split_whitespace();
+            parts.any(|part| key.contains(part)) && !key.ends_with("dtype")
+        });
+        if let Some((key, _)) = key {
+            return Some(key.clone());
+        }
         let mut types = self.0["layer_types"].as_array().into_iter().flatten();
         let has_linear = !self.0["linear_num_value_heads"].is_null();
-        let is_other_layer = |one: &&Value| match one.as_str().unwrap_or_default() {
+        let other = types.find(|one| match one.as_str().unwrap_or_default() {
             "linear_attention" => !has_linear,
             one => !one.ends_with("attention"),
-        };
-        key.cloned().or_else(|| Some(format!("layer_types: {}", types.find(is_other_layer)?)))
+        })?;
+        Some(format!("layer_types: {other}"))
     }
 
     fn attention(&self, hidden: u64) -> Value {

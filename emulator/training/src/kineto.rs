@@ -26,7 +26,7 @@ use order::{ProfiledOperation, RankWork, walk};
 
 use super::exchange::{Operation, Share, pairs};
 use super::graph::{MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
-use super::recorded::{Recorded, RecordedError, TimedPart};
+use super::recorded::{Recorded, RecordedError, TimedPart, microseconds};
 
 pub use communication::element_bytes;
 
@@ -153,8 +153,8 @@ impl ProfiledJob {
         self.step_seconds = self.step_seconds.into_iter().chain(median).reduce(f64::max);
         self.steps = self.steps.max(seconds.len());
         self.devices = self.devices.max(document.devices.len() as u32);
-        let product = || document.devices.first().map(|device| device.name.clone());
-        self.product = self.product.take().or_else(product);
+        let first = document.devices.first().map(|device| device.name.clone());
+        self.product = self.product.take().or(first);
         let Some(info) = &document.info else { return };
         self.world = self.world.or(info.world_size);
         for ConfiguredGroup { name, description, size, .. } in &info.groups {
@@ -337,20 +337,20 @@ impl Joined {
         let nth = seq.or(number).unwrap_or(*count);
         let key = (exchange.members.clone(), kind, nth);
         let (event, bytes) = (operation.event, exchange.bytes);
-        let took = Picoseconds(((operation.end - event.ts) * 1e6).round() as u64);
+        let took = microseconds(operation.end - event.ts);
         let is_pairwise = exchange.operation.is_pairwise();
-        let shares = || is_pairwise.then(|| (rank, share.clone()));
+        let share = is_pairwise.then_some((rank, share));
         let Some(meeting) = self.known.get_mut(&key) else {
             let name = format!("{kind} {bytes} B");
             let task = self.add(name, after, exchange.work(), TimedPart::Exchange);
             self.took[task.index()] = took;
             let (place, ranks) = ((self.files.len() - 1, event.place), BTreeSet::from([rank]));
-            let shares = shares().into_iter().collect();
+            let shares = share.into_iter().collect();
             self.known.insert(key, Meeting { task, place, bytes, ranks, shares });
             return Ok(task);
         };
         meeting.ranks.insert(rank);
-        meeting.shares.extend(shares());
+        meeting.shares.extend(share);
         let task = meeting.task;
         if meeting.bytes != bytes && !is_pairwise {
             let (file, event) = (self.files[self.files.len() - 1].clone(), event.place as usize);
@@ -369,15 +369,15 @@ impl Joined {
     fn all_take_part(&self) -> Result<(), KinetoError> {
         for ((group, kind, nth), Meeting { ranks, shares, .. }) in &self.known {
             let (kind, nth) = (*kind, *nth);
-            let lacks = |rank: &u32| self.ranks.contains(rank) && !ranks.contains(rank);
-            let lacking: Vec<u32> = group.iter().copied().filter(lacks).collect();
+            let mut lacking = group.clone();
+            lacking.retain(|rank| self.ranks.contains(rank) && !ranks.contains(rank));
             if !lacking.is_empty() {
-                let cause = self.cause((kind, nth), (group, &lacking));
+                let cause = self.cause(kind, nth, group, &lacking);
                 let group = group.clone();
                 return Err(KinetoError::Partial { kind, nth, group, lacking, cause });
             }
-            let sum = |of: fn(&Share) -> u64| shares.values().map(of).sum::<u64>();
-            let (sent, received) = (sum(|share| share.sent), sum(|share| share.received));
+            let sent = shares.values().map(|share| share.sent).sum::<u64>();
+            let received = shares.values().map(|share| share.received).sum::<u64>();
             if shares.len() == group.len() && sent != received {
                 return Err(KinetoError::Totals { nth, group: group.clone(), sent, received });
             }
@@ -385,27 +385,21 @@ impl Joined {
         Ok(())
     }
 
-    fn cause(&self, (kind, nth): (&str, u64), (group, lacking): (&[u32], &[u32])) -> PartialCause {
-        let of_rank = |rank: u32| {
-            let all = self.known.iter().filter(move |(_, meeting)| meeting.ranks.contains(&rank));
-            all.map(|(key, _)| key).filter(move |(_, _, number)| *number == nth)
-        };
-        let with_another = |rank: u32| {
-            let (group, ..) = of_rank(rank).find(|(_, other, _)| *other == kind)?;
-            Some(PartialCause::OtherGroup { rank, group: group.clone() })
-        };
-        let of_another_kind = |rank: u32| {
-            let (_, kind, _) = of_rank(rank).find(|(other, ..)| other == group)?;
-            Some(PartialCause::OtherKind { rank, kind })
-        };
-        let unread = |rank: u32| {
-            let event = *self.unread.get(&rank)?;
-            Some(PartialCause::Unread { rank, event })
-        };
-        let mut causes = lacking.iter().map(|rank| {
-            unread(*rank).or_else(|| of_another_kind(*rank)).or_else(|| with_another(*rank))
-        });
-        causes.find_map(|cause| cause).unwrap_or(PartialCause::OtherSteps)
+    fn cause(&self, kind: &str, nth: u64, group: &[u32], lacking: &[u32]) -> PartialCause {
+        for &rank in lacking {
+            if let Some(&event) = self.unread.get(&rank) {
+                return PartialCause::Unread { rank, event };
+            }
+            let all = self.known.iter().filter(|(_, meeting)| meeting.ranks.contains(&rank));
+            let mut own = all.map(|(key, _)| key).filter(|(_, _, number)| *number == nth);
+            if let Some((_, kind, _)) = own.clone().find(|(other, ..)| other == group) {
+                return PartialCause::OtherKind { rank, kind };
+            }
+            if let Some((group, ..)) = own.find(|(_, other, _)| *other == kind) {
+                return PartialCause::OtherGroup { rank, group: group.clone() };
+            }
+        }
+        PartialCause::OtherSteps
     }
 
     fn finish(mut self) -> Result<ProfiledStep, RecordedError> {
@@ -428,16 +422,15 @@ impl Joined {
             task.after.retain(|before| before.index() != index);
         }
         let missing = named.difference(&self.ranks).copied().collect();
-        let picoseconds = |micros: f64| Picoseconds((micros * 1e6).round() as u64);
         let (steps, before, steady) = self.steps.unwrap_or((1, 0.0, 1.0));
         let recorded = Recorded {
             ranks: named.last().map_or(0, |last| last + 1),
             graph: TaskGraph::new(self.tasks)?,
             took: self.took,
             parts: self.parts,
-            recorded: picoseconds(self.recorded),
+            recorded: microseconds(self.recorded),
             steps,
-            before: picoseconds(before),
+            before: microseconds(before),
             steady,
         };
         let collectives = self.known.len();
@@ -446,7 +439,7 @@ impl Joined {
 }
 
 fn compute(rank: u32, micros: f64) -> TaskWork {
-    TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
+    TaskWork::Compute { rank, took: microseconds(micros) }
 }
 
 /// Returns the duration of a step, as a share of the mean of all, in which the device also finishes a step.
@@ -478,21 +471,21 @@ fn of_device(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let calls = events.kept.iter().filter(|event: &&Event| event.category == Category::Runtime);
     let calls: BTreeMap<u32, &Event> =
         calls.filter_map(|event| Some((event.correlation?, event))).collect();
-    let operation = |event| ProfiledOperation {
+    let on_device = events.kept.iter().filter(|event| event.is_on_device());
+    let operations = on_device.map(|event| ProfiledOperation {
         event,
         stream: event.thread,
         end: event.end(),
         call: event.correlation.and_then(|id| calls.get(&id).copied()),
         number: None,
-    };
-    events.kept.iter().filter(|event| event.is_on_device()).map(operation).collect()
+    });
+    operations.collect()
 }
 
 fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let mut sorted: Vec<&Event> = events.kept.iter().collect();
     sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts).then(b.dur.total_cmp(&a.dur)));
-    let is_of_gloo = |event: &Event| events.name(event).starts_with("gloo:");
-    let is_gloo = sorted.iter().any(|event| is_of_gloo(event));
+    let is_gloo = sorted.iter().any(|event| events.name(event).starts_with("gloo:"));
     let mut calls: Vec<&Event> =
         sorted.iter().copied().filter(|event| event.category == Category::Call).collect();
     let numbers: BTreeMap<u32, u64> = calls.iter().map(|call| call.place).zip(1..).collect();
@@ -501,16 +494,18 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let mut found: Vec<ProfiledOperation<'_>> = Vec::new();
     for event in sorted {
         match event.category {
-            Category::Exchange if is_of_gloo(event) == is_gloo => {
+            Category::Exchange if events.name(event).starts_with("gloo:") == is_gloo => {
                 let kind = Operation::of_name(events.name(event));
-                let started = |call: &&Event| {
+                let mut started = calls.iter().enumerate().filter(|(_, call)| {
                     is_gloo && call.ts <= event.ts && Operation::of_name(events.name(call)) == kind
-                };
+                });
                 // Gloo's threads may start collectives in a different order from the calls.
                 let bytes = event.args.as_deref().and_then(bytes_of);
-                let is_as_long = |call: &&Event| call.args.as_deref().and_then(bytes_of) == bytes;
-                let place = calls.iter().position(|call| started(call) && is_as_long(call));
-                let place = place.or_else(|| calls.iter().position(started));
+                let first = started.clone().next();
+                let place = started
+                    .find(|(_, call)| call.args.as_deref().and_then(bytes_of) == bytes)
+                    .or(first)
+                    .map(|(place, _)| place);
                 let call = place.map(|place| calls.remove(place));
                 let lane = lanes.iter().position(|end| *end <= event.ts).unwrap_or(lanes.len());
                 lanes.resize(lanes.len().max(lane + 1), 0.0);

@@ -33,7 +33,7 @@ pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
             fabric.jobs[place].step = None;
             continue;
         };
-        match searched(fabric, (gpus, job.tp), &asked) {
+        match searched(fabric, gpus, job.tp, &asked) {
             Ok((step, found)) => {
                 let job = &mut fabric.jobs[place];
                 (job.tp, job.step) = (found.tp, Some(StepFile::Training(step)));
@@ -51,7 +51,8 @@ pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
 
 fn searched(
     fabric: &Fabric,
-    (gpus, tp): (u64, u32),
+    gpus: u64,
+    tp: u32,
     asked: &SearchFile,
 ) -> Result<(MappingFile, Searched), NoMapping> {
     let limits =
@@ -60,13 +61,18 @@ fn searched(
     let network = Network::of_fabric(fabric);
     let search = prepared.search(gpus, &network);
     let outcome = search.run();
-    let found = outcome.found.iter().find(|found| can_be_planned(found, search.model));
+    // Fabric files require EP groups within DP and equal pipeline stages.
+    let found = outcome.found.iter().find(|Found { mapping, .. }| {
+        mapping.data.is_multiple_of(mapping.expert)
+            && search.model.layers.is_multiple_of(mapping.pipeline)
+    });
     let Some(found) = found else { return Err(none(&search, &prepared)) };
     let mapping = &found.mapping;
     let micro_batches =
         asked.sequences / (u64::from(mapping.data) * u64::from(mapping.micro_batch));
     let tokens = u64::from(mapping.micro_batch) * asked.sequence;
-    let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let [micro_batches, tokens] =
+        [micro_batches, tokens].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     let request = prepared.request();
     let peak = request.card.peak_flops(request.precision).unwrap_or_default();
     let searched = Searched {
@@ -82,7 +88,7 @@ fn searched(
         dp: mapping.data,
         ep: mapping.expert,
         micro_batch: mapping.micro_batch,
-        micro_batches: small(micro_batches),
+        micro_batches,
         recompute: mapping.recompute.label().to_owned(),
         step_seconds: found.step.step_seconds,
         mfu: Convention::MfuFull.utilisation(
@@ -101,8 +107,8 @@ fn searched(
         cp: mapping.context,
         ep: mapping.expert,
         sharding: asked.sharding,
-        micro_batches: small(micro_batches),
-        tokens: small(tokens),
+        micro_batches,
+        tokens,
         gradient_slack: asked.gradient_slack,
         micro_batch_slack: asked.micro_batch_slack,
         usable_share: prepared.calibration().network.scale_out,
@@ -116,31 +122,21 @@ fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     }
     let node = u64::from(fabric.hbd.gpus_per_node());
     let most = fabric.hbd.largest_group().clamp(1, LARGEST_GROUP).min(gpus);
-    let fits = |group: &u64| {
+    let fitting = (1..=most).filter(|group| {
         gpus.is_multiple_of(*group) && (node.is_multiple_of(*group) || group.is_multiple_of(node))
-    };
-    (1..=most).filter(fits).filter_map(|group| u32::try_from(group).ok()).collect()
-}
-
-/// Fabric files require EP groups within DP and equal pipeline stages.
-fn can_be_planned(found: &Found, model: &Model) -> bool {
-    let mapping = &found.mapping;
-    mapping.data.is_multiple_of(mapping.expert) && model.layers.is_multiple_of(mapping.pipeline)
+    });
+    fitting.filter_map(|group| u32::try_from(group).ok()).collect()
 }
 
 fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepared, NoMapping> {
-    let unknown = |key: &'static str, message: String| {
-        let help = "see `lightloom mfu --help`".to_owned();
-        NoMapping { key, message, help }
-    };
     let card = cards::accelerator(&asked.accelerator)
-        .map_err(|error| unknown("/accelerator", error.to_string()))?;
+        .map_err(|error| NoMapping::unknown("/accelerator", error.to_string()))?;
     let sharding = match asked.sharding {
         ShardingFile::Sharded => Some(ZeroStage::Everything),
         ShardingFile::Replicated => None,
     };
     let request = Request {
-        model: model(fabric, &asked.model).map_err(|message| unknown("/model", message))?,
+        model: model(fabric, &asked.model).map_err(|why| NoMapping::unknown("/model", why))?,
         card,
         batch: Batch { sequences: asked.sequences, tokens: asked.sequence },
         precision: Precision::Bf16,
@@ -151,7 +147,13 @@ fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepa
         refitted: Default::default(),
         changes: Changes { sharding, ..Changes::default() },
     };
-    request.prepare().map_err(|error| unknown("/constants", error.to_string()))
+    request.prepare().map_err(|error| NoMapping::unknown("/constants", error.to_string()))
+}
+
+impl NoMapping {
+    fn unknown(key: &'static str, message: String) -> Self {
+        Self { key, message, help: "see `lightloom mfu --help`".to_owned() }
+    }
 }
 
 fn model(fabric: &Fabric, name: &str) -> Result<Model, String> {

@@ -72,7 +72,8 @@ fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
     batch: Batch,
-    (software, precision): (&Software, Precision),
+    software: &Software,
+    precision: Precision,
     expert_imbalance: f64,
 ) -> f64 {
     let (h, t) = (f64::from(model.hidden), f64::from(mapping.tensor));
@@ -140,7 +141,6 @@ pub fn memory(
     let (p, v) = (f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
     let m = mapping.micro_batches(batch) as f64;
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
-    let held = |stage: f64, layers: f64| m.min(p - stage) * interleaving * layers;
     let layers = (f64::from(model.layers) / p).ceil();
     // If the end stages hold one layer fewer, the fullest stage is the first or the second.
     let pieces = mapping.pipeline * mapping.virtual_stages;
@@ -148,13 +148,13 @@ pub fn memory(
         && !model.layers.is_multiple_of(pieces)
         && (model.layers + 2).is_multiple_of(pieces);
     let kept = if has_short_ends {
-        held(1.0, layers).max(held(0.0, layers - 1.0))
+        let second = m.min(p - 1.0) * interleaving * layers;
+        second.max(m.min(p) * interleaving * (layers - 1.0))
     } else {
-        held(0.0, layers)
+        m.min(p) * interleaving * layers
     };
     let mut activations_bytes =
-        activations_per_layer(model, mapping, batch, (software, precision), expert_imbalance)
-            * kept;
+        activations_per_layer(model, mapping, batch, software, precision, expert_imbalance) * kept;
     if mapping.pipeline == 1 {
         let tokens =
             f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
@@ -182,7 +182,7 @@ mod tests {
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
         let software = &cards::accelerator("a100").unwrap().calibration().software;
-        let kept = activations_per_layer(&model, &mapping, batch, (software, Precision::Bf16), 0.0);
+        let kept = activations_per_layer(&model, &mapping, batch, software, Precision::Bf16, 0.0);
         assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
         // Calculon computes 54.1 GiB in total.
         let total = memory(&model, &mapping, batch, software, Precision::Bf16, 0.0).total_bytes()

@@ -82,8 +82,8 @@ pub struct Size {
 }
 
 impl Size {
-    pub fn of_product(count: f64, [rows, inner, columns]: [f64; 3], precision: Precision) -> Self {
-        let operands = precision.operand_bytes() * (rows * inner + inner * columns);
+    pub fn of_product(count: f64, [rows, inner, columns]: [f64; 3], format: NumberFormat) -> Self {
+        let operands = format.bytes() * (rows * inner + inner * columns);
         Self {
             flops: 2.0 * count * rows * inner * columns,
             bytes: count * (operands + 2.0 * rows * columns),
@@ -109,8 +109,8 @@ impl Size {
 pub struct Estimate {
     /// Duration relative to the roofline.
     pub ratio: f64,
-    /// Place of the nearest point in the file's list.
-    pub nearest: usize,
+    /// Rows, inner width and columns of the nearest product, or heads, tokens and width of the nearest core.
+    pub nearest: [u32; 3],
     /// Largest factor between the operator and this point, in operations or bytes.
     pub factor: f64,
 }
@@ -120,7 +120,7 @@ struct Points(Vec<Point>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
-    place: usize,
+    shape: [u32; 3],
     flops: f64,
     bytes: f64,
     ratio: f64,
@@ -143,11 +143,11 @@ impl Points {
             sum += weight * point.ratio;
             weights += weight;
             if distance < nearest.0 {
-                nearest = (distance, Some((point.place, x.abs().max(y.abs()))));
+                nearest = (distance, Some((point.shape, x.abs().max(y.abs()))));
             }
         }
-        let (place, log_factor) = nearest.1?;
-        Some(Estimate { ratio: (sum / weights).exp(), nearest: place, factor: log_factor.exp() })
+        let (nearest, log_factor) = nearest.1?;
+        Some(Estimate { ratio: (sum / weights).exp(), nearest, factor: log_factor.exp() })
     }
 }
 
@@ -161,7 +161,9 @@ pub struct OperatorTable {
     /// Shares of the memory bandwidth.
     pub copy_share: f64,
     pub optimizer_share: f64,
-    pub source: Operators,
+    pub elementwise: f64,
+    /// Number of measurements, and their source.
+    pub origin: String,
 }
 
 impl OperatorTable {
@@ -170,23 +172,23 @@ impl OperatorTable {
         let times = source.products.iter().map(|product| product.time.0.as_secs_f64());
         let shortest = times.fold(f64::INFINITY, f64::min);
         let mut products: BTreeMap<NumberFormat, Points> = BTreeMap::new();
-        for (place, product) in source.products.iter().enumerate() {
+        for product in &source.products {
             let took = product.time.0.as_secs_f64();
             let Some(peak) = source.peak(product.format) else { continue };
             if took > LAUNCH_BOUND * shortest {
                 let bound = product.size().roofline(peak, rate);
                 let known = products.entry(product.format).or_default();
-                known.0.push(Point::new(place, product.size(), took / bound));
+                known.0.push(Point::new(product.shape(), product.size(), took / bound));
             }
         }
         let peak = source.peak(NumberFormat::Bf16).unwrap_or(f64::NAN);
         let attention = [0, 1].map(|pass| {
-            let point = |(place, core): (usize, &MeasuredAttention)| {
+            let cores = source.attention.iter().map(|core| {
                 let took = [core.forward, core.backward][pass].0.as_secs_f64();
                 let flops = [1.0, BACKWARD_FLOPS][pass] * core.size().flops;
-                Point::new(place, core.size(), took / (flops / peak))
-            };
-            Points(source.attention.iter().enumerate().map(point).collect())
+                Point::new(core.shape(), core.size(), took / (flops / peak))
+            });
+            Points(cores.collect())
         });
         Self {
             products,
@@ -194,24 +196,21 @@ impl OperatorTable {
             launch_seconds: shortest,
             copy_share: source.copy_rate.0.bytes_per_second() / rate,
             optimizer_share: source.optimizer_rate.0.bytes_per_second() / rate,
-            source: source.clone(),
+            elementwise: source.elementwise,
+            origin: format!(
+                "{} products and {} attention cores on {}",
+                source.products.len(),
+                source.attention.len(),
+                source.measured
+            ),
         }
-    }
-
-    pub fn origin(&self) -> String {
-        let Operators { measured, products, attention, .. } = &self.source;
-        format!("{} products and {} attention cores on {measured}", products.len(), attention.len())
     }
 
     /// `None` if no product of this format was measured.
     pub fn product(&self, size: Size, precision: Precision) -> Option<Estimate> {
-        let format = match precision {
-            Precision::Bf16 => NumberFormat::Bf16,
-            Precision::Fp8 => NumberFormat::Fp8,
-            // No script measures scales per block.
-            Precision::Mxfp8 | Precision::Nvfp4 => return None,
-        };
-        self.products.get(&format)?.estimate(size)
+        // No script measures scales per block.
+        let is_measured = matches!(precision, Precision::Bf16 | Precision::Fp8);
+        self.products.get(&precision.format()).filter(|_| is_measured)?.estimate(size)
     }
 
     /// Returns the estimates of both passes, relative to the time at peak.
@@ -226,23 +225,26 @@ impl OperatorTable {
 pub(crate) const BACKWARD_FLOPS: f64 = 2.5;
 
 impl Point {
-    fn new(place: usize, size: Size, ratio: f64) -> Self {
-        Self { place, flops: size.flops.ln(), bytes: size.bytes.ln(), ratio: ratio.ln() }
+    fn new(shape: [u32; 3], size: Size, ratio: f64) -> Self {
+        Self { shape, flops: size.flops.ln(), bytes: size.bytes.ln(), ratio: ratio.ln() }
     }
 }
 
 impl MeasuredProduct {
+    fn shape(&self) -> [u32; 3] {
+        [self.rows, self.inner, self.columns]
+    }
+
     pub fn size(&self) -> Size {
-        let precision = match self.format {
-            NumberFormat::Bf16 => Precision::Bf16,
-            NumberFormat::Fp8 => Precision::Fp8,
-            NumberFormat::Fp4 => Precision::Nvfp4,
-        };
-        Size::of_product(1.0, [self.rows, self.inner, self.columns].map(f64::from), precision)
+        Size::of_product(1.0, self.shape().map(f64::from), self.format)
     }
 }
 
 impl MeasuredAttention {
+    fn shape(&self) -> [u32; 3] {
+        [self.heads, self.tokens, self.head_size]
+    }
+
     fn size(&self) -> Size {
         Size::of_attention(self.heads.into(), self.tokens.into(), self.head_size.into())
     }
@@ -254,36 +256,28 @@ impl Operators {
     }
 
     pub(super) fn check(&self, check: &mut Check<'_>) {
-        let mut positive = |path: String, is_positive: bool| {
-            if !is_positive {
-                check.error(
-                    codes::BAD_VALUE,
-                    &path,
-                    "the values must be above 0, and `bf16` needs a peak".to_owned(),
-                );
-            }
-        };
-        for (name, rate) in [
-            ("memory_rate", self.memory_rate),
-            ("copy_rate", self.copy_rate),
-            ("optimizer_rate", self.optimizer_rate),
-        ] {
-            positive(format!("/operators/{name}"), rate.0.get() > 0);
-        }
-        positive("/operators/elementwise".to_owned(), self.elementwise > 0.0);
-        positive("/operators/peak_tflops".to_owned(), self.peak(NumberFormat::Bf16).is_some());
+        let mut usable = vec![
+            ("memory_rate".to_owned(), self.memory_rate.0.get() > 0),
+            ("copy_rate".to_owned(), self.copy_rate.0.get() > 0),
+            ("optimizer_rate".to_owned(), self.optimizer_rate.0.get() > 0),
+            ("elementwise".to_owned(), self.elementwise > 0.0),
+            ("peak_tflops".to_owned(), self.peak(NumberFormat::Bf16).is_some()),
+        ];
         for (format, peak) in &self.peak_tflops {
-            positive(format!("/operators/peak_tflops/{}", format.name()), *peak > 0.0);
+            usable.push((format!("peak_tflops/{}", format.name()), *peak > 0.0));
         }
         for (place, one) in self.products.iter().enumerate() {
-            let least = [one.rows, one.inner, one.columns].into_iter().min();
-            let is_positive = least > Some(0) && one.time.0.0 > 0;
-            positive(format!("/operators/products/{place}"), is_positive);
+            let least = one.rows.min(one.inner).min(one.columns);
+            usable.push((format!("products/{place}"), least > 0 && one.time.0.0 > 0));
         }
         for (place, one) in self.attention.iter().enumerate() {
-            let least = [one.heads, one.tokens, one.head_size].into_iter().min();
-            let is_positive = least > Some(0) && one.forward.0.0.min(one.backward.0.0) > 0;
-            positive(format!("/operators/attention/{place}"), is_positive);
+            let least = one.heads.min(one.tokens).min(one.head_size);
+            let is_usable = least > 0 && one.forward.0.0.min(one.backward.0.0) > 0;
+            usable.push((format!("attention/{place}"), is_usable));
+        }
+        for (key, _) in usable.iter().filter(|(_, is_usable)| !is_usable) {
+            let message = "the values must be above 0, and `bf16` needs a peak";
+            check.error(codes::BAD_VALUE, &format!("/operators/{key}"), message);
         }
     }
 }

@@ -153,21 +153,8 @@ fn meaning(
     mut nth: impl FnMut(SharedTask) -> usize,
 ) -> Result<(Option<SharedTask>, TaskWork), String> {
     let arguments = &source.args;
-    let bytes = || {
-        let bytes = arguments.bytes.filter(|bytes| *bytes > 0);
-        bytes.map(Bytes).ok_or_else(|| "communication needs `bytes` above 0".to_owned())
-    };
-    let peer = |peer: u32| {
-        if peer == rank || peer >= MOST_RANKS {
-            return Err(format!("rank {peer} is the sender itself"));
-        }
-        Ok(peer)
-    };
-    let mut transfer = |from, to| -> Result<_, String> {
-        let nth = nth(SharedTask::Transfer { from, to, nth: 0 });
-        let work = TaskWork::Transfer { from, to, bytes: bytes()? };
-        Ok((Some(SharedTask::Transfer { from, to, nth }), work))
-    };
+    let bytes = arguments.bytes.filter(|bytes| *bytes > 0).map(Bytes);
+    let bytes = bytes.ok_or_else(|| "communication needs `bytes` above 0".to_owned());
     if let Some(name) = &arguments.collective {
         let kind = CollectiveKind::of_name(name).ok_or_else(|| {
             let known = CollectiveKind::NAMED.map(CollectiveKind::name).join(", ");
@@ -180,16 +167,24 @@ fn meaning(
         {
             return Err("`group` must be a list of ranks that includes this one".to_owned());
         }
-        let shared = |nth| SharedTask::Collective { group: group.clone(), kind: name.clone(), nth };
-        let nth = nth(shared(0));
-        Ok((Some(shared(nth)), exchange(kind, &group, tensor, bytes()?)))
-    } else if let Some(to) = arguments.send_to {
-        transfer(rank, peer(to)?)
-    } else if let Some(from) = arguments.receive_from {
-        transfer(peer(from)?, rank)
-    } else {
-        Ok((None, TaskWork::Compute { rank, took: microseconds(source.dur) }))
+        let work = exchange(kind, &group, tensor, bytes?);
+        let nth = nth(SharedTask::Collective { group: group.clone(), kind: name.clone(), nth: 0 });
+        return Ok((Some(SharedTask::Collective { group, kind: name.clone(), nth }), work));
     }
+    let (from, to) = match (arguments.send_to, arguments.receive_from) {
+        (Some(to), _) => (rank, to),
+        (None, Some(from)) => (from, rank),
+        (None, None) => {
+            return Ok((None, TaskWork::Compute { rank, took: microseconds(source.dur) }));
+        }
+    };
+    let peer = if from == rank { to } else { from };
+    if peer == rank || peer >= MOST_RANKS {
+        return Err(format!("rank {peer} is the sender itself"));
+    }
+    let work = TaskWork::Transfer { from, to, bytes: bytes? };
+    let nth = nth(SharedTask::Transfer { from, to, nth: 0 });
+    Ok((Some(SharedTask::Transfer { from, to, nth }), work))
 }
 
 fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
@@ -209,7 +204,8 @@ pub(super) fn no_time(micros: f64) -> String {
     format!("`dur` {micros} is not a time in microseconds of at most a day")
 }
 
-fn microseconds(micros: f64) -> Picoseconds {
+/// A negative time counts as 0.
+pub(crate) fn microseconds(micros: f64) -> Picoseconds {
     Picoseconds((micros * 1e6).round() as u64)
 }
 
@@ -241,12 +237,12 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
         TaskWork::Compute { .. } | TaskWork::Ring { .. } => vec![operation.rank],
         work => work.members(&[]).into_owned(),
     });
-    let part = |task: &Task| match task.work {
+    let parts = tasks.iter().map(|task| match task.work {
         TaskWork::Compute { .. } => TimedPart::Kernel,
         _ => TimedPart::Exchange,
-    };
+    });
     Ok(Recorded {
-        parts: tasks.iter().map(part).collect(),
+        parts: parts.collect(),
         steps: 1,
         before: Picoseconds::ZERO,
         steady: 1.0,

@@ -132,12 +132,12 @@ pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
 impl ReinforcementJob {
     fn pool(&self, calibration: &Calibration) -> Pool {
         let compute = self.card.compute();
-        let replica = |gpus: u32| Replica {
+        let replica = Replica {
             model: &self.model,
             compute: &compute,
             network: &self.network,
             calibration,
-            gpus,
+            gpus: 1,
             host_seconds: self.host_seconds,
         };
         let generate = self.gpus[0];
@@ -149,12 +149,14 @@ impl ReinforcementJob {
         let links = &calibration.network;
         let change = ChangeCost {
             weight_bytes: 2.0 * self.model.parameters(),
-            cache_bytes: replica(1).cache_bytes(),
+            cache_bytes: replica.cache_bytes(),
             inside_rate: self.network.domain_rate * links.domain,
             across_rate: self.card_rate(calibration),
             software_seconds: self.change_seconds,
         };
-        let sizes = sizes.filter_map(|gpus| ReplicaCosts::of(&replica(gpus), self.batch)).collect();
+        let sizes = sizes
+            .filter_map(|gpus| ReplicaCosts::of(&Replica { gpus, ..replica }, self.batch))
+            .collect();
         Pool { gpus: generate, sizes, change }
     }
 
@@ -200,7 +202,7 @@ impl ReinforcementJob {
         let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));
         let samples = rollout::samples(self.prompt, &lengths);
         let tokens = samples.iter().map(Request::tokens).max().unwrap_or(0);
-        let none = || ReinforcementError::NoReplica { gpus: self.gpus[0], tokens };
+        let none = ReinforcementError::NoReplica { gpus: self.gpus[0], tokens };
         let (mapping, training, forward) = self
             .training(&calibration, &lengths)
             .ok_or(ReinforcementError::NoMapping { gpus: self.gpus[1], samples: self.samples })?;
@@ -213,41 +215,37 @@ impl ReinforcementJob {
             self.step(way, generation, weights_seconds, training_seconds)
         };
         let able: Vec<usize> = pool.able(&samples).collect();
-        let best_of = |way: Way, of: &dyn Fn(usize) -> Option<Generation>| {
-            let all = able.iter().filter_map(|size| Some(step(way, of(*size)?)));
-            all.min_by(|a, b| a.step_seconds.total_cmp(&b.step_seconds)).ok_or_else(none)
-        };
-        let fixed = |size, dispatch| rollout::fixed(&pool, size, &samples, dispatch);
-        let steps = match self.training_loop {
-            // With a continuous supply of samples, long samples do not cause a tail.
-            TrainingLoop::Asynchronous => {
-                vec![best_of(Way::Fixed, &|size| Some(self.steady_of(&pool, size)))?]
-            }
-            _ => ways
-                .iter()
-                .map(|way| match way {
-                    Way::FixedEven => best_of(*way, &|size| fixed(size, Dispatch::Even)),
-                    Way::Fixed => best_of(*way, &|size| fixed(size, Dispatch::Shared)),
-                    Way::Adaptive => {
-                        let adaptive = rollout::adaptive(&pool, &samples, &seen);
-                        Ok(step(*way, adaptive.ok_or_else(none)?))
-                    }
-                })
-                .collect::<Result<Vec<_>, _>>()?,
-        };
-        let of_size = |size: usize| match self.training_loop {
+        // With a continuous supply of samples, long samples do not cause a tail.
+        let of_size = |size: usize, dispatch| match self.training_loop {
             TrainingLoop::Asynchronous => Some(self.steady_of(&pool, size)),
-            _ => rollout::fixed(&pool, size, &samples, Dispatch::Shared),
+            _ => rollout::fixed(&pool, size, &samples, dispatch),
         };
-        let rate = |size: usize| {
-            let generation = of_size(size).filter(|_| able.contains(&size));
-            generation.map_or(0.0, |generation| step(Way::Fixed, generation).tokens_per_second)
+        let ways = match self.training_loop {
+            TrainingLoop::Asynchronous => &[Way::Fixed],
+            _ => ways,
         };
-        let tokens_per_second_by_size = (0..pool.sizes.len()).map(rate).collect();
-        let best = |a: &usize, b: &usize| rate(*a).total_cmp(&rate(*b));
-        let death = self
-            .death_seconds
-            .and_then(|at| rollout::death(&pool, able.iter().copied().max_by(best)?, &samples, at));
+        let steps = ways.iter().map(|way| {
+            let dispatch = match way {
+                Way::FixedEven => Dispatch::Even,
+                Way::Fixed => Dispatch::Shared,
+                Way::Adaptive => {
+                    let adaptive = rollout::adaptive(&pool, &samples, &seen);
+                    return Some(step(*way, adaptive?));
+                }
+            };
+            let all = able.iter().filter_map(|size| Some(step(*way, of_size(*size, dispatch)?)));
+            all.min_by(|a, b| a.step_seconds.total_cmp(&b.step_seconds))
+        });
+        let steps = steps.collect::<Option<Vec<_>>>().ok_or(none)?;
+        let mut rates = vec![0.0; pool.sizes.len()];
+        for &size in &able {
+            if let Some(generation) = of_size(size, Dispatch::Shared) {
+                rates[size] = step(Way::Fixed, generation).tokens_per_second;
+            }
+        }
+        let fastest = able.iter().copied().max_by(|a, b| rates[*a].total_cmp(&rates[*b]));
+        let death = self.death_seconds.zip(fastest);
+        let death = death.and_then(|(at, size)| rollout::death(&pool, size, &samples, at));
         let work = rollout::least_work_seconds(&pool, &samples);
         let least_generation_seconds = match self.training_loop {
             TrainingLoop::Asynchronous => work,
@@ -255,7 +253,7 @@ impl ReinforcementJob {
         };
         Ok(ReinforcementReport {
             replica_gpus: pool.sizes.iter().map(|size| size.gpus).collect(),
-            tokens_per_second_by_size,
+            tokens_per_second_by_size: rates,
             mapping,
             training,
             steps,
@@ -295,8 +293,9 @@ impl ReinforcementJob {
         let served = serve(costs, pool.gpus / costs.gpus, &samples, 0);
         let mut ended: Vec<f64> = served.ended.into_iter().filter(|end| end.is_finite()).collect();
         ended.sort_unstable_by(f64::total_cmp);
-        let at = |steps: usize| ended[(steps * ended.len() / STEPS).max(1) - 1];
-        let seconds = (at(STEPS - 1) - at(1)) / (STEPS - 2) as f64;
+        let [first, last] =
+            [1, STEPS - 1].map(|steps| ended[(steps * ended.len() / STEPS).max(1) - 1]);
+        let seconds = (last - first) / (STEPS - 2) as f64;
         let (replica_gpus, count) = (costs.gpus, self.samples as usize);
         let stage = Stage { replica_gpus, samples: count, seconds, ..Stage::default() };
         let tokens = served.tokens / STEPS as u64;

@@ -140,8 +140,9 @@ impl Request {
             if self.limits.schedule.contains(&Schedule::ZeroBubble) {
                 return Err(RequestError::TwoOrders);
             }
-            let is_odd = |stages: &&u32| !stages.is_multiple_of(2);
-            if let Some(&stages) = self.limits.pipeline.iter().find(is_odd) {
+            if let Some(&stages) =
+                self.limits.pipeline.iter().find(|stages| !stages.is_multiple_of(2))
+            {
                 return Err(RequestError::OddStages { stages });
             }
         }
@@ -284,7 +285,7 @@ impl Prepared {
             constants: self.calibration.name.to_string(),
             constants_origin: self.calibration.name.origin(),
             constants_refitted: request.refitted.clone(),
-            operators_measured: self.compute.operators.as_ref().map(|table| table.origin()),
+            operators_measured: self.compute.operators.as_ref().map(|table| table.origin.clone()),
             constants_fitted_on_this_accelerator: self.calibration.name.chip == request.card.name
                 && request.card.is_shipped(),
             software: self.calibration.software,

@@ -66,13 +66,13 @@ impl Lengths {
     pub fn draw(self, count: usize, seed: Seed, index: u64) -> Vec<u32> {
         let mut stream = seed.stream("rollout.lengths", index);
         let centre = self.mean.ln() - self.sigma * self.sigma / 2.0;
-        let mut one = || {
+        let lengths = (0..count).map(|_| {
             let (u, v): (f64, f64) = (stream.random(), stream.random());
             let normal = (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos();
             let length = (centre + self.sigma * normal).exp().round();
             (length as u32).clamp(1, self.most.max(1))
-        };
-        (0..count).map(|_| one()).collect()
+        });
+        lengths.collect()
     }
 }
 
@@ -92,15 +92,15 @@ impl Pool {
     }
 
     fn lacks(&self, [from, to]: [u32; 2]) -> f64 {
-        let lack = |gpu: u32| {
+        let lack = (0..from.max(to)).map(|gpu| {
             let held = (gpu % from) as f64 / f64::from(from);
             let wanted = (gpu % to) as f64 / f64::from(to);
             let [held_end, wanted_end] =
                 [held + 1.0 / f64::from(from), wanted + 1.0 / f64::from(to)];
             let common = (held_end.min(wanted_end) - held.max(wanted)).max(0.0);
             1.0 / f64::from(to) - common
-        };
-        (0..from.max(to)).map(lack).fold(0.0, f64::max)
+        });
+        lack.fold(0.0, f64::max)
     }
 
     fn change(&self, [from, to]: [usize; 2], left: &[Request]) -> (Vec<Request>, Stage) {
@@ -316,11 +316,12 @@ pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Genera
     let mut stops = points(samples.len(), POINTS);
     stops.push(0);
     for at in 0..stops.len() {
-        let likely = |(at, one): (usize, &Request)| Request {
-            output: likely(&sorted, one.done, at),
-            ..*one
-        };
-        let left = course.left.iter().enumerate().map(likely).collect();
+        let left = course
+            .left
+            .iter()
+            .enumerate()
+            .map(|(at, one)| Request { output: likely(&sorted, one.done, at), ..*one })
+            .collect();
         let expected = Course { left, ..course.clone() };
         let (size, is_spread) = expected.best_move(pool, &stops[at..])?;
         course.go_on(pool, size, stops[at], is_spread);
@@ -378,37 +379,36 @@ impl Pool {
 
 /// Returns the time of the longest sample on an otherwise empty replica of the fastest size.
 pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
-    let alone = |one: &Request| {
+    let alone = samples.iter().map(|one| {
         pool.least(|size| {
             let done = one.done.max(1);
             let prompt = if one.done > 0 { 0.0 } else { size.prompt_seconds(one.prompt) };
             let cached = u64::from(one.prompt) + u64::from(done);
             prompt + size.steps_seconds(u64::from(one.output.saturating_sub(done)), 1, cached)
         })
-    };
-    samples.iter().map(alone).fold(0.0, f64::max)
+    });
+    alone.fold(0.0, f64::max)
 }
 
 /// Total work divided by the GPUs, with each part at its most efficient size.
 pub fn least_work_seconds(pool: &Pool, samples: &[Request]) -> f64 {
-    let gpus = |size: &ReplicaCosts| f64::from(size.gpus);
     let token = pool.least(|size| {
         let batches = size.decode.iter().enumerate().skip(1);
-        let of = batches.map(|(batch, seconds)| seconds / batch as f64 * gpus(size));
+        let of = batches.map(|(batch, seconds)| seconds / batch as f64 * f64::from(size.gpus));
         of.fold(f64::INFINITY, f64::min)
     });
-    let read = pool.least(|size| size.cached_token * gpus(size));
-    let work = |one: &Request| {
+    let read = pool.least(|size| size.cached_token * f64::from(size.gpus));
+    let work = samples.iter().map(|one| {
         let done = one.done.max(1);
         let steps = f64::from(one.output.saturating_sub(done));
         let cached = f64::from(one.prompt) + f64::from(done);
         let prompt = match one.done {
-            0 => pool.least(|size| size.prompt_seconds(one.prompt) * gpus(size)),
+            0 => pool.least(|size| size.prompt_seconds(one.prompt) * f64::from(size.gpus)),
             _ => 0.0,
         };
         prompt + steps * token + read * (steps * cached + steps * (steps - 1.0) / 2.0)
-    };
-    samples.iter().map(work).sum::<f64>() / f64::from(pool.gpus)
+    });
+    work.sum::<f64>() / f64::from(pool.gpus)
 }
 
 #[cfg(test)]

@@ -22,12 +22,13 @@ use super::search::Found;
 /// Models used for fitting, by software and accelerator, from `fitting.csv`.
 static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
     let lines = include_str!("runs/fitting.csv").lines().skip(1);
-    let row = |line: &'static str| {
-        let (software, rest) = line.split_once(',')?;
-        let (accelerator, models) = rest.split_once(',')?;
-        Some((software, accelerator, models.split(';').collect()))
-    };
-    lines.filter_map(row).collect()
+    lines
+        .filter_map(|line| {
+            let (software, rest) = line.split_once(',')?;
+            let (accelerator, models) = rest.split_once(',')?;
+            Some((software, accelerator, models.split(';').collect()))
+        })
+        .collect()
 });
 
 #[derive(Clone, Debug)]
@@ -87,14 +88,14 @@ impl Runs {
 
     /// Fitting models are listed by software and accelerator, so runs added later are test runs.
     pub fn testing(&self) -> Vec<bool> {
-        let fits = |run: &MeasuredRun| {
-            FITTING.iter().any(|(software, accelerator, models)| {
+        let tests = self.runs.iter().map(|run| {
+            !FITTING.iter().any(|(software, accelerator, models)| {
                 *software == run.software
                     && *accelerator == run.accelerator
                     && models.contains(&&*run.model)
             })
-        };
-        self.runs.iter().map(|run| !fits(run)).collect()
+        });
+        tests.collect()
     }
 
     /// Runs of the second, fourth, … model of their software and accelerator in alphabetical order.
@@ -103,42 +104,46 @@ impl Runs {
         for run in &self.runs {
             models.entry((&run.software, &run.accelerator)).or_default().insert(&run.model);
         }
-        let place = |run: &MeasuredRun| {
-            let all = models.get(&(&*run.software, &*run.accelerator))?;
-            all.iter().position(|model| *model == run.model)
-        };
-        self.runs.iter().map(|run| place(run).is_some_and(|place| place % 2 == 1)).collect()
+        let second = self.runs.iter().map(|run| {
+            let mut all = models[&(&*run.software, &*run.accelerator)].iter();
+            all.position(|model| *model == run.model).is_some_and(|place| place % 2 == 1)
+        });
+        second.collect()
     }
 }
 
 impl MeasuredRun {
     /// Fails if no mapping fits. The error contains the first reason.
     pub fn compute(&self) -> Result<Found, RunRefused> {
-        let refused = |why: String| RunRefused { id: self.id.clone(), why };
-        let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
-        self.compute_prepared(&prepared).map_err(refused)
+        self.compute_prepared(&self.prepared()?)
     }
 
     pub fn compute_with(&self, calibration: Calibration) -> Result<Found, RunRefused> {
-        let refused = |why: String| RunRefused { id: self.id.clone(), why };
-        let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
-        self.compute_prepared(&prepared.with_calibration(calibration)).map_err(refused)
+        self.compute_prepared(&self.prepared()?.with_calibration(calibration))
     }
 
-    fn compute_prepared(&self, prepared: &Prepared) -> Result<Found, String> {
+    fn prepared(&self) -> Result<Prepared, RunRefused> {
+        self.request.clone().prepare().map_err(|why| self.refused(why.to_string()))
+    }
+
+    fn refused(&self, why: String) -> RunRefused {
+        RunRefused { id: self.id.clone(), why }
+    }
+
+    fn compute_prepared(&self, prepared: &Prepared) -> Result<Found, RunRefused> {
         let network = self.network();
         let search = prepared.search(self.gpus, &network);
         let outcome = search.run();
         if let Some(found) = outcome.found.first() {
             return Ok(*found);
         }
-        Err(match (&outcome.closest, search.wanted()) {
+        Err(self.refused(match (&outcome.closest, search.wanted()) {
             (Some((mapping, refusal)), _) => format!("{mapping}: {refusal}"),
             (None, Err(refusal)) => refusal.to_string(),
             (None, Ok(wanted)) => {
                 search.refusals(wanted).first().map_or_else(String::new, ToString::to_string)
             }
-        })
+        }))
     }
 
     pub fn network(&self) -> Network {

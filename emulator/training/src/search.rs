@@ -208,10 +208,6 @@ impl Search<'_> {
         mapping.refusals(self.model, self.batch, context_exchange)
     }
 
-    fn usable_bytes(&self) -> f64 {
-        self.compute.memory_bytes * USABLE_MEMORY
-    }
-
     /// Returns all reasons why `mapping` is not possible, with memory last.
     pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
         let mut refusals = self.cut_refusals(&mapping);
@@ -222,7 +218,8 @@ impl Search<'_> {
     }
 
     fn memory_refusal(&self, found: &Found) -> Option<MappingRefusal> {
-        let (needed, usable) = (found.memory.total_bytes(), self.usable_bytes());
+        let needed = found.memory.total_bytes();
+        let usable = self.compute.memory_bytes * USABLE_MEMORY;
         (needed > usable).then_some(MappingRefusal::Memory {
             needed_bytes: needed as u64,
             available_bytes: usable as u64,
@@ -233,9 +230,11 @@ impl Search<'_> {
     pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();
         // Candidates that differ only in recomputation and virtual stages are consecutive.
-        let plain =
-            |one: &Mapping| Mapping { virtual_stages: 1, recompute: Recompute::None, ..*one };
-        let alike: Vec<&[Mapping]> = candidates.chunk_by(|a, b| plain(a) == plain(b)).collect();
+        let alike: Vec<&[Mapping]> = candidates
+            .chunk_by(|a, b| {
+                *a == Mapping { virtual_stages: a.virtual_stages, recompute: a.recompute, ..*b }
+            })
+            .collect();
         let evaluated = alike.par_iter().flat_map_iter(|alike| {
             let plain = self.with_job(alike[0], |job| job.plain_step());
             alike.iter().map(move |mapping| self.evaluate_with(*mapping, &plain))
@@ -302,8 +301,10 @@ impl Search<'_> {
         counts.sort_unstable_by_key(|gpus| (gpus.abs_diff(self.gpus), *gpus));
         counts.dedup();
         counts.truncate(MOST_COUNTS);
-        let best = |gpus| Self { gpus, ..self.clone() }.run().found.first().copied();
-        counts.into_iter().find_map(|gpus| Some((gpus, best(gpus)?)))
+        counts.into_iter().find_map(|gpus| {
+            let outcome = Self { gpus, ..self.clone() }.run();
+            Some((gpus, *outcome.found.first()?))
+        })
     }
 
     pub fn without_limits(&self) -> Self {
@@ -313,23 +314,25 @@ impl Search<'_> {
     /// Distance is measured in doublings of the degrees; ties go to the faster mapping.
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
         let free = self.without_limits();
-        let distance = |mapping: &Mapping| -> f64 {
-            let doublings =
-                |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).log2().abs();
-            doublings(mapping.tensor, wanted.tensor)
-                + doublings(mapping.context, wanted.context)
-                + doublings(mapping.pipeline, wanted.pipeline)
-                + doublings(mapping.expert, wanted.expert)
-                + doublings(mapping.micro_batch, wanted.micro_batch)
-                + doublings(mapping.virtual_stages, wanted.virtual_stages)
-                + f64::from(u8::from(mapping.recompute != wanted.recompute))
-        };
         // The outcome is sorted by time, so the first of equal distances is the fastest.
         free.run()
             .found
             .into_iter()
-            .min_by(|a, b| distance(&a.mapping).total_cmp(&distance(&b.mapping)))
+            .min_by(|a, b| distance(&a.mapping, &wanted).total_cmp(&distance(&b.mapping, &wanted)))
     }
+}
+
+fn distance(one: &Mapping, other: &Mapping) -> f64 {
+    let doublings = [
+        (one.tensor, other.tensor),
+        (one.context, other.context),
+        (one.pipeline, other.pipeline),
+        (one.expert, other.expert),
+        (one.micro_batch, other.micro_batch),
+        (one.virtual_stages, other.virtual_stages),
+    ]
+    .map(|(a, b)| (f64::from(a.max(1)) / f64::from(b.max(1))).log2().abs());
+    doublings.iter().sum::<f64>() + f64::from(u8::from(one.recompute != other.recompute))
 }
 
 #[cfg(test)]

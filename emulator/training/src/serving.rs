@@ -12,6 +12,8 @@
 
 mod attention_ffn;
 
+use std::cmp::Ordering;
+
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::Serialize;
@@ -131,6 +133,19 @@ pub struct ServingResult {
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
 const TRIAL_SECONDS: f64 = 120.0;
 
+impl ServingResult {
+    /// Puts the better result first.
+    fn ahead(&self, other: &Self) -> Ordering {
+        // If hardly any request meets the objective, compare throughput instead.
+        if self.within.max(other.within) < 0.5 {
+            return other.tokens_per_second.total_cmp(&self.tokens_per_second);
+        }
+        let [late, other_late] =
+            [self, other].map(|it| it.ttft_p99_seconds + it.tpot_p99_seconds.unwrap_or_default());
+        other.within.total_cmp(&self.within).then(late.total_cmp(&other_late))
+    }
+}
+
 impl ServingJob {
     /// A closure is needed because the server borrows local values.
     fn with_server<T>(&self, gpus: u32, ask: impl FnOnce(&Server<'_>) -> T) -> T {
@@ -152,16 +167,17 @@ impl ServingJob {
 
     /// Replica sizes that can hold the weights, with the seconds to send the cache of one token.
     fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
-        let of = |gpus: u32| {
+        let heads = self.model.attention.heads();
+        let sizes = SIZES.into_iter();
+        let sizes = sizes.filter(|gpus| *gpus <= self.gpus && heads.is_multiple_of(*gpus));
+        let costs = sizes.filter_map(|gpus| {
             self.with_server(gpus, |server| {
                 let moves = server.cache_bytes() / (self.card_rate() * f64::from(gpus));
                 let costs = ReplicaCosts::of(*server, self.batch)?;
                 Some((ReplicaCosts { prompt_tokens: self.prompt_tokens, ..costs }, moves))
             })
-        };
-        let heads = self.model.attention.heads();
-        let fits = |gpus: &u32| *gpus <= self.gpus && heads.is_multiple_of(*gpus);
-        SIZES.into_iter().filter(fits).filter_map(of).collect()
+        });
+        costs.collect()
     }
 
     /// Returns the GPUs of the smallest replica that holds the weights. `None` if even the largest replica is too small.
@@ -180,9 +196,13 @@ impl ServingJob {
         let answers = answers.draw(arrivals.len(), self.seed, 101);
         let lengths = prompts.into_iter().zip(answers);
         let all = arrivals.into_iter().zip(lengths);
-        let request =
-            |(arrives, (prompt, output))| Request { arrives, prompt, output, ..Request::default() };
-        all.map(request).collect()
+        let requests = all.map(|(arrives, (prompt, output))| Request {
+            arrives,
+            prompt,
+            output,
+            ..Request::default()
+        });
+        requests.collect()
     }
 
     fn arrivals(&self, rate: f64, seconds: f64) -> Vec<f64> {
@@ -216,9 +236,9 @@ impl ServingJob {
                 decode_replica_gpus: other,
             } => {
                 let fits = all >= one && all.is_multiple_of(one) && rest.is_multiple_of(other);
-                let (from, to) = (cost(one)?, cost(other)?);
-                let decodes = (&to.0, rest / other);
-                (fits && rest >= other).then(|| self.apart(layout, (from, all), decodes, asked))
+                let (from, (to, _)) = (cost(one)?, cost(other)?);
+                (fits && rest >= other)
+                    .then(|| self.apart(layout, from, all, to, rest / other, asked))
             }
             Layout::AttentionFfn { prefill_gpus, prefill_replica_gpus, decodes } => {
                 let from = cost(prefill_replica_gpus)?;
@@ -227,32 +247,15 @@ impl ServingJob {
                     let most = self.most_of(&decodes);
                     Some((StagedCosts::of(&group, most)?, group.bytes_per_token()))
                 })?;
-                let to = (&costs, decodes.groups);
-                let result = self.apart(layout, (from, prefill_gpus), to, asked);
+                let result = self.apart(layout, from, prefill_gpus, &costs, decodes.groups, asked);
                 let decoded = result.tokens - result.requests as u64;
                 Some(ServingResult { activation_bytes: (bytes * decoded as f64) as u64, ..result })
             }
         };
         let sizes: Vec<u32> = costs.iter().map(|(costs, _)| costs.gpus).collect();
         let together = sizes.iter().map(|gpus| Layout::Colocated { replica_gpus: *gpus }).collect();
-        let better = |a: &ServingResult, b: &ServingResult| {
-            let late = |one: &ServingResult| {
-                one.ttft_p99_seconds + one.tpot_p99_seconds.unwrap_or_default()
-            };
-            // If hardly any request meets the objective, compare throughput instead.
-            let is_lost = a.within.max(b.within) < 0.5;
-            let by_rate = b.tokens_per_second.total_cmp(&a.tokens_per_second);
-            let by_share = b.within.total_cmp(&a.within).then(late(a).total_cmp(&late(b)));
-            if is_lost { by_rate } else { by_share }
-        };
         let halved =
             if self.tries_attention_ffn { self.attention_ffn_layouts(&sizes) } else { Vec::new() };
-        let best = |layouts: &Vec<Layout>| {
-            let tried = layouts.iter().filter_map(|layout| run(*layout, &trial));
-            let best = tried.min_by(better)?;
-            let is_whole = self.load.trial() == self.load;
-            if is_whole { Some(best) } else { run(best.layout, &self.requests(self.load)) }
-        };
         let kinds: Vec<Vec<Layout>> = match (self.layout, self.load) {
             (Some(layout), _) => vec![vec![layout]],
             (None, Load::Closed { .. }) => vec![together],
@@ -260,8 +263,14 @@ impl ServingJob {
                 vec![together, self.disaggregated_layouts(&sizes), halved]
             }
         };
-        let mut all: Vec<ServingResult> = kinds.iter().filter_map(best).collect();
-        all.sort_by(better);
+        let best = kinds.iter().filter_map(|layouts| {
+            let tried = layouts.iter().filter_map(|layout| run(*layout, &trial));
+            let best = tried.min_by(ServingResult::ahead)?;
+            let is_whole = self.load.trial() == self.load;
+            if is_whole { Some(best) } else { run(best.layout, &self.requests(self.load)) }
+        });
+        let mut all: Vec<ServingResult> = best.collect();
+        all.sort_by(ServingResult::ahead);
         all
     }
 
@@ -299,8 +308,10 @@ impl ServingJob {
     fn apart<C: StepCosts>(
         &self,
         layout: Layout,
-        ((prompts, moves), prefill_gpus): (&(ReplicaCosts, f64), u32),
-        (decodes, replicas): (&C, u32),
+        (prompts, moves): &(ReplicaCosts, f64),
+        prefill_gpus: u32,
+        decodes: &C,
+        replicas: u32,
         requests: &[Request],
     ) -> ServingResult {
         let first: Vec<Request> =
@@ -368,14 +379,15 @@ impl ServingJob {
             tokens.extend(token);
         }
         let ended_requests = waits.len();
-        let both = |mut values: Vec<f64>| {
-            values.sort_unstable_by(f64::total_cmp);
-            let rank = |share: f64| ((values.len() as f64 * share).ceil() as usize).max(1) - 1;
-            [0.5, 0.99].map(|share| values.get(rank(share)).copied())
-        };
         let ttft_mean_seconds = waits.iter().sum::<f64>() / ended_requests.max(1) as f64;
-        let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
-            (both(waits), both(tokens));
+        let [[ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]] =
+            [waits, tokens].map(|mut values| {
+                values.sort_unstable_by(f64::total_cmp);
+                [0.5, 0.99].map(|share| {
+                    let rank = (values.len() as f64 * share).ceil() as usize;
+                    values.get(rank.max(1) - 1).copied()
+                })
+            });
         let begin = arrived.first().copied().unwrap_or_default();
         let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;

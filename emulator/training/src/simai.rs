@@ -187,15 +187,14 @@ fn layer(line: &str, sizes: GroupSizes) -> Result<SimaiLayer, String> {
 }
 
 fn part(words: &[&str], sizes: GroupSizes, usual: Option<(u32, u32)>) -> Result<LayerPass, String> {
-    let number = |word: &str| -> Result<u64, String> {
-        word.parse().map_err(|_| format!("`{word}` is not a whole number"))
-    };
-    let nanoseconds = number(words[0])?;
+    let [nanoseconds, bytes] = [words[0], words[2]]
+        .map(|word| word.parse::<u64>().map_err(|_| format!("`{word}` is not a whole number")));
+    let nanoseconds = nanoseconds?;
     let took = Picoseconds(nanoseconds.saturating_mul(1_000));
     if took > LONGEST {
         return Err(format!("{nanoseconds} ns is more than a day"));
     }
-    let bytes = number(words[2])?;
+    let bytes = bytes?;
     let operation = match words[1].split('_').next().unwrap_or_default() {
         "NONE" => None,
         name => match Operation::of_name(name).filter(|operation| !operation.is_between_two()) {
@@ -260,31 +259,31 @@ impl SimaiStep<'_> {
         for stage in 0..stages {
             out.forward(stage, &self.layers[..first]);
         }
-        let mut ends = vec![[None; 2]; micro_batches * stages * pieces];
+        let mut ends = vec![vec![[None; 2]; stages * pieces]; micro_batches];
         let all_ran = pipeline.walk(|stage, pass| {
             let is_forward = pass.kind == PassKind::Forward;
             let at = pass.piece * stages + stage;
-            let of = |at: usize| pass.micro_batch * stages * pieces + at;
+            let own = &mut ends[pass.micro_batch];
             let from = match is_forward {
                 true => at.checked_sub(1),
                 false => Some(at + 1).filter(|next| *next < stages * pieces),
             };
-            let ready = from.and_then(|from| ends[of(from)][usize::from(!is_forward)]);
+            let ready = from.and_then(|from| own[from][usize::from(!is_forward)]);
             if let (Some(from), Some(ready)) = (from, ready) {
-                out.send((from % stages, ready), stage, self.sent);
+                out.send(from % stages, ready, stage, self.sent);
             }
             let begin = self.firsts[pass.micro_batch];
-            let cut = |piece: usize| match piece {
+            let [from_row, to_row] = [pass.piece, pass.piece + 1].map(|piece| match piece {
                 0 => begin,
                 last if last == pieces => begin + rows,
                 _ => begin + body.start + body.len() * piece / pieces,
-            };
-            let layers = &self.layers[cut(pass.piece)..cut(pass.piece + 1)];
+            });
+            let layers = &self.layers[from_row..to_row];
             match is_forward {
                 true => out.forward(stage, layers),
                 false => out.backward(stage, layers),
             }
-            ends[of(at)][usize::from(!is_forward)] = out.last[stage];
+            own[at][usize::from(!is_forward)] = out.last[stage];
         });
         for stage in 0..stages {
             out.forward(stage, &self.layers[rest..]);
@@ -313,7 +312,7 @@ impl SimaiTasks {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    fn send(&mut self, (other, ready): (usize, TaskId), stage: usize, bytes: Bytes) {
+    fn send(&mut self, other: usize, ready: TaskId, stage: usize, bytes: Bytes) {
         let came = match other == stage {
             true => ready,
             false => {
@@ -396,7 +395,7 @@ mod tests {
         let text = format!("{}\n1\n{line}\n", HEADER.replace("ep: 1", "ep: 2"));
         let workload = read(&text).unwrap();
         let exchange = TaskWork::Across {
-            kind: CollectiveKind::AllToAll,
+            kind: CollectiveKind::PAIRWISE,
             ranks: vec![0, 8],
             bytes: Bytes(4096),
         };

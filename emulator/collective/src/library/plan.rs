@@ -4,8 +4,8 @@
 use lightloom_units::Bytes;
 
 use super::{
-    Algorithm, CARD_SHARES, CHANNEL_RATE, CHANNELS, LibraryTime, Protocol, RingPace, Site, TREE,
-    TREE_LAUNCH, TREE_STEP, chunk,
+    Algorithm, CARD_SHARES, CHANNEL_RATE, CHANNELS, Latency, LibraryTime, Protocol, RingPace, Site,
+    TREE, TREE_LAUNCH, TREE_STEP, chunk,
 };
 use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, TreeOperation};
 
@@ -70,7 +70,7 @@ impl Site {
             let switch = self.in_switch_rate().unwrap_or(f64::INFINITY);
             (TREE_LAUNCH, TREE_STEP, self.cards(CARD_SHARES[1]).min(sends * switch))
         } else {
-            let (_, base, inside, between) = TREE[way.protocol as usize];
+            let Latency { base, inside, between, .. } = TREE[way.protocol as usize];
             let inside = if way.protocol == Protocol::Ll { 1.8 * inside } else { inside };
             let chain = (self.inside() - 1.0) * (inside + CHANNELS * size / self.lanes());
             let rate = self.limit(way.protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_gnmi::Status;
-use lightloom_gnmi::message::{Path, PathElem, SetRequest, Update};
+use lightloom_gnmi::message::{Path, PathElem, SetRequest};
 use lightloom_gnmi::model::ColdStartRecovery;
 use lightloom_gnmi::path::{KEY_BYTES_MAX, STEPS_MAX, bare, joined, text};
 use serde_json::{Map, Value as Json};
@@ -65,7 +65,7 @@ impl SwitchConfig {
             let path = joined(prefix, Some(path));
             next.apply(&path, Change::Delete).map_err(|why| wrong(&path, &why))?;
         }
-        let parts = |parts: &[Update], replaces: bool, next: &mut Self| -> Result<(), Status> {
+        for (parts, replaces) in [(&request.replace, true), (&request.update, false)] {
             for part in parts {
                 let path = joined(prefix, part.path.as_ref());
                 let value = part.val.as_ref().ok_or_else(|| "a value is missing".to_owned());
@@ -75,10 +75,7 @@ impl SwitchConfig {
                     if replaces { Change::Replace(&value) } else { Change::Update(&value) };
                 next.apply(&path, change).map_err(|why| wrong(&path, &why))?;
             }
-            Ok(())
-        };
-        parts(&request.replace, true, &mut next)?;
-        parts(&request.update, false, &mut next)?;
+        }
         Ok(next)
     }
 
@@ -195,15 +192,14 @@ impl SwitchConfig {
     }
 
     fn entries(&mut self, value: Option<&Json>) -> Result<(), Wrong> {
-        let one = |this: &mut Self, entry: &Json| {
-            let name = key_of(entry)?;
-            this.apply_connection(&name, &[], Change::Update(entry))
+        let entries = match value {
+            None => &[],
+            Some(Json::Array(entries)) => entries.as_slice(),
+            Some(entry) => std::slice::from_ref(entry),
         };
-        match value {
-            None => Ok(()),
-            Some(Json::Array(entries)) => entries.iter().try_for_each(|entry| one(self, entry)),
-            Some(entry) => one(self, entry),
-        }
+        entries.iter().try_for_each(|entry| {
+            self.apply_connection(&key_of(entry)?, &[], Change::Update(entry))
+        })
     }
 
     fn apply_connection(
@@ -365,9 +361,9 @@ fn only<'a>(value: &'a Json, names: &[&str]) -> Result<Option<&'a Json>, Wrong> 
 }
 
 fn key_of(entry: &Json) -> Result<String, Wrong> {
-    let of = |value: &Json| value.get("name").and_then(Json::as_str).map(str::to_owned);
-    let name = of(entry).or_else(|| entry.get("config").and_then(of));
-    name.ok_or_else(|| "a `port-connection` requires its `name`".into())
+    let mut known = [Some(entry), entry.get("config")].into_iter().flatten();
+    let name = known.find_map(|value| value.get("name").and_then(Json::as_str));
+    name.map(str::to_owned).ok_or_else(|| "a `port-connection` requires its `name`".into())
 }
 
 fn same_name(name: &str, value: &Json) -> Result<(), Wrong> {

@@ -29,13 +29,13 @@ impl State {
 
     pub(crate) fn misread(&self, request: &mut SetRequest) {
         let prefix = request.prefix.clone();
-        let is_of_state = |update: &Update| {
-            let path = joined(prefix.as_ref(), update.path.as_ref());
-            path.elem.iter().any(|step| bare(&step.name) == "state")
-        };
         if self.breaks(Misbehaviour::TakesState) {
-            request.replace.retain(|update| !is_of_state(update));
-            request.update.retain(|update| !is_of_state(update));
+            for updates in [&mut request.replace, &mut request.update] {
+                updates.retain(|update| {
+                    let path = joined(prefix.as_ref(), update.path.as_ref());
+                    path.elem.iter().all(|step| bare(&step.name) != "state")
+                });
+            }
         }
         if self.breaks(Misbehaviour::TakesAnotherName) {
             for update in request.replace.iter_mut().chain(&mut request.update) {

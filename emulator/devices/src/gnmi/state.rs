@@ -216,16 +216,16 @@ impl State {
             self.restart();
         }
         let prefix = request.prefix.clone();
-        let part =
-            |path: &Path, op: Operation| UpdateResult { path: Some(path.clone()), op: op as i32 };
-        let of = |update: &lightloom_gnmi::message::Update| update.path.clone().unwrap_or_default();
-        let deleted = request.delete.iter().map(|path| part(path, Operation::Delete));
-        let replaced = request.replace.iter().map(|update| part(&of(update), Operation::Replace));
-        let updated = request.update.iter().map(|update| part(&of(update), Operation::Update));
-        let mut response: Vec<_> = deleted.chain(replaced).chain(updated).collect();
-        if self.breaks(Misbehaviour::NoResults) {
-            response.clear();
-        }
+        let deleted = request.delete.iter().map(|path| (Some(path), Operation::Delete));
+        let replaced = request.replace.iter().map(|it| (it.path.as_ref(), Operation::Replace));
+        let updated = request.update.iter().map(|it| (it.path.as_ref(), Operation::Update));
+        let all = deleted.chain(replaced).chain(updated);
+        let all = all.filter(|_| !self.breaks(Misbehaviour::NoResults));
+        let response = all.map(|(path, op)| UpdateResult {
+            path: Some(path.cloned().unwrap_or_default()),
+            op: op as i32,
+        });
+        let response = response.collect();
         Ok(SetResponse { prefix, response, timestamp: self.spec.unix_nanos(self.now) })
     }
 
@@ -247,15 +247,14 @@ impl State {
         }
         let (mut held, mut seen) = (BTreeMap::<u16, &str>::new(), BTreeSet::new());
         for (name, intent) in &next.connections {
-            let path = || connection_path(name);
-            let pair = self.spec.pair(intent).map_err(|why| wrong(&path(), &why))?;
+            let pair = self.spec.pair(intent).map_err(|why| wrong(&connection_path(name), &why))?;
             seen.insert(pair);
             for port in [pair.0, pair.1] {
                 let shown = self.spec.port_name(port);
                 if next.ports.get(&shown).is_some_and(|port| !port.enabled) {
                     let why =
                         format!("`{shown}` is disabled: set `ocp-ocs-port/config/enabled` first");
-                    return Err(wrong(&path(), &why));
+                    return Err(wrong(&connection_path(name), &why));
                 }
                 if let Some(other) = held.insert(port, name)
                     && !self.spec.checks_late
@@ -264,7 +263,7 @@ impl State {
                     let why = format!(
                         "`{shown}` is in connection `{other}`: delete that in the same Set"
                     );
-                    return Err(wrong(&path(), &why));
+                    return Err(wrong(&connection_path(name), &why));
                 }
             }
         }
@@ -272,6 +271,13 @@ impl State {
     }
 
     /// A misbehaving switch may disturb the connections `named` in the Set, or all other connections.
+    fn disturbs(&self, is_named: bool) -> bool {
+        self.breaks(match is_named {
+            true => Misbehaviour::RemakesTheSame,
+            false => Misbehaviour::DisturbsOthers,
+        })
+    }
+
     pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
@@ -286,16 +292,11 @@ impl State {
             .filter_map(|(name, intent)| Some((name.clone(), self.spec.pair(intent).ok()?)))
             .collect();
         self.config = next;
-        let faults = self.matrix.faults;
-        let disturbs = |name: &String| match named.contains(name) {
-            true => faults.breaks(Misbehaviour::RemakesTheSame),
-            false => faults.breaks(Misbehaviour::DisturbsOthers),
-        };
         let mut fresh: BTreeMap<String, Pair> = pairs.clone();
         let mut going = Vec::new();
         for (name, circuit) in std::mem::take(&mut self.circuits) {
-            if pairs.get(&name) == Some(&circuit.pair) && !disturbs(&name) && circuit.holds_ports()
-            {
+            let is_kept = pairs.get(&name) == Some(&circuit.pair) && circuit.holds_ports();
+            if is_kept && !self.disturbs(named.contains(&name)) {
                 fresh.remove(&name);
                 self.circuits.insert(name, circuit);
             } else {
@@ -305,7 +306,8 @@ impl State {
         going.retain(|(_, circuit)| {
             let heir =
                 fresh.iter().find(|(_, pair)| **pair == circuit.pair).map(|(name, _)| name.clone());
-            let heir = heir.filter(|heir| circuit.holds_ports() && !disturbs(heir));
+            let heir =
+                heir.filter(|heir| circuit.holds_ports() && !self.disturbs(named.contains(heir)));
             let Some(heir) = heir else { return true };
             fresh.remove(&heir);
             self.circuits.insert(heir, EstablishedConnection { updated: now, ..circuit.clone() });
@@ -444,13 +446,10 @@ fn leaf_path(top: &str, leaf: &str) -> Path {
 
 impl GnmiSpec {
     fn pair(&self, intent: &IntendedConnection) -> Result<Pair, String> {
-        let end = |name: &Option<String>, leaf: &str| {
-            let name = name.as_ref().ok_or_else(|| format!("`config/{leaf}` is missing"))?;
-            let number = self.port(name).ok_or_else(|| self.no_such_port(name))?;
-            Ok::<_, String>((name.clone(), number))
-        };
-        let (input, first) = end(&intent.input, "input-port-name")?;
-        let (output, second) = end(&intent.output, "output-port-name")?;
+        let input = intent.input.as_ref().ok_or("`config/input-port-name` is missing")?;
+        let first = self.port(input).ok_or_else(|| self.no_such_port(input))?;
+        let output = intent.output.as_ref().ok_or("`config/output-port-name` is missing")?;
+        let second = self.port(output).ok_or_else(|| self.no_such_port(output))?;
         let (first_is_in, second_is_in) = (first <= self.ingress, second <= self.ingress);
         if first_is_in == second_is_in {
             return Err(format!(

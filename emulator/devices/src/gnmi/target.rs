@@ -33,15 +33,15 @@ pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
 
 impl State {
     pub(crate) fn capabilities(&self) -> CapabilityResponse {
-        let model = |name: &str, version: &str, organization: &str| ModelData {
+        let ours = MODULES.iter().map(|name| (*name, &*self.spec.model_version, ORGANIZATION));
+        let models = ours.chain([(PLATFORM, "0.31.0", "OpenConfig working group")]);
+        let supported_models = models.map(|(name, version, organization)| ModelData {
             name: name.into(),
             organization: organization.into(),
             version: version.into(),
-        };
-        let ours = MODULES.iter().map(|name| model(name, &self.spec.model_version, ORGANIZATION));
-        let platform = model(PLATFORM, "0.31.0", "OpenConfig working group");
+        });
         let mut said = CapabilityResponse {
-            supported_models: ours.chain([platform]).collect(),
+            supported_models: supported_models.collect(),
             supported_encodings: [Encoding::Json, Encoding::JsonIetf, Encoding::Proto]
                 .map(|known| known as i32)
                 .to_vec(),

@@ -214,10 +214,13 @@ impl TreeNode {
 }
 
 pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path, TypedValue)> {
-    let json = |is_ietf| serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
     match encoding {
-        Encoding::JsonIetf => vec![(at, Value::JsonIetf(json(true)).into())],
-        Encoding::Json => vec![(at, Value::Json(json(false)).into())],
+        Encoding::JsonIetf | Encoding::Json => {
+            let is_ietf = encoding == Encoding::JsonIetf;
+            let json = serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
+            let value = if is_ietf { Value::JsonIetf(json) } else { Value::Json(json) };
+            vec![(at, value.into())]
+        }
         Encoding::Proto | Encoding::Bytes | Encoding::Ascii => {
             let mut found = Vec::new();
             node.leaves(&mut at.elem.clone(), &mut found);

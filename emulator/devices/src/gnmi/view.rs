@@ -38,16 +38,15 @@ impl State {
     }
 
     fn switch_tree(&self) -> TreeNode {
-        let config = || {
-            [
-                ("bidirectional", TreeNode::Leaf(LeafValue::Bool(self.config.bidirectional))),
-                ("cold-boot-recovery", leaf(self.config.recovery.word())),
-            ]
-        };
+        let config = BTreeMap::from([
+            ("bidirectional", TreeNode::Leaf(LeafValue::Bool(self.config.bidirectional))),
+            ("cold-boot-recovery", leaf(self.config.recovery.word())),
+        ]);
         let [first, second] = self.spec.groups();
         let directions =
             if self.spec.any_direction { ["ANY", "ANY"] } else { ["INPUT-ONLY", "OUTPUT-ONLY"] };
-        let group = |name: &str, direction: &str, peer: &str| {
+        let groups = [(first, directions[0], second), (second, directions[1], first)];
+        let groups = groups.map(|(name, direction, peer)| {
             let peers = [(peer.to_owned(), tree([("peer-name", leaf(peer))]))].into();
             let group = tree([
                 ("name", leaf(name)),
@@ -55,9 +54,8 @@ impl State {
                 ("connection-groups", TreeNode::List("peer-name", peers)),
             ]);
             (name.to_owned(), group)
-        };
-        let groups = [group(first, directions[0], second), group(second, directions[1], first)];
-        let mut state = BTreeMap::from(config());
+        });
+        let mut state = config.clone();
         if self.breaks(Misbehaviour::HidesBidirectional) {
             state.remove("bidirectional");
         }
@@ -66,7 +64,7 @@ impl State {
         }
         state.insert("connection-recovery-capability", leaf(self.spec.recovery.word()));
         state.insert("port-groups", TreeNode::List("name", groups.into()));
-        tree([("config", tree(config())), ("state", TreeNode::Tree(state))])
+        tree([("config", TreeNode::Tree(config)), ("state", TreeNode::Tree(state))])
     }
 
     fn connections_tree(&self, only: Option<&str>) -> TreeNode {

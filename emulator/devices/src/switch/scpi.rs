@@ -377,11 +377,9 @@ fn each_port(
 }
 
 fn connections(pairs: &[Pair]) -> String {
-    let side = |pick: fn(&Pair) -> u16| {
-        let ports: Vec<String> = pairs.iter().map(|pair| pick(pair).to_string()).collect();
-        format!("(@{})", ports.join(","))
-    };
-    format!("{},{}", side(|pair| pair.0), side(|pair| pair.1))
+    let (inputs, outputs): (Vec<String>, Vec<String>) =
+        pairs.iter().map(|pair| (pair.0.to_string(), pair.1.to_string())).unzip();
+    format!("(@{}),(@{})", inputs.join(","), outputs.join(","))
 }
 
 #[cfg(test)]

@@ -265,21 +265,24 @@ pub(crate) fn changes_circuits(text: &str) -> bool {
 /// Splits at colons outside quotation marks. A deployed driver uses blanks around hyphens in verbs.
 fn cut(text: &str) -> Tl1Command<'_> {
     let mut quoted = false;
-    let mut blocks = text.trim().split(|c: char| {
+    let blocks = text.trim().split(|c: char| {
         quoted ^= c == '"';
         c == ':' && !quoted
     });
-    let mut next = || blocks.next().unwrap_or("").trim();
-    let verb: String = next().to_ascii_uppercase().split_whitespace().collect();
-    let (tid, aid, tag) = (next(), next(), next());
-    let _general_block = next();
-    let payload = blocks.map(str::trim).collect();
-    Tl1Command { verb, tid, aid, tag, payload }
+    let mut blocks = blocks.map(str::trim);
+    let [verb, tid, aid, tag, _general_block] =
+        std::array::from_fn(|_| blocks.next().unwrap_or(""));
+    let verb: String = verb.to_ascii_uppercase().split_whitespace().collect();
+    Tl1Command { verb, tid, aid, tag, payload: blocks.collect() }
 }
 
 /// Parses `1&2&5&&8`: single ports and ranges.
 fn ports(text: &str) -> Result<Vec<u16>, Denial> {
-    let wrong = || denial("IIAC", format!("`{}` is not a list of ports", shortened(text)));
+    port_list(text)
+        .ok_or_else(|| denial("IIAC", format!("`{}` is not a list of ports", shortened(text))))
+}
+
+fn port_list(text: &str) -> Option<Vec<u16>> {
     let mut found: Vec<u16> = Vec::new();
     let mut is_range_end = false;
     for item in text.split('&') {
@@ -287,18 +290,18 @@ fn ports(text: &str) -> Result<Vec<u16>, Denial> {
             is_range_end = true;
             continue;
         }
-        let port: u16 = item.trim().parse().map_err(|_| wrong())?;
+        let port: u16 = item.trim().parse().ok()?;
         match found.last() {
             Some(&first) if is_range_end && first < port => found.extend(first + 1..=port),
-            _ if is_range_end => return Err(wrong()),
+            _ if is_range_end => return None,
             _ => found.push(port),
         }
         is_range_end = false;
         if found.len() > PORTS_MAX {
-            return Err(wrong());
+            return None;
         }
     }
-    if found.is_empty() || is_range_end { Err(wrong()) } else { Ok(found) }
+    Some(found).filter(|found| !found.is_empty() && !is_range_end)
 }
 
 fn shortened(text: &str) -> String {

@@ -11,7 +11,7 @@ use lightloom_planner::rfabric::transition::{self, Stage};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
-use super::super::{RunError, RunLog};
+use super::super::{RunLog, RunResult};
 use super::ControlPlane;
 use super::dark::DarkPorts;
 use super::optical::{OpticalSwitches, ends};
@@ -95,12 +95,11 @@ impl<'a> CircuitChanges<'a> {
             return;
         }
         if context.control_is_gone() {
-            let gone = |at: &usize| {
-                let event = &context.events[*at];
-                context.active[*at] && event.is_of_control() && event.effect == Effect::Down
-            };
-            let gone: Vec<usize> = (0..context.events.len()).filter(gone).collect();
-            gone.into_iter().for_each(|at| context.faults[at].changes_missed += 1);
+            for (at, event) in context.events.iter().enumerate() {
+                if context.active[at] && event.is_of_control() && event.effect == Effect::Down {
+                    context.faults[at].changes_missed += 1;
+                }
+            }
             context.post(Notice::ChangeMissed);
             return;
         }
@@ -197,7 +196,7 @@ impl<'a> CircuitChanges<'a> {
 }
 
 impl ControlPlane for CircuitChanges<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         let lit: BTreeSet<&CrossConnect> = self.switches.up().collect();
         for circuit in self.circuits.circuits().filter(|circuit| !lit.contains(circuit)) {
@@ -209,7 +208,7 @@ impl ControlPlane for CircuitChanges<'_> {
         Ok(())
     }
 
-    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         let event = &context.events[fault];
         let ports: Vec<Port> = event.ports().collect();
         let lost = self.switches.break_ports(event.effect, &ports);
@@ -224,7 +223,7 @@ impl ControlPlane for CircuitChanges<'_> {
         Ok(())
     }
 
-    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         let event = &context.events[fault];
         let ports: Vec<Port> = event.ports().collect();
         let is_of_hosts = event.parts.iter().any(|part| !part.leaves.is_empty());
@@ -241,7 +240,7 @@ impl ControlPlane for CircuitChanges<'_> {
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         match self.acts[act as usize].clone() {
             CircuitTimer::Move => self.move_mirrors(context),
             CircuitTimer::Light => self.end_moving(context),
@@ -251,7 +250,7 @@ impl ControlPlane for CircuitChanges<'_> {
         Ok(())
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         if let Notice::PhaseBegan { phase, .. } = notice {
             self.begin_change(context, *phase);
         }

@@ -35,8 +35,9 @@ impl DarkPorts {
     }
 
     pub(super) fn end_moves<T>(&mut self, now: SimTime, training: &BTreeMap<CrossConnect, T>) {
-        let trains = |port: &Port| training.keys().any(|circuit| ends(circuit).contains(port));
-        let over = self.since.iter().filter(|(port, (_, fault))| !fault && !trains(port));
+        let over = self.since.iter().filter(|(port, (_, fault))| {
+            !fault && !training.keys().any(|circuit| ends(circuit).contains(port))
+        });
         let over: Vec<Port> = over.map(|(port, _)| *port).collect();
         over.into_iter().for_each(|port| self.end_port(port, now));
     }

@@ -25,10 +25,10 @@ impl Replanner<'_> {
         let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
         let mut moves = Vec::new();
         // Look up all groups before changing any, because groups can exchange nodes.
-        let at = |nodes: &Vec<NodeId>| {
+        let places = before.iter().map(|nodes| {
             self.groups.iter().position(|group| !group.is_lost && group.nodes == *nodes)
-        };
-        let places: Vec<Option<usize>> = before.iter().map(at).collect();
+        });
+        let places: Vec<Option<usize>> = places.collect();
         for changed in &change.groups {
             let Some((group, to)) = self.moved(changed, before, &places) else { continue };
             let is_formed = matches!(changed, GroupChange::Formed { .. });
@@ -65,11 +65,11 @@ impl Replanner<'_> {
 
     /// A group lost to one fault does not delay the restoration of another fault.
     fn restore(&self, context: &mut Context<'_>, fault: usize, moved: SimTime) {
-        let own = || context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
-        if own().any(|group| group.is_lost) {
+        let mut own = context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
+        let on_their_way = own.clone().map(|group| group.resumes).max().unwrap_or_default();
+        if own.any(|group| group.is_lost) {
             return;
         }
-        let on_their_way = own().map(|group| group.resumes).max().unwrap_or_default();
         context.faults[fault].restored = Some(moved.max(on_their_way));
     }
 
@@ -81,11 +81,13 @@ impl Replanner<'_> {
     ) -> Option<(usize, Option<Vec<NodeId>>)> {
         let (group, to) = match change {
             GroupChange::Bypassed { group, out, into } => {
-                let replaced = |node: &NodeId| match out.iter().position(|gone| gone == node) {
-                    Some(place) => into[place],
-                    None => *node,
-                };
-                (*group, Some(before[*group].iter().map(replaced).collect()))
+                let mut nodes = before[*group].clone();
+                for node in &mut nodes {
+                    if let Some(place) = out.iter().position(|gone| gone == node) {
+                        *node = into[place];
+                    }
+                }
+                (*group, Some(nodes))
             }
             GroupChange::Moved { group, to, .. } => (*group, Some(to.clone())),
             GroupChange::Lost { job: Some(_), group, .. } => (*group, None),
@@ -128,10 +130,10 @@ impl Replanner<'_> {
     ) -> SimTime {
         let own = self.layout.groups.iter().find(|group| group.ranks == nodes);
         let passing = own.and_then(|group| group.passing);
-        let mine = |bundle: &&BundleId| {
+        let mine = lit_at.iter().filter(|(bundle, _)| {
             nodes.contains(&bundle.node) || passing.is_some_and(|node| node == bundle.node)
-        };
-        let lit = lit_at.keys().filter(mine).map(|bundle| lit_at[bundle]).max();
+        });
+        let lit = mine.map(|(_, at)| *at).max();
         let software = match self.fabric.hbd.ring() {
             Some(_) => self.fabric.transceiver.software_delay,
             None => Picoseconds::ZERO,
@@ -163,8 +165,9 @@ impl Replanner<'_> {
             let placed = &self.groups[group];
             let failed = context.failed_nodes(|_| true);
             let known = self.known.failed_nodes(&self.fabric.hbd);
-            let works = |node: &&NodeId| !failed.contains(node) && !known.contains(node);
-            let working = placed.nodes.iter().filter(works).count() as u64;
+            let nodes = placed.nodes.iter();
+            let working = nodes.filter(|node| !failed.contains(node) && !known.contains(node));
+            let working = working.count() as u64;
             let per_node = u64::from(self.fabric.hbd.gpus_per_node());
             context.faults[*first].gpus_lost += (working * per_node).min(u64::from(placed.gpus));
         }

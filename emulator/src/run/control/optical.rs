@@ -111,15 +111,14 @@ impl OpticalSwitches {
     }
 
     fn darken(&mut self) -> Vec<CrossConnect> {
-        let unlit: Vec<CrossConnect> =
+        let mut lost: Vec<CrossConnect> =
             self.states.keys().filter(|circuit| !self.is_lit(circuit)).copied().collect();
-        let lost = |circuit: &CrossConnect| {
+        lost.retain(|circuit| {
             matches!(
                 self.state(circuit),
                 CircuitState::Up | CircuitState::Training | CircuitState::Drained
             )
-        };
-        let lost: Vec<CrossConnect> = unlit.into_iter().filter(lost).collect();
+        });
         for circuit in &lost {
             self.states.insert(*circuit, CircuitState::Dark);
         }
@@ -144,12 +143,12 @@ impl OpticalSwitches {
     }
 
     fn relight(&mut self) -> Vec<CrossConnect> {
-        let back = |circuit: &&CrossConnect| match self.state(circuit) {
+        let back = self.states.keys().filter(|circuit| match self.state(circuit) {
             CircuitState::Dark => self.is_lit(circuit),
             CircuitState::Drained => !ends(circuit).iter().any(|port| self.unfit.contains(port)),
             _ => false,
-        };
-        let back: Vec<CrossConnect> = self.states.keys().filter(back).copied().collect();
+        });
+        let back: Vec<CrossConnect> = back.copied().collect();
         for circuit in &back {
             self.states.insert(*circuit, CircuitState::Training);
         }

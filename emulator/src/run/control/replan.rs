@@ -15,7 +15,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
-use super::super::{Context, Owner, RunError, RunLog};
+use super::super::{Context, Owner, RunError, RunLog, RunResult};
 use super::ControlPlane;
 use crate::scenario::Effect;
 use crate::substrate::{Carrier, Members, RingCables};
@@ -71,21 +71,22 @@ impl<'a> Replanner<'a> {
         rings: &'a RingCables,
         seed: Seed,
         delays: Delays,
-        (layout, known): (Layout, FaultSet),
+        layout: Layout,
+        known: FaultSet,
     ) -> Self {
         let fabric = rings.fabric();
         let per_node = fabric.hbd.gpus_per_node();
-        let placed = |group: &RingGroup| {
+        let placed = layout.groups.iter().filter_map(|group| {
             let (nodes, gpus) = (group.ranks.clone(), group.gpus(per_node));
             let (is_lost, resumes) = (false, SimTime::START);
             Some(Placed { job: group.job?, nodes, gpus, is_lost, resumes })
-        };
+        });
         Self {
             without_steps: Fabric {
                 jobs: fabric.jobs.iter().map(|job| Job { step: None, ..job.clone() }).collect(),
                 ..fabric.clone()
             },
-            groups: layout.groups.iter().filter_map(placed).collect(),
+            groups: placed.collect(),
             for_good: known.clone(),
             respected: known.clone(),
             known,
@@ -113,13 +114,15 @@ impl<'a> Replanner<'a> {
 
     pub(super) fn members_of(&self, group: usize) -> Members {
         let ring_group = self.group_of(group);
-        let vertices = |gpus: Vec<GpuId>| gpus.iter().map(|gpu| self.rings.vertex(*gpu)).collect();
         let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
         // Without a domain, groups communicate over the network and need no ring.
         let has_domain = hbd.grouping() != Grouping::Anywhere;
-        let ring = |gpus: Vec<GpuId>| if has_domain { vertices(gpus) } else { Vec::new() };
+        let ways = [self.layout.ring(hbd, &ring_group), self.layout.way_of_light(hbd, &ring_group)];
+        let [ring, light] = ways.map(|gpus| {
+            gpus.iter().filter(|_| has_domain).map(|gpu| self.rings.vertex(*gpu)).collect()
+        });
         let ranks = ring_group
             .ranks
             .iter()
@@ -127,8 +130,8 @@ impl<'a> Replanner<'a> {
         Members {
             job: self.groups[group].job,
             gpus: self.groups[group].gpus,
-            ring: ring(self.layout.ring(hbd, &ring_group)),
-            light: ring(self.layout.way_of_light(hbd, &ring_group)),
+            ring,
+            light,
             // In a line, a group within one node is closed by links inside the node.
             is_closed: hbd.ring().is_none() || ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
@@ -137,12 +140,13 @@ impl<'a> Replanner<'a> {
 
     fn group_of(&self, group: usize) -> RingGroup {
         let placed = &self.groups[group];
-        let is_it = |g: &&RingGroup| g.job == Some(placed.job) && g.ranks == placed.nodes;
         // Several groups can share a node: match them by index.
-        let same: Vec<&RingGroup> = self.layout.groups.iter().filter(is_it).collect();
-        let is_twin = |other: &&Placed| other.job == placed.job && other.nodes == placed.nodes;
-        let place = self.groups[..group].iter().filter(is_twin).count();
-        same[place.min(same.len() - 1)].clone()
+        let groups = self.layout.groups.iter();
+        let same = groups.filter(|g| g.job == Some(placed.job) && g.ranks == placed.nodes);
+        let before = self.groups[..group].iter();
+        let twins = before.filter(|it| it.job == placed.job && it.nodes == placed.nodes);
+        let found = same.take(twins.count() + 1).last();
+        found.expect("the layout has every placed group").clone()
     }
 
     fn at(&mut self, context: &mut Context<'_>, time: SimTime, act: ReplanTimer) {
@@ -150,7 +154,7 @@ impl<'a> Replanner<'a> {
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
 
-    fn detect(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn detect(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         context.faults[fault].detected = Some(context.now());
         // Stalled groups need a plan even if the fault ended before it was detected.
         self.learn(context, fault, context.active[fault])?;
@@ -163,12 +167,7 @@ impl<'a> Replanner<'a> {
         self.at(context, replanned, ReplanTimer::Replan(fault));
     }
 
-    fn learn(
-        &mut self,
-        context: &Context<'_>,
-        fault: usize,
-        is_there: bool,
-    ) -> Result<(), RunError> {
+    fn learn(&mut self, context: &Context<'_>, fault: usize, is_there: bool) -> RunResult {
         self.knows[fault] = is_there;
         let mut known = self.for_good.clone();
         for (event, knows) in context.events.iter().zip(&self.knows) {
@@ -180,7 +179,7 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    fn replan(&mut self, context: &mut Context<'_>, fault: Option<usize>) -> Result<(), RunError> {
+    fn replan(&mut self, context: &mut Context<'_>, fault: Option<usize>) -> RunResult {
         let before: Vec<Vec<NodeId>> =
             self.layout.groups.iter().map(|group| group.ranks.clone()).collect();
         let survey = Survey::new(&self.fabric.hbd, &self.known);
@@ -303,7 +302,7 @@ impl<'a> Replanner<'a> {
 }
 
 impl ControlPlane for Replanner<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         self.knows = context.events.iter().map(|event| event.from_start).collect();
         for event in context.events.iter().filter(|event| event.from_start) {
@@ -327,7 +326,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         if !context.events[fault].planned().is_empty() {
             let detected = context.now() + context.slowed(self.delays.detection);
             self.at(context, detected, ReplanTimer::Detect(fault));
@@ -336,7 +335,7 @@ impl ControlPlane for Replanner<'_> {
     }
 
     /// Sets a repaired part to its planned state. If the plan has changed, its node is in loopback.
-    fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         match context.events[fault].effect {
             Effect::Stuck => self.free_stuck(context, fault),
             effect if effect.goes_dark() => self.settle_bundles(context, fault),
@@ -345,7 +344,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         if !context.events[fault].planned().is_empty() {
             let known = context.now() + context.slowed(self.delays.detection);
             self.at(context, known, ReplanTimer::Trust(fault));
@@ -354,7 +353,7 @@ impl ControlPlane for Replanner<'_> {
     }
 
     /// Restarts postponed actions, because the control plane first reads the current state.
-    fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+    fn control_returned(&mut self, context: &mut Context<'_>) -> RunResult {
         for act in std::mem::take(&mut self.postponed) {
             let delay = match act {
                 ReplanTimer::Replan(_) => self.delays.planning,
@@ -366,7 +365,7 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         let act = self.acts[act as usize];
         let is_of_mind =
             matches!(act, ReplanTimer::Detect(_) | ReplanTimer::Trust(_) | ReplanTimer::Replan(_));
@@ -401,7 +400,7 @@ fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     })
 }
 
-fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Result<(), RunError> {
+fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> RunResult {
     let document = to_document(fabric, faults, Seed(0), layout);
     check(fabric, faults, &document).map(|_| ()).map_err(RunError::Unsound)
 }

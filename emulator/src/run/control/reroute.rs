@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Moves flows to other paths after faults and circuit changes, and abandons flows without a path.
 
+use lightloom_engine::FlowId;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::transport::{Balance, FlowInterfaces};
-use lightloom_engine::{FlowId, LinkId};
 use lightloom_units::Picoseconds;
 
-use super::super::{Context, Notice, Owner, RunError};
+use super::super::{Context, Notice, Owner, RunResult};
 use super::ControlPlane;
 use crate::scenario::Effect;
 
@@ -30,12 +30,12 @@ impl Rerouter {
 }
 
 impl ControlPlane for Rerouter {
-    fn begin(&mut self, _: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, _: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         Ok(())
     }
 
-    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         let event = &context.events[fault];
         if event.effect.goes_dark() && !event.is_of_control() {
             self.plan(context, fault as u64);
@@ -43,7 +43,7 @@ impl ControlPlane for Rerouter {
         Ok(())
     }
 
-    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         let event = &context.events[fault];
         if event.effect != Effect::Stuck && !event.is_of_control() {
             self.plan(context, FOR_REPAIR);
@@ -51,14 +51,14 @@ impl ControlPlane for Rerouter {
         Ok(())
     }
 
-    fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+    fn control_returned(&mut self, context: &mut Context<'_>) -> RunResult {
         for act in std::mem::take(&mut self.postponed) {
             self.plan(context, act);
         }
         Ok(())
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         // The circuit controller reroutes without a detection delay.
         if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
             reroute(context, false);
@@ -66,7 +66,7 @@ impl ControlPlane for Rerouter {
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         if context.control_is_gone() {
             self.postponed.push(act);
             return Ok(());
@@ -87,11 +87,10 @@ impl ControlPlane for Rerouter {
             spread_again(context);
         }
         // Abandoned flows and flows waiting on a fixed path never resume.
-        let is_over = |fault: &usize| match is_hopeless {
+        let own = own.filter(|fault| match is_hopeless {
             true => context.faults[*fault].flows_given_up.is_empty(),
             false => !is_stranded,
-        };
-        let own = own.filter(is_over);
+        });
         if let Some(fault) = own.filter(|fault| !is_waited_for(context, *fault)) {
             let now = context.now();
             context.faults[fault].restored.get_or_insert(now);
@@ -106,11 +105,8 @@ fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     if links.is_empty() {
         return false;
     }
-    let crosses = |link: &LinkId| links.binary_search(link).is_ok();
-    context.engine.flows_on_dark_links().iter().any(|flow| match context.engine.engine() {
-        Some(engine) => engine.paths(*flow).links().iter().any(crosses),
-        None => context.engine.path(*flow).iter().any(crosses),
-    })
+    let dark = context.engine.flows_on_dark_links();
+    dark.iter().any(|flow| context.crosses(*flow, |link| links.binary_search(link).is_ok()))
 }
 
 fn has_static_paths(context: &Context<'_>) -> bool {
@@ -125,8 +121,7 @@ fn spread_again(context: &mut Context<'_>) {
     }
     let mine: Vec<FlowId> = context.flows().collect();
     for flow in mine {
-        let record = context.engine.record(flow);
-        if record.end.is_none() && !record.cancelled {
+        if context.is_open(flow) {
             // Without any other path, the flow keeps its current one.
             drop(context.engine.reroute_flow(flow));
         }
@@ -135,8 +130,10 @@ fn spread_again(context: &mut Context<'_>) {
 
 fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     let engine = context.engine.engine_mut();
-    let is_up = |link: &LinkId| engine.is_up(*link) && engine.is_up(link.reverse());
-    engine.paths(flow).iter().any(|path| path.iter().all(is_up))
+    engine
+        .paths(flow)
+        .iter()
+        .any(|path| path.iter().all(|link| engine.is_up(*link) && engine.is_up(link.reverse())))
 }
 
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {

@@ -14,7 +14,7 @@ use lightloom_planner::khop::from_document;
 use lightloom_units::id::BundleId;
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::{Context, Notice, Owner, RunError, RunLog};
+use super::super::{Context, Notice, Owner, RunLog, RunResult};
 use super::ControlPlane;
 use super::circuits::CircuitOrder;
 use super::replan::Replanner;
@@ -72,7 +72,8 @@ impl<'a> Shipped<'a> {
         rings: Option<Replanner<'a>>,
         circuits: Option<(&'a OpticalCircuits, CircuitOrder<'a>)>,
         side: Box<dyn ControlSide>,
-        (daemon, scale): (DaemonSetup, u64),
+        daemon: DaemonSetup,
+        scale: u64,
     ) -> Self {
         Self {
             rings: rings.map(ShippedRings::new),
@@ -107,11 +108,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    fn take(
-        &mut self,
-        context: &mut Context<'_>,
-        happened: Vec<(SimTime, Happened)>,
-    ) -> Result<(), RunError> {
+    fn take(&mut self, context: &mut Context<'_>, happened: Vec<(SimTime, Happened)>) -> RunResult {
         for (at, what) in happened {
             let at = SimTime(at.0 / self.scale);
             match what {
@@ -177,14 +174,14 @@ impl<'a> Shipped<'a> {
     fn bypassing(&mut self, context: &mut Context<'_>, at: SimTime, parts: &[PlannedPart]) {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {
-            let broken = event.parts.iter().flat_map(|part| &part.planned);
-            let rings = self.rings.as_ref();
-            let meets = |part: &PlannedPart| {
-                rings.is_some_and(|rings| broken.clone().any(|of| rings.meets(*of, *part)))
-            };
+            let mut broken = event.parts.iter().flat_map(|part| &part.planned);
             // A late transceiver still works, so this bypass is a false positive.
             let works = matches!(event.effect, Effect::Late(_));
-            if context.active[fault] && !works && parts.iter().any(meets) {
+            let Some(rings) = self.rings.as_ref().filter(|_| context.active[fault] && !works)
+            else {
+                continue;
+            };
+            if broken.any(|broken| parts.iter().any(|part| rings.meets(*broken, *part))) {
                 faults.push(fault);
             }
         }
@@ -203,11 +200,7 @@ impl<'a> Shipped<'a> {
         self.answer = Some(answer);
     }
 
-    fn ended(
-        &mut self,
-        context: &mut Context<'_>,
-        plan: Option<Box<Plan>>,
-    ) -> Result<(), RunError> {
+    fn ended(&mut self, context: &mut Context<'_>, plan: Option<Box<Plan>>) -> RunResult {
         let mut answer = self.answer.take().unwrap_or_default();
         let (Some(plan), Some(rings)) = (plan, &mut self.rings) else { return Ok(()) };
         if let Some(circuits) = &mut self.circuits {
@@ -220,7 +213,7 @@ impl<'a> Shipped<'a> {
         let goes_on = rings.locked_at.max(now) + self.daemon.restart;
         answer.reached(StageName::Restarted, goes_on);
         let first = answer.faults.first().copied();
-        rings.follow(context, first, (layout, known), goes_on);
+        rings.follow(context, first, layout, known, goes_on);
         let packet = first.and_then(|fault| rings.first_packet(context, fault));
         if let Some(packet) = packet {
             answer.reached(StageName::FirstPacket, goes_on + packet);
@@ -236,12 +229,7 @@ impl<'a> Shipped<'a> {
         Ok(())
     }
 
-    fn fault(
-        &mut self,
-        context: &mut Context<'_>,
-        fault: usize,
-        begins: bool,
-    ) -> Result<(), RunError> {
+    fn fault(&mut self, context: &mut Context<'_>, fault: usize, begins: bool) -> RunResult {
         let mut out = Vec::new();
         let now = self.to_side(context.now());
         self.side.advance(now, &mut out);
@@ -252,7 +240,7 @@ impl<'a> Shipped<'a> {
         self.take(context, out)
     }
 
-    fn ask(&mut self, context: &mut Context<'_>, wish: PhaseWish) -> Result<(), RunError> {
+    fn ask(&mut self, context: &mut Context<'_>, wish: PhaseWish) -> RunResult {
         let mut out = Vec::new();
         let now = self.to_side(context.now());
         self.side.advance(now, &mut out);
@@ -275,7 +263,7 @@ fn in_order(stages: &[(StageName, SimTime)], began: Option<SimTime>) -> Vec<(Sta
 }
 
 impl ControlPlane for Shipped<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         if let Some(rings) = &mut self.rings {
             rings.inner.begin(context, me)?;
@@ -290,28 +278,23 @@ impl ControlPlane for Shipped<'_> {
         self.take(context, out)
     }
 
-    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         self.fault(context, fault, true)
     }
 
-    fn latent_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn latent_began(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         self.fault(context, fault, true)
     }
 
-    fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         self.fault(context, fault, false)
     }
 
-    fn blinked(
-        &mut self,
-        context: &mut Context<'_>,
-        fault: usize,
-        goes: bool,
-    ) -> Result<(), RunError> {
+    fn blinked(&mut self, context: &mut Context<'_>, fault: usize, goes: bool) -> RunResult {
         self.fault(context, fault, goes)
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         let act = std::mem::replace(&mut self.acts[act as usize], ControlTimer::Wake);
         match act {
             ControlTimer::Wake => {
@@ -345,7 +328,7 @@ impl ControlPlane for Shipped<'_> {
         }
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         let Notice::PhaseBegan { phase, .. } = notice else { return Ok(()) };
         let circuits = self.circuits.as_mut();
         match circuits.and_then(|circuits| circuits.wish(context, *phase)) {

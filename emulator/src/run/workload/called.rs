@@ -8,7 +8,7 @@ use lightloom_engine::{BatchId, EngineError, FlowId, FlowRecord, FlowSpec, Route
 use lightloom_units::{Bytes, SimTime};
 use rustc_hash::FxHashMap;
 
-use super::super::{Context, Notice, Owner, RunError, RunLog};
+use super::super::{Context, Notice, Owner, RunLog, RunResult};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::substrate::{HBD, Substrate};
 
@@ -80,7 +80,7 @@ impl<'a> Called<'a> {
         }
     }
 
-    fn obey(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+    fn obey(&mut self, context: &mut Context<'_>) -> RunResult {
         self.caller.take_orders(context.now(), &mut self.orders);
         while let Some(order) = self.orders.pop_front() {
             match order {
@@ -98,7 +98,7 @@ impl<'a> Called<'a> {
         Ok(())
     }
 
-    fn send(&mut self, context: &mut Context<'_>, order: ProgramOrder) -> Result<(), RunError> {
+    fn send(&mut self, context: &mut Context<'_>, order: ProgramOrder) -> RunResult {
         let ProgramOrder::Send { number, from, to, bytes } = order else { return Ok(()) };
         let [from, to] = [from, to].map(|place| context.substrate.hosts[place as usize]);
         let batch = context.engine.engine_mut().add_prompt_batch();
@@ -115,12 +115,12 @@ impl<'a> Called<'a> {
         Ok(())
     }
 
-    fn over(&mut self, context: &mut Context<'_>, number: u64) -> Result<(), RunError> {
+    fn over(&mut self, context: &mut Context<'_>, number: u64) -> RunResult {
         self.caller.is_over(context.now(), number);
         self.obey(context)
     }
 
-    fn find_ways(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+    fn find_ways(&mut self, context: &mut Context<'_>) -> RunResult {
         let mine: Vec<FlowId> = self.open.values().map(|(_, flow)| *flow).collect();
         let mut dark = context.engine.flows_on_dark_links();
         dark.retain(|flow| mine.contains(flow));
@@ -141,15 +141,17 @@ fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
         return substrate.route.clone();
     }
     let network = &substrate.network;
-    let lit = |at: VertexId| {
-        let links = network.outgoing(at).iter().copied();
-        let carries = |link| context.carries(link) && context.carries(link.reverse());
-        let lit = links.filter(move |link| network.link(*link).spec.plane == HBD && carries(*link));
-        lit.map(|link| network.link(link).to)
-    };
-    let is_switch = |at: &VertexId| substrate.place_of(*at).is_none();
-    let joined =
-        lit(from).any(|near| near == to || is_switch(&near) && lit(to).any(|other| other == near));
+    let [mut near, far] = [from, to].map(|at| {
+        let lit = network.outgoing(at).iter().filter(|link| {
+            let is_in_domain = network.link(**link).spec.plane == HBD;
+            is_in_domain && context.carries(**link) && context.carries(link.reverse())
+        });
+        lit.map(|link| network.link(*link).to)
+    });
+    let joined = near.any(|near| {
+        let is_switch = substrate.place_of(near).is_none();
+        near == to || is_switch && far.clone().any(|other| other == near)
+    });
     if joined { Route::Within(HBD) } else { substrate.route.clone() }
 }
 
@@ -160,23 +162,18 @@ fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> ProgramOrder
 }
 
 impl Workload for Called<'_> {
-    fn begin(&mut self, _: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, _: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         let place = usize::try_from(act).expect("the timer number is an index");
         self.free.push(place);
         self.over(context, self.timers[place])
     }
 
-    fn batch_done(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: BatchId,
-        _: SimTime,
-    ) -> Result<(), RunError> {
+    fn batch_done(&mut self, context: &mut Context<'_>, batch: BatchId, _: SimTime) -> RunResult {
         match self.open.remove(&batch) {
             Some((number, flow)) => match context.engine.record(flow) {
                 record if record.cancelled => self.send(context, rest(context, number, &record)),
@@ -186,7 +183,7 @@ impl Workload for Called<'_> {
         }
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         match notice {
             Notice::Called => self.obey(context),
             Notice::Routes => self.find_ways(context),

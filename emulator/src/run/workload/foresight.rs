@@ -15,13 +15,14 @@ pub(super) fn may_begin(
     task: TaskId,
     room: Picoseconds,
 ) -> bool {
-    begins(graph, left, (task, room), &mut { EXAMINED })
+    begins(graph, left, task, room, &mut { EXAMINED })
 }
 
 fn begins(
     graph: &TaskGraph,
     left: &impl Fn(TaskId) -> Option<Picoseconds>,
-    (task, room): (TaskId, Picoseconds),
+    task: TaskId,
+    room: Picoseconds,
     examined: &mut u32,
 ) -> bool {
     graph.tasks()[task.index()].after.iter().all(|before| {
@@ -36,7 +37,7 @@ fn begins(
             TaskWork::Compute { took, .. } => took,
             _ => Picoseconds::ZERO,
         };
-        took <= room && begins(graph, left, (*before, room.saturating_sub(took)), examined)
+        took <= room && begins(graph, left, *before, room.saturating_sub(took), examined)
     })
 }
 

@@ -12,7 +12,7 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, GroupMove, Notice, Owner};
-use super::super::{RunError, RunLog};
+use super::super::{RunLog, RunResult};
 use super::progress::{Begun, Between, GroupProgress, Running, finish_step, note_start};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Collective, Effect, Prior};
@@ -43,12 +43,13 @@ impl<'a> JobGroups<'a> {
         collectives: &'a [Collective],
         members: Vec<Members>,
         jobs: usize,
-        (per_set, awaited): (usize, Vec<usize>),
+        per_set: usize,
+        awaited: Vec<usize>,
     ) -> Self {
-        let repeated =
-            |(index, one): (usize, &'a Collective)| (0..one.repeat).map(move |_| (index, one));
+        let all = collectives.iter().enumerate();
+        let program = all.flat_map(|(index, one)| (0..one.repeat).map(move |_| (index, one)));
         Self {
-            program: collectives.iter().enumerate().flat_map(repeated).collect(),
+            program: program.collect(),
             groups: members.into_iter().map(GroupProgress::of).collect(),
             between: (0..jobs).map(|_| Between::default()).collect(),
             parts: BTreeMap::new(),
@@ -63,7 +64,7 @@ impl<'a> JobGroups<'a> {
         self.program.len()
     }
 
-    fn advance_group(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
+    fn advance_group(&mut self, context: &mut Context<'_>, index: usize) -> RunResult {
         let group = &self.groups[index];
         if group.log.lost || group.stopped || group.running.is_some() {
             return Ok(());
@@ -103,12 +104,12 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    fn advance_between(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+    fn advance_between(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         if self.between[job].running.is_some() {
             return Ok(());
         }
-        let is_mine = |group: &&GroupProgress| group.log.job as usize == job && !group.log.lost;
-        let mine: Vec<&GroupProgress> = self.groups.iter().filter(is_mine).collect();
+        let mut mine: Vec<&GroupProgress> = self.groups.iter().collect();
+        mine.retain(|group| group.log.job as usize == job && !group.log.lost);
         let Some(first) = mine.first() else { return Ok(()) };
         let place = first.log.next;
         let next = self.program.get(place).filter(|(_, next)| next.is_between_groups);
@@ -135,12 +136,7 @@ impl<'a> JobGroups<'a> {
         if alone { self.between_done(context, job, now) } else { Ok(()) }
     }
 
-    fn group_done(
-        &mut self,
-        context: &mut Context<'_>,
-        index: usize,
-        at: SimTime,
-    ) -> Result<(), RunError> {
+    fn group_done(&mut self, context: &mut Context<'_>, index: usize, at: SimTime) -> RunResult {
         self.done_steps += 1;
         let group = &mut self.groups[index];
         group.running = None;
@@ -151,12 +147,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    fn between_done(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-        at: SimTime,
-    ) -> Result<(), RunError> {
+    fn between_done(&mut self, context: &mut Context<'_>, job: usize, at: SimTime) -> RunResult {
         let between = &mut self.between[job];
         between.running = None;
         finish_step(&mut between.steps, at);
@@ -173,7 +164,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    fn move_group(&mut self, context: &mut Context<'_>, moved: &GroupMove) -> Result<(), RunError> {
+    fn move_group(&mut self, context: &mut Context<'_>, moved: &GroupMove) -> RunResult {
         let index = moved.group;
         if moved.is_formed {
             self.take_up(moved);
@@ -218,7 +209,7 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    fn resume(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
+    fn resume(&mut self, context: &mut Context<'_>, index: usize) -> RunResult {
         if self.groups[index].log.lost {
             return Ok(());
         }
@@ -232,7 +223,7 @@ impl<'a> JobGroups<'a> {
     }
 
     /// Resumes a group that no plan has moved, once all its links have light.
-    fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
+    fn wake(&mut self, context: &mut Context<'_>, index: usize) -> RunResult {
         let group = &self.groups[index];
         let is_lit = group.links.iter().all(|link| context.carries(*link));
         if group.stopped || group.log.lost || !is_lit {
@@ -305,14 +296,15 @@ impl<'a> JobGroups<'a> {
     }
 
     fn unfinished(&self) -> impl Iterator<Item = usize> + '_ {
-        let is_open =
-            |group: &GroupProgress| !group.log.lost && !group.log.is_through(self.length());
-        (0..self.groups.len()).filter(move |index| is_open(&self.groups[*index]))
+        let groups = self.groups.iter().enumerate();
+        groups.filter_map(|(index, GroupProgress { log, .. })| {
+            (!log.lost && !log.is_through(self.length())).then_some(index)
+        })
     }
 }
 
 impl Workload for JobGroups<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         for index in 0..self.groups.len() {
             self.groups[index].links = self.links_of(context, index);
@@ -321,17 +313,12 @@ impl Workload for JobGroups<'_> {
         (0..self.between.len()).try_for_each(|job| self.advance_between(context, job))
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         let index = (act / 2) as usize;
         if act % 2 == WAKE { self.wake(context, index) } else { self.resume(context, index) }
     }
 
-    fn batch_done(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: BatchId,
-        at: SimTime,
-    ) -> Result<(), RunError> {
+    fn batch_done(&mut self, context: &mut Context<'_>, batch: BatchId, at: SimTime) -> RunResult {
         let Some(part) = self.parts.remove(&batch) else { return Ok(()) };
         let slot = match part {
             BatchOwner::Group(index) => &mut self.groups[index].running,
@@ -350,7 +337,7 @@ impl Workload for JobGroups<'_> {
         Ok(())
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         if let Notice::Groups(moves) = notice {
             moves.iter().try_for_each(|moved| self.move_group(context, moved))?;
             self.announce(context);
@@ -363,7 +350,7 @@ impl Workload for JobGroups<'_> {
         context: &mut Context<'_>,
         fault: usize,
         links: &[LinkId],
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let interfaces = context.events[fault].interfaces();
         let (now, length) = (context.now(), self.length());
         let effect = context.events[fault].effect;
@@ -382,7 +369,7 @@ impl Workload for JobGroups<'_> {
         Ok(())
     }
 
-    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         let soon = context.now() + Picoseconds(1);
         for index in context.faults[fault].groups.clone() {
             context.at(soon, self.me, index as u64 * 2 + WAKE);
@@ -498,18 +485,22 @@ pub(super) fn ways_along(
 }
 
 fn lit_links(context: &Context<'_>, from: VertexId, to: VertexId) -> Option<Vec<LinkId>> {
-    let lit = |from: VertexId, is_end: &dyn Fn(VertexId) -> bool| {
-        let network = &context.substrate.network;
-        let mut links = network.outgoing(from).iter().copied();
-        links.find(|link| {
-            let ends = network.link(*link);
-            ends.spec.plane == HBD && is_end(ends.to) && context.carries(*link)
-        })
-    };
-    if let Some(link) = lit(from, &|end| end == to) {
+    if let Some(link) = lit_link(context, from, |end| end == to) {
         return Some(vec![link]);
     }
-    let up = lit(from, &|end| context.substrate.place_of(end).is_none())?;
+    let up = lit_link(context, from, |end| context.substrate.place_of(end).is_none())?;
     let switch = context.substrate.network.link(up).to;
-    Some(vec![up, lit(switch, &|end| end == to)?])
+    Some(vec![up, lit_link(context, switch, |end| end == to)?])
+}
+
+fn lit_link(
+    context: &Context<'_>,
+    from: VertexId,
+    is_end: impl Fn(VertexId) -> bool,
+) -> Option<LinkId> {
+    let network = &context.substrate.network;
+    network.outgoing(from).iter().copied().find(|link| {
+        let ends = network.link(*link);
+        ends.spec.plane == HBD && is_end(ends.to) && context.carries(*link)
+    })
 }

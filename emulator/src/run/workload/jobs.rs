@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use lightloom_collective::CollectiveKind;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, FlowId, FlowWait, LinkId};
+use lightloom_engine::{BatchId, FlowId, FlowWait};
 use lightloom_training::graph::TaskId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
 use super::super::context::{Context, Notice, Owner};
-use super::super::{RunError, RunLog};
+use super::super::{RunError, RunLog, RunResult};
 use super::recorded::Playing;
 use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload, shortened};
@@ -117,7 +117,7 @@ impl<'a> Jobs<'a> {
         context.at(time, self.me, self.planned.len() as u64 - 1);
     }
 
-    fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), RunError> {
+    fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> RunResult {
         let traffic: &'a Traffic = &self.traffic[place];
         let mut step = Repetition::begun(traffic, context.now());
         self.jobs[place].blocked = false;
@@ -140,9 +140,8 @@ impl<'a> Jobs<'a> {
         }
         let (seed, substrate) = (self.seed_of(place), context.substrate);
         let started = context.add(|engine| traffic.start(engine.engine_mut(), seed, substrate));
-        let workload = || traffic.name.clone();
-        let started =
-            started.map_err(|error| RunError::Workload { workload: workload(), error })?;
+        let started = started
+            .map_err(|error| RunError::Workload { workload: traffic.name.clone(), error })?;
         let Some((collective, flows)) = started else {
             self.jobs[place].blocked = true;
             return Ok(());
@@ -216,15 +215,11 @@ impl<'a> Jobs<'a> {
 
     fn open_flows(&self, context: &Context<'_>, name: &str, job: &Job) -> Vec<Waiting> {
         let flows = job.steps.last().into_iter().flat_map(Repetition::flows);
-        let is_open = |flow: &FlowId| {
-            let record = context.engine.record(*flow);
-            record.end.is_none() && !record.cancelled
-        };
-        let waits = |flow: FlowId| Waiting {
+        let waiting = flows.filter(|flow| context.is_open(*flow)).map(|flow| Waiting {
             what: format!("`{name}`, flow {}", flow_name(context, flow)),
             ..flow_waits(context, flow)
-        };
-        shortened(&format!("`{name}`, flows"), flows.filter(is_open).map(waits).collect())
+        });
+        shortened(&format!("`{name}`, flows"), waiting.collect())
     }
 
     fn waits(&self, context: &Context<'_>, place: usize) -> Vec<Waiting> {
@@ -261,7 +256,7 @@ pub(super) fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
 pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
     let record = context.engine.record(flow);
     let arrived = WaitsFor::Acknowledgements { delivered: record.delivered, size: record.size };
-    let link = |link: LinkId| context.substrate.link_name(link);
+    let substrate = context.substrate;
     let (awaits, since) = match context.engine.engine() {
         Some(engine) => engine.awaits(flow),
         None => (FlowWait::Acknowledgements, None),
@@ -270,43 +265,38 @@ pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
         FlowWait::Start => WaitsFor::Start,
         FlowWait::Dark(dark) => {
             let control_is_gone = context.control_is_gone();
-            WaitsFor::DarkLink { link: link(dark), control_is_gone }
+            WaitsFor::DarkLink { link: substrate.link_name(dark), control_is_gone }
         }
         FlowWait::Messages(of) if context.engine.record(of).cancelled => {
             WaitsFor::GivenUp { flow: flow_name(context, of) }
         }
         FlowWait::Messages(of) => WaitsFor::Message { flow: flow_name(context, of) },
-        FlowWait::Paused(port) => WaitsFor::Paused { port: link(port) },
-        FlowWait::Turn(port) => WaitsFor::Turn { port: link(port) },
+        FlowWait::Paused(port) => WaitsFor::Paused { port: substrate.link_name(port) },
+        FlowWait::Turn(port) => WaitsFor::Turn { port: substrate.link_name(port) },
         FlowWait::Acknowledgements => arrived,
     };
     Waiting { what: String::new(), since, waits_for }
 }
 
 impl Workload for Jobs<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         self.plan_turns(context);
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         let now = context.now();
         match self.planned[act as usize] {
             JobTurn::Begin(place) => self.begin_next(context, place)?,
             JobTurn::Computed(place) => self.step_done(place, now, now),
-            JobTurn::Worked(place, task) => self.worked(context, (place, task))?,
+            JobTurn::Worked(place, task) => self.worked(context, place, task)?,
         }
         self.plan_turns(context);
         Ok(())
     }
 
-    fn batch_done(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: BatchId,
-        at: SimTime,
-    ) -> Result<(), RunError> {
+    fn batch_done(&mut self, context: &mut Context<'_>, batch: BatchId, at: SimTime) -> RunResult {
         if let Some(place) = self.owner.remove(&batch) {
             self.part_done(place, at, context.now());
         } else {
@@ -316,7 +306,7 @@ impl Workload for Jobs<'_> {
         Ok(())
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         if let Notice::Routes = notice {
             let now = context.now();
             let blocked = (0..self.jobs.len()).filter(|place| self.jobs[*place].blocked);

@@ -39,7 +39,6 @@ impl<'a> Leaves<'a> {
     pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
         let circuits = substrate.circuits.as_ref();
         let rings = substrate.rings.as_ref();
-        let end = |rank: &Rank| Self::end(substrate, rings?.vertex(rank.gpu));
         let direct = rings.and_then(|rings| rings.fabric().dcn.direct());
         let rate = match (circuits, direct) {
             (Some(circuits), _) => circuits.network().circuit_unit().bytes_per_second(),
@@ -55,7 +54,7 @@ impl<'a> Leaves<'a> {
                     fabric.dcn.leaves(fabric.hbd.nodes()) as usize
                 }),
             },
-            gpus: ranks.iter().map(end).collect(),
+            gpus: ranks.iter().map(|rank| Self::end(substrate, rings?.vertex(rank.gpu))).collect(),
             cables: if direct.is_some() { cables(substrate) } else { BTreeMap::new() },
             lane_bytes: rate,
         }
@@ -130,9 +129,10 @@ impl<'a> Leaves<'a> {
 fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     let mut cables = BTreeMap::<LeafPair, Vec<Lane>>::new();
     let Some(rings) = &substrate.rings else { return cables };
-    let leaf = |at: VertexId| rings.leaf_at(at);
     for (at, link) in substrate.network.links().iter().enumerate() {
-        let (Some(from), Some(to)) = (leaf(link.from), leaf(link.to)) else { continue };
+        let [Some(from), Some(to)] = [link.from, link.to].map(|end| rings.leaf_at(end)) else {
+            continue;
+        };
         if let Some(pair) = LeafPair::new(from, to).filter(|pair| pair.a == from) {
             cables.entry(pair).or_default().push(Lane::Cable(LinkId::from_index(at)));
         }
@@ -217,12 +217,12 @@ impl Lanes {
                 lanes.entry(pair).or_default().extend(vec![Lane::Circuit(*circuit); units]);
             }
         }
-        let carries = |lane: &&Lane| match lane {
-            Lane::Cable(link) => context.carries(*link) && context.carries(link.reverse()),
-            Lane::Circuit(_) | Lane::Core => true,
-        };
         for (pair, cables) in &leaves.cables {
-            let carrying: Vec<Lane> = cables.iter().filter(carries).copied().collect();
+            let mut carrying = cables.clone();
+            carrying.retain(|lane| match lane {
+                Lane::Cable(link) => context.carries(*link) && context.carries(link.reverse()),
+                Lane::Circuit(_) | Lane::Core => true,
+            });
             let [a, b] = [pair.a.index(), pair.b.index()];
             lanes.extend([([a, b], carrying.clone()), ([b, a], carrying)]);
         }
@@ -235,16 +235,20 @@ impl Lanes {
         }
     }
 
-    fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[Lane] {
-        const CORE: &[Lane] = &[Lane::Core];
-        if is_core {
-            return if self.has_core { CORE } else { &[] };
-        }
+    fn between(&self, from: usize, to: usize) -> &[Lane] {
         self.lanes.get(&[from, to]).map_or(&[], Vec::as_slice)
     }
 
+    fn hop(&self, hop: (usize, usize, bool)) -> &[Lane] {
+        match hop {
+            (from, to, false) => self.between(from, to),
+            (_, _, true) if self.has_core => &[Lane::Core],
+            (_, _, true) => &[],
+        }
+    }
+
     pub(super) fn carry(&self, route: &RoutePlan) -> bool {
-        route.hops().all(|hop| !self.between(hop).is_empty())
+        route.hops().all(|hop| !self.hop(hop).is_empty())
     }
 
     pub(super) fn division(
@@ -256,7 +260,7 @@ impl Lanes {
         let evaluator = leaves.circuits.map(|circuits| {
             let mut demand = Demand::none(circuits.network().leaves());
             for ([from, to], left) in left {
-                let is_joined = self.has_core || !self.between((*from, *to, false)).is_empty();
+                let is_joined = self.has_core || !self.between(*from, *to).is_empty();
                 if is_joined || !planned.is_empty() {
                     let [from, to] = [from, to].map(|leaf| LeafId::from_index(*leaf));
                     demand.add(from, to, Bytes(*left));
@@ -265,10 +269,11 @@ impl Lanes {
             Evaluator::new(circuits.network(), &demand)
         });
         let lambda = evaluator.as_ref().map_or(0.0, |it| it.lambda(&self.topology));
-        let found = |it: &Evaluator| concurrent::rate(it, &self.topology, f64::INFINITY).routes;
         let routes = match planned.iter().all(|route| self.carry(route)) {
             true => planned.to_vec(),
-            false => evaluator.as_ref().map(found).unwrap_or_default(),
+            false => evaluator.as_ref().map_or_else(Vec::new, |it| {
+                concurrent::rate(it, &self.topology, f64::INFINITY).routes
+            }),
         };
         LaneDivision { lambda, routes }
     }
@@ -285,21 +290,20 @@ impl Lanes {
     }
 
     fn over(&self, left: Left, routes: &[RoutePlan]) -> LaneShares {
-        let is_own =
-            |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
         let mut shares = LaneShares::new();
-        for route in routes.iter().filter(is_own) {
-            let hops: Vec<(usize, usize, bool)> = route.hops().collect();
-            let lanes: Vec<&[Lane]> = hops.iter().map(|hop| self.between(*hop)).collect();
-            let widths: Vec<usize> = lanes.iter().map(|lanes| lanes.len()).collect();
+        for route in routes {
+            if (route.from.index(), route.to.index()) != (left.from, left.to) {
+                continue;
+            }
+            let widths: Vec<usize> = route.hops().map(|hop| self.hop(hop).len()).collect();
             for Piece { share, lane_of } in pieces(&widths) {
-                let hop = |(at, of): (usize, &(usize, usize, bool))| LaneHop {
-                    from: of.0,
-                    to: of.1,
-                    lane: lanes[at][lane_of[at]],
-                };
                 let size = (left.own as f64 * route.weight * share) as u64;
-                shares.push((hops.iter().enumerate().map(hop).collect(), size));
+                let hops = route.hops().zip(lane_of).map(|(hop, lane)| LaneHop {
+                    from: hop.0,
+                    to: hop.1,
+                    lane: self.hop(hop)[lane],
+                });
+                shares.push((hops.collect(), size));
             }
         }
         let sent: u64 = shares.iter().map(|(_, size)| size).sum();
@@ -312,7 +316,7 @@ impl Lanes {
 
     /// Splits bytes over lanes. Circuits get as many bytes as they can carry until the planned end.
     fn shares(&self, left: Left, lambda: f64) -> LaneShares {
-        let circuits = self.between((left.from, left.to, false));
+        let circuits = self.between(left.from, left.to);
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;
         let carried = u128::from((carried.ceil() as u64).min(left.of_leaves));
         let of_this = carried * u128::from(left.own) / u128::from(left.of_leaves.max(1));
@@ -322,16 +326,15 @@ impl Lanes {
             (false, false) => left.own,
             (false, true) => u64::try_from(of_this).unwrap_or(u64::MAX),
         };
+        let over_core = [(Lane::Core, left.own - over_circuits)];
         let count = circuits.len() as u64;
-        let mut shares: Vec<(Lane, u64)> = (0..count)
-            .map(|at| over_circuits / count + u64::from(at < over_circuits % count))
-            .zip(circuits)
-            .map(|(size, lane)| (*lane, size))
-            .collect();
-        shares.push((Lane::Core, left.own - over_circuits));
-        shares.retain(|(_, size)| *size > 0);
-        let hop = |lane| LaneHop { from: left.from, to: left.to, lane };
-        shares.into_iter().map(|(lane, size)| (vec![hop(lane)], size)).collect()
+        let over_circuits = circuits.iter().zip(0..count).map(|(lane, at)| {
+            (*lane, over_circuits / count + u64::from(at < over_circuits % count))
+        });
+        let shares = over_circuits.chain(over_core).filter(|(_, size)| *size > 0);
+        shares
+            .map(|(lane, size)| (vec![LaneHop { from: left.from, to: left.to, lane }], size))
+            .collect()
     }
 }
 
@@ -343,20 +346,20 @@ struct Piece {
 
 /// Splits a route wherever a hop switches to its next lane. `widths` is the number of lanes per hop.
 fn pieces(widths: &[usize]) -> Vec<Piece> {
-    let ends = |width: &usize| {
-        let width = *width;
-        (1..=width).map(move |lane| lane as f64 / width as f64)
-    };
-    let mut cuts: Vec<f64> = widths.iter().flat_map(ends).collect();
+    let mut cuts: Vec<f64> = Vec::new();
+    for width in widths {
+        cuts.extend((1..=*width).map(|lane| lane as f64 / *width as f64));
+    }
     cuts.sort_by(f64::total_cmp);
     cuts.dedup_by(|a, b| (*a - *b).abs() < ONE_CUT);
     let mut from = 0.0;
-    let piece = |to: f64| {
-        let middle = f64::midpoint(from, to);
-        let lane_of = widths.iter().map(|width| (middle * *width as f64) as usize).collect();
-        Piece { share: to - std::mem::replace(&mut from, to), lane_of }
-    };
-    cuts.into_iter().map(piece).collect()
+    cuts.into_iter()
+        .map(|to| {
+            let middle = f64::midpoint(from, to);
+            let lane_of = widths.iter().map(|width| (middle * *width as f64) as usize).collect();
+            Piece { share: to - std::mem::replace(&mut from, to), lane_of }
+        })
+        .collect()
 }
 
 /// Merges cuts that differ only by rounding.

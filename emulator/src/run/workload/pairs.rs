@@ -35,6 +35,16 @@ struct Pair {
     is_cut: bool,
 }
 
+/// How a pair sends its remaining bytes.
+struct PairDivision<'a> {
+    shares: &'a [LaneShare],
+    /// Size of a flow.
+    unit: f64,
+    /// Duration of paced flows.
+    seconds: Option<f64>,
+    left: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
@@ -56,22 +66,14 @@ impl PhaseTraffic {
             all.map(|((from, to), bytes)| Some(([leaves.gpu(from)?, leaves.gpu(to)?], bytes)))
                 .collect::<Option<Vec<_>>>()
         });
-        let of_leaves = || {
-            let joint = |leaf: LeafId| leaves.joint(leaf.index());
-            let flows = demand.flows();
-            flows
-                .filter_map(|(from, to, bytes)| Some(([joint(from)?, joint(to)?], bytes)))
-                .collect()
-        };
-        let pair = |(ends, bytes): ([End; 2], Bytes)| Pair {
-            ends,
-            held: bytes.0,
-            flows: Vec::new(),
-            batch: None,
-            ended: None,
-            is_cut: false,
-        };
-        let pairs: Vec<Pair> = of_gpus.unwrap_or_else(of_leaves).into_iter().map(pair).collect();
+        let ends = of_gpus.unwrap_or_else(|| {
+            let of_leaves = demand.flows().filter_map(|(from, to, bytes)| {
+                Some(([leaves.joint(from.index())?, leaves.joint(to.index())?], bytes))
+            });
+            of_leaves.collect()
+        });
+        let pairs: Vec<Pair> =
+            ends.into_iter().map(|(ends, bytes)| Pair::waiting(ends, bytes)).collect();
         let (open, pair_of) = (pairs.len(), BTreeMap::new());
         let (routes, loads) = (routes.to_vec(), BTreeMap::new());
         let (ended, stopped) = (SimTime::START, Bytes::ZERO);
@@ -107,14 +109,15 @@ impl PhaseTraffic {
     }
 
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
-        let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
         // Switches reroute their own flows, or the transport resends the packets.
-        let is_cut = |(flow, hops): &(FlowId, Vec<LaneHop>)| {
-            let is_open = context.engine.record(*flow).end.is_none();
-            is_open && !hops.is_empty() && context.engine.path(*flow).iter().any(crosses)
-        };
         for pair in self.pairs.iter_mut().filter(|pair| pair.ended.is_none()) {
-            pair.is_cut |= pair.flows.iter().any(is_cut);
+            pair.is_cut |= pair.flows.iter().any(|(flow, hops)| {
+                let is_open = context.engine.record(*flow).end.is_none();
+                let mut path = context.engine.path(*flow).iter();
+                is_open
+                    && !hops.is_empty()
+                    && path.any(|link| links.contains(link) || links.contains(&link.reverse()))
+            });
         }
     }
 
@@ -145,19 +148,18 @@ impl PhaseTraffic {
             *of_leaves.entry(pair.leaves()).or_default() += left;
         }
         let division = lanes.division(leaves, &of_leaves, &self.routes);
-        let share = |(pair, own): (&Pair, &u64)| {
+        let shares = self.pairs.iter().zip(&left).map(|(pair, own)| {
             let [from, to] = pair.leaves();
             let left = Left { from, to, own: *own, of_leaves: of_leaves[&[from, to]] };
             if pair.ended.is_some() { Vec::new() } else { lanes.divide(left, &division) }
-        };
-        let shares: Vec<LaneShares> = self.pairs.iter().zip(&left).map(share).collect();
+        });
+        let shares: Vec<LaneShares> = shares.collect();
         let least = context.engine.transport().payload.0 * PACKETS;
-        let all = || shares.iter().flatten();
-        let seconds = division.seconds(leaves, all());
+        let seconds = division.seconds(leaves, shares.iter().flatten());
         let is_faster = self.pace_until(context.now(), seconds);
         let unit = match seconds {
             Some(_) => f64::INFINITY,
-            None => unit(least as f64, all().map(|(_, size)| *size)),
+            None => unit(least as f64, shares.iter().flatten().map(|(_, size)| *size)),
         };
         for (index, (own, shares)) in left.into_iter().zip(&shares).enumerate() {
             let pair = &self.pairs[index];
@@ -166,7 +168,8 @@ impl PhaseTraffic {
             }
             let is_lit_again = pair.is_cut && pair.is_lit(context);
             if is_lit_again || is_faster || !pair.is_well_divided(&context.engine, shares, own) {
-                self.send(context, leaves, (index, me), (shares, unit, seconds), own)?;
+                let division = PairDivision { shares, unit, seconds, left: own };
+                self.send(context, leaves, index, me, &division)?;
             }
         }
         Ok(())
@@ -174,9 +177,9 @@ impl PhaseTraffic {
 
     /// Sets the end of paced flows, and returns whether it is much earlier than before.
     fn pace_until(&mut self, now: SimTime, seconds: Option<f64>) -> bool {
-        let after = |seconds: f64| now + Picoseconds((seconds * 1e12) as u64);
-        let late = seconds.map(|seconds| after((1.0 + WORTH_MOVING) * seconds));
-        let before = std::mem::replace(&mut self.paced_until, seconds.map(after));
+        let [until, late] = [1.0, 1.0 + WORTH_MOVING]
+            .map(|times| seconds.map(|s| now + Picoseconds((times * s * 1e12) as u64)));
+        let before = std::mem::replace(&mut self.paced_until, until);
         before.zip(late).is_some_and(|(before, late)| late < before)
     }
 
@@ -184,10 +187,11 @@ impl PhaseTraffic {
         &mut self,
         context: &mut Context<'_>,
         leaves: &Leaves<'_>,
-        (index, me): (usize, Owner),
-        (shares, unit, seconds): (&[LaneShare], f64, Option<f64>),
-        left: u64,
+        index: usize,
+        me: Owner,
+        division: &PairDivision<'_>,
     ) -> Result<(), EngineError> {
+        let PairDivision { shares, unit, seconds, left } = *division;
         let pair = &mut self.pairs[index];
         let transport = *context.engine.transport();
         let is_hashed = pair.flows.is_empty() && transport.balance != Balance::Adaptive;
@@ -247,13 +251,14 @@ const UNEVEN: f64 = 0.1;
 fn unit(least: f64, sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     let longest = sizes.clone().max().unwrap_or(1).max(1) as f64;
     let all: f64 = sizes.clone().map(|size| size as f64).sum();
-    let is_even = |unit: &f64| {
-        let apart = |size: u64| (flows_of(size, *unit) as f64 * unit - size as f64).abs();
-        sizes.clone().map(apart).sum::<f64>() <= UNEVEN * all
-    };
     let smallest = (longest / f64::from(FLOWS)).max(least).min(longest);
     let units = (1..=FLOWS).map(|flows| longest / f64::from(flows));
-    units.take_while(|unit| *unit >= smallest).find(is_even).unwrap_or(smallest)
+    let mut units = units.take_while(|unit| *unit >= smallest);
+    let even = units.find(|unit| {
+        let apart = sizes.clone().map(|size| flows_of(size, *unit) as f64 * unit - size as f64);
+        apart.map(f64::abs).sum::<f64>() <= UNEVEN * all
+    });
+    even.unwrap_or(smallest)
 }
 
 fn flows_of(size: u64, unit: f64) -> u64 {
@@ -267,6 +272,11 @@ fn again(engine: &IslandEngine<Watch>, flow: FlowId) -> Bytes {
 impl Pair {
     fn leaves(&self) -> [usize; 2] {
         self.ends.map(|end| end.leaf)
+    }
+
+    fn waiting(ends: [End; 2], bytes: Bytes) -> Self {
+        let (flows, batch, ended) = (Vec::new(), None, None);
+        Self { ends, held: bytes.0, flows, batch, ended, is_cut: false }
     }
 
     fn left(&self, engine: &IslandEngine<Watch>) -> u64 {
@@ -299,17 +309,22 @@ impl Pair {
         there.retain(|_, size| *size > 0);
         let wanted: BTreeMap<&[LaneHop], u64> =
             shares.iter().map(|(hops, size)| (hops.as_slice(), *size)).collect();
-        let is_core = |hops: &[LaneHop]| hops.iter().any(|hop| hop.lane == Lane::Core);
-        let circuits = |ways: &BTreeMap<&[LaneHop], u64>| {
-            let ways = ways.keys().filter(|hops| !is_core(hops));
-            ways.map(|hops| hops.to_vec()).collect::<Vec<_>>()
-        };
-        let core = |ways: &BTreeMap<&[LaneHop], u64>| -> u64 {
-            ways.iter().filter(|(hops, _)| is_core(hops)).map(|(_, size)| size).sum()
-        };
-        let moved = core(&wanted).abs_diff(core(&there));
+        let [(wanted_circuits, wanted_core), (circuits, core)] = [&wanted, &there].map(by_lane);
         self.held == 0
-            && circuits(&wanted) == circuits(&there)
-            && moved as f64 <= WORTH_MOVING * left as f64
+            && wanted_circuits == circuits
+            && wanted_core.abs_diff(core) as f64 <= WORTH_MOVING * left as f64
     }
+}
+
+/// Returns the routes over circuits, and the bytes over the core.
+fn by_lane<'h>(ways: &BTreeMap<&'h [LaneHop], u64>) -> (Vec<&'h [LaneHop]>, u64) {
+    let mut circuits = Vec::new();
+    let mut core = 0;
+    for (hops, size) in ways {
+        match hops.iter().any(|hop| hop.lane == Lane::Core) {
+            true => core += size,
+            false => circuits.push(*hops),
+        }
+    }
+    (circuits, core)
 }

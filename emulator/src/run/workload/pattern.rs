@@ -6,10 +6,11 @@ use lightloom_engine::collective::{
 };
 use lightloom_engine::topology::Grid;
 use lightloom_engine::{Engine, FlowSpec, Probe, Route, VertexId};
+use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
-use crate::scenario::{FlowDependency, ListedFlow, Pattern, Traffic};
+use crate::scenario::{Pattern, Traffic};
 use crate::substrate::Substrate;
 
 impl Traffic {
@@ -29,15 +30,17 @@ impl Traffic {
                 .in_priority(self.priority);
             return placement.start(&schedule, engine);
         }
-        let over = |flow: FlowSpec| flow.over(substrate.route.clone());
-        let flows = self.flows(engine, seed, &substrate.route).into_iter().map(over).collect();
+        let flows = self.flows(engine, seed, &substrate.route).into_iter();
+        let flows = flows.map(|flow| flow.over(substrate.route.clone())).collect();
         start_ordered(engine, flows, &self.waits())
     }
 
     fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
         let Pattern::Collective(method) = self.run else { return Ok(None) };
-        let rings = || substrate.grid.as_ref().map_or_else(Vec::new, rings_of);
-        method.schedule(self.hosts.len(), self.bytes, self.directions, rings).map(Some)
+        let schedule = method.schedule(self.hosts.len(), self.bytes, self.directions, || {
+            substrate.grid.as_ref().map_or_else(Vec::new, rings_of)
+        });
+        schedule.map(Some)
     }
 
     fn hosts_of(&self, substrate: &Substrate) -> Vec<VertexId> {
@@ -51,31 +54,33 @@ impl Traffic {
 
     fn waits(&self) -> Vec<BagWait> {
         let Pattern::Flows(rows) = &self.run else { return Vec::new() };
-        let of_row = |(flow, row): (usize, &ListedFlow)| {
-            let wait = move |other: &FlowDependency| BagWait {
+        let mut waits = Vec::new();
+        for (flow, row) in rows.iter().enumerate() {
+            waits.extend(row.after.iter().map(|other| BagWait {
                 flow,
                 awaited: other.flow,
                 acknowledged: other.acknowledged,
-            };
-            row.after.iter().map(wait).collect::<Vec<_>>()
-        };
-        rows.iter().enumerate().flat_map(of_row).collect()
+            }));
+        }
+        waits
+    }
+
+    fn flow(&self, source: VertexId, destination: VertexId, now: SimTime) -> FlowSpec {
+        let flow = FlowSpec::new(source, destination, self.bytes).at(now);
+        FlowSpec { priority: self.priority, ..flow }
     }
 
     fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed, route: &Route) -> Vec<FlowSpec> {
         let now = engine.now();
-        let pair = |source: VertexId, destination: VertexId| FlowSpec {
-            priority: self.priority,
-            ..FlowSpec::new(source, destination, self.bytes).at(now)
-        };
         match &self.run {
             Pattern::Permutation { by } => {
                 let to = by.map_or_else(|| cycle(self.hosts.len(), seed), |by| self.further(by));
-                self.hosts.iter().zip(to).map(|(host, to)| pair(*host, self.hosts[to])).collect()
+                let pairs = self.hosts.iter().zip(to);
+                pairs.map(|(host, to)| self.flow(*host, self.hosts[to], now)).collect()
             }
             Pattern::Incast { into } => {
                 let others = self.hosts.iter().filter(|host| *host != into);
-                others.map(|host| pair(*host, *into)).collect()
+                others.map(|host| self.flow(*host, *into, now)).collect()
             }
             Pattern::Flows(rows) => rows
                 .iter()
@@ -94,7 +99,7 @@ impl Traffic {
                 });
                 // Most flows use an interface, which is slower than the cables within a server.
                 let rate = usable.map(|spec| spec.rate).min().expect("hosts have cables");
-                let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
+                let mut flows = sizes.flows(seed, &self.hosts, *load, rate, now, *lasts);
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
                 flows
             }

@@ -9,7 +9,7 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
 use super::super::log::PhaseLog;
-use super::super::{RunError, RunLog};
+use super::super::{RunLog, RunResult};
 use super::lanes::Leaves;
 use super::pairs::PhaseTraffic;
 use super::{Waiting, WaitsFor, Workload};
@@ -80,7 +80,8 @@ impl<'a> Phases<'a> {
     fn end_if_over(&mut self, context: &mut Context<'_>) {
         let end = self.traffic.as_ref().and_then(PhaseTraffic::end);
         let Some(end) = end.filter(|_| !self.is_changing) else { return };
-        let sent_from = self.sends_from();
+        let log = self.logs.last().expect("the phase has started");
+        let sent_from = log.start + self.order.slacks[self.phase()];
         let time = end.max(self.change.1).max(sent_from).since(sent_from);
         self.close(context, Some(time));
         self.traffic = None;
@@ -91,17 +92,12 @@ impl<'a> Phases<'a> {
         }
     }
 
-    fn sends_from(&self) -> SimTime {
-        let log = self.logs.last().expect("the phase has started");
-        log.start + self.order.slacks[self.phase()]
-    }
-
     fn close(&mut self, context: &Context<'_>, time: Option<Picoseconds>) {
         let lost = self.lost(context);
         let (began, ended) = self.change;
         let held = self.traffic.as_ref().map_or(Bytes::ZERO, PhaseTraffic::held);
-        let twice = |traffic: &PhaseTraffic| traffic.sent_twice(&context.engine);
-        let resent = self.traffic.as_ref().map_or(Bytes::ZERO, twice);
+        let traffic = self.traffic.as_ref();
+        let resent = traffic.map_or(Bytes::ZERO, |traffic| traffic.sent_twice(&context.engine));
         let log = self.logs.last_mut().expect("the phase has started");
         log.time = time;
         log.transition = if began >= log.start { ended.since(began) } else { Picoseconds::ZERO };
@@ -112,7 +108,7 @@ impl<'a> Phases<'a> {
         log.resent = resent;
     }
 
-    fn divide(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+    fn divide(&mut self, context: &mut Context<'_>) -> RunResult {
         if let Some(traffic) = &mut self.traffic {
             traffic.divide(context, &self.leaves, self.me)?;
         }
@@ -121,7 +117,7 @@ impl<'a> Phases<'a> {
 }
 
 impl Workload for Phases<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         if self.order.after.is_empty() {
             self.begin_phase(context);
@@ -129,7 +125,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, act: u64) -> RunResult {
         if act == SLACK_OVER {
             let phase = self.phase();
             let (demand, routes) = (&self.order.demands[phase], self.order.routes[phase]);
@@ -140,12 +136,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    fn batch_done(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: BatchId,
-        at: SimTime,
-    ) -> Result<(), RunError> {
+    fn batch_done(&mut self, context: &mut Context<'_>, batch: BatchId, at: SimTime) -> RunResult {
         if let Some(traffic) = &mut self.traffic {
             traffic.batch_done(batch, at);
         }
@@ -153,7 +144,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         match notice {
             Notice::Circuits => {
                 self.divide(context)?;
@@ -183,16 +174,16 @@ impl Workload for Phases<'_> {
         context: &mut Context<'_>,
         fault: usize,
         links: &[LinkId],
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let effect = context.events[fault].effect;
         if let Some(traffic) = self.traffic.as_mut().filter(|_| effect.goes_dark()) {
             traffic.cut(context, links);
         }
         // The circuits to be removed are not known yet, so use those at the fault's ports.
         let ports: Vec<_> = context.events[fault].ports().collect();
-        let goes = |(ocs, port): (lightloom_units::id::OcsId, u32)| ports.contains(&(ocs, port));
         let hit = context.circuits_up.iter().filter(|circuit| {
-            goes((circuit.ocs, circuit.a_port)) || goes((circuit.ocs, circuit.b_port))
+            let ends = [circuit.a_port, circuit.b_port];
+            ends.iter().any(|port| ports.contains(&(circuit.ocs, *port)))
         });
         let lanes =
             hit.filter(|_| effect == Effect::Down).map(|circuit| Lane::Circuit(*circuit)).collect();
@@ -202,7 +193,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> RunResult {
         if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);
         }

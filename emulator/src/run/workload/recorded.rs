@@ -11,8 +11,8 @@ use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, TaskWork};
 use lightloom_units::{Picoseconds, SimTime};
 
-use super::super::RunError;
 use super::super::context::Context;
+use super::super::{RunError, RunResult};
 use super::foresight::may_begin;
 use super::jobs::{JobTurn, Jobs, Repetition};
 use super::ring_time::{ReuseError, RingClass, RingReuse};
@@ -44,8 +44,10 @@ impl Playing {
     fn is_alone(
         &mut self,
         graph: &graph::TaskGraph,
-        (task, ring): (TaskId, u32),
-        (now, took): (SimTime, Picoseconds),
+        task: TaskId,
+        ring: u32,
+        now: SimTime,
+        took: Picoseconds,
         spans: &[(SimTime, SimTime)],
     ) -> bool {
         let Some(of_ring) = self.busy.get_mut(&ring) else { return true };
@@ -82,7 +84,7 @@ impl<'a> Jobs<'a> {
         context: &mut Context<'_>,
         place: usize,
         mut step: Repetition,
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let described = self.described(place);
         let tasks = described.graph.tasks().len();
         let schedule = graph::Schedule::of(&described.graph);
@@ -135,12 +137,7 @@ impl<'a> Jobs<'a> {
         self.jobs[place].steps.last_mut().expect("every task belongs to a step")
     }
 
-    fn begin_task(
-        &mut self,
-        context: &mut Context<'_>,
-        place: usize,
-        id: TaskId,
-    ) -> Result<(), RunError> {
+    fn begin_task(&mut self, context: &mut Context<'_>, place: usize, id: TaskId) -> RunResult {
         let task = &self.described(place).graph.tasks()[id.index()];
         let now = context.now();
         self.playing.entry(place).and_modify(|playing| playing.is_begun[id.index()] = true);
@@ -149,8 +146,8 @@ impl<'a> Jobs<'a> {
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
-            (work, Some(sends)) => {
-                let took = self.ring_time(context, (place, id), (work, sends))?;
+            (_, Some(sends)) => {
+                let took = self.ring_time(context, place, id, sends)?;
                 took.map(|took| (lag + took, context.substrate.network.shortest_delay()))
             }
         };
@@ -209,10 +206,10 @@ impl<'a> Jobs<'a> {
         let is_ring = matches!(work, TaskWork::Ring { .. });
         let mut of_hosts = Vec::new();
         if context.substrate.domains.is_some() {
-            let domain = |host: &VertexId| context.substrate.domain_of(*host);
-            of_hosts = hosts.iter().map(|host| domain(host).or(is_ring.then_some(0))).collect();
+            let domains = hosts.iter().map(|host| context.substrate.domain_of(*host));
+            of_hosts = domains.map(|domain| domain.or(is_ring.then_some(0))).collect();
         }
-        let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let sends = Sends::over(context.substrate.route.clone(), kind, hosts, bytes);
         let (pace, transport) = (described.graph.pace(id), context.engine.transport());
         let mut sends = sends.paced(&pace, transport, of_hosts);
         sends.priority = traffic.priority;
@@ -237,10 +234,12 @@ impl<'a> Jobs<'a> {
     fn ring_time(
         &mut self,
         context: &Context<'_>,
-        (place, id): (usize, TaskId),
-        (work, sends): (&TaskWork, &Sends),
+        place: usize,
+        id: TaskId,
+        sends: &Sends,
     ) -> Result<Option<Picoseconds>, RunError> {
         let (described, lag) = (self.described(place), self.lag(context, place, id));
+        let work = &described.graph.tasks()[id.index()].work;
         let Some(domains) = &context.substrate.domains else { return Ok(None) };
         let Some(playing) = self.playing.get_mut(&place) else { return Ok(None) };
         if self.times.reuse == RingReuse::Never {
@@ -271,8 +270,7 @@ impl<'a> Jobs<'a> {
         let (settings, now) = (context.engine.settings(), context.now());
         let spans = &self.jobs[place].steps.last().expect("every task belongs to a step").spans;
         let took = self.times.time_of(settings, class, around, |took| {
-            let room = (now, lag + took);
-            playing.is_alone(&described.graph, (id, ring), room, spans)
+            playing.is_alone(&described.graph, id, ring, now, lag + took, spans)
         })?;
         if let Some(of_ring) = playing.busy.get_mut(&ring) {
             of_ring.is_reused = took.is_some();
@@ -285,21 +283,22 @@ impl<'a> Jobs<'a> {
         context: &mut Context<'_>,
         batch: BatchId,
         at: SimTime,
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let found = self
             .playing
             .iter_mut()
             .find_map(|(place, playing)| Some((*place, playing.batches.remove(&batch)?)));
         let Some((place, id)) = found else { return Ok(()) };
         self.step(place).spans[id.index()].1 = at;
-        self.worked(context, (place, id))
+        self.worked(context, place, id)
     }
 
     pub(super) fn worked(
         &mut self,
         context: &mut Context<'_>,
-        (place, task): (usize, TaskId),
-    ) -> Result<(), RunError> {
+        place: usize,
+        task: TaskId,
+    ) -> RunResult {
         let work = &self.described(place).graph.tasks()[task.index()].work;
         let mut ready = Vec::new();
         if let Some(playing) = self.playing.get_mut(&place) {
@@ -322,7 +321,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    pub(super) fn retry_tasks(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+    pub(super) fn retry_tasks(&mut self, context: &mut Context<'_>) -> RunResult {
         let places: Vec<usize> = self.playing.keys().copied().collect();
         for place in places {
             let blocked = self.playing.get_mut(&place).map(|one| std::mem::take(&mut one.blocked));

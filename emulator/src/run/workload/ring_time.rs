@@ -12,8 +12,8 @@ use lightloom_collective::{CollectiveKind, Directions, Ring};
 use lightloom_engine::collective::{CollectiveStartError, Placement};
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{
-    Engine, EngineSettings, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Queueing,
-    Route, VertexId, VertexRole,
+    Engine, EngineSettings, LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Route,
+    VertexId, VertexRole,
 };
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 
@@ -83,28 +83,30 @@ impl RingTimes {
         if members.ring.len() < 2 || !members.is_closed || self.reuse == RingReuse::Never {
             return None;
         }
-        let place = |rank| members.light.iter().position(|other| other == rank);
         let ranks: Vec<usize> = match members.ring.len() == length {
             true => (0..length).collect(),
-            false => members.ring.iter().map(place).collect::<Option<_>>()?,
+            false => {
+                let ring = members.ring.iter();
+                ring.map(|rank| members.light.iter().position(|other| other == rank))
+                    .collect::<Option<_>>()?
+            }
         };
         let links = ring_links(context, members)?;
         if !ranks.is_sorted() || ranks.len() < length && links.len() > length {
             return None;
         }
-        let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
         // Groups of an island share the buffer of one switch.
-        if links.len() > length && context.engine.settings().queueing.is_some_and(shares) {
+        let queueing = context.engine.settings().queueing;
+        let shares = queueing.is_some_and(|q| q.buffer.is_some() || q.pause.is_some());
+        if links.len() > length && shares {
             return None;
         }
         let network = &context.substrate.network;
-        let cables = || {
-            let links = network.outgoing(members.ring[0]).iter();
-            links.filter(|link| network.link(**link).to == members.ring[1]).count()
-        };
+        let own = network.outgoing(members.ring[0]).iter();
+        let cables = own.filter(|link| network.link(**link).to == members.ring[1]).count();
         let built = Built {
             specs: links.iter().map(|link| network.link(*link).spec).collect(),
-            is_one_cable: length == 2 && cables() == 1,
+            is_one_cable: length == 2 && cables == 1,
             length,
             ranks,
         };

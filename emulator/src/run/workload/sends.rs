@@ -34,7 +34,8 @@ impl Sends {
     pub(super) fn over(
         route: Route,
         kind: Option<CollectiveKind>,
-        (hosts, bytes): (Vec<VertexId>, Bytes),
+        hosts: Vec<VertexId>,
+        bytes: Bytes,
     ) -> Self {
         let (ways, directions) = (HostRoutes::new(), Directions::One);
         let (shares, domains) = ([1.0; 2], Vec::new());
@@ -67,22 +68,6 @@ impl Sends {
         self
     }
 
-    /// Hosts grouped by domain if all domains have the same number of hosts; otherwise one host per group.
-    fn by_domain(&self) -> Vec<Vec<usize>> {
-        let mut sets: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
-        for (at, domain) in self.domains.iter().enumerate() {
-            match sets.iter_mut().find(|(of, _)| of == domain && domain.is_some()) {
-                Some((_, own)) => own.push(at),
-                None => sets.push((*domain, vec![at])),
-            }
-        }
-        let most = sets.first().map_or(1, |(_, own)| own.len());
-        if sets.len() < 2 || sets.iter().any(|(_, own)| own.len() != most) {
-            return (0..self.hosts.len()).map(|at| vec![at]).collect();
-        }
-        sets.into_iter().map(|(_, own)| own).collect()
-    }
-
     fn on_links(&self, bytes: Bytes) -> Bytes {
         let first = self.domains.first().copied().flatten();
         let is_inside = first.is_some() && self.domains.iter().all(|domain| *domain == first);
@@ -105,23 +90,26 @@ impl Sends {
         lag: Picoseconds,
         stage: &mut S,
     ) -> Result<StartedCollective, CollectiveStartError> {
-        let (sets, one) = (self.by_domain(), self.on_links(self.bytes));
+        let one = self.on_links(self.bytes);
         let Self { kind, hosts, bytes: size, priority, route, mut ways, shares, domains, .. } =
             self;
         let (now, ranks) = (stage.now() + lag, hosts.len());
         let has_domains = domains.iter().any(Option::is_some);
         let domains = if domains.is_empty() { vec![None; ranks] } else { domains };
+        let sets = by_domain(&domains);
         // If all messages use the same kind of link, scale the total size instead of each piece.
-        let is_between = |at: usize| domains[at].is_none() || domains[at] != domains[0];
-        let is_even = (1..ranks).all(|at| is_between(at) == is_between(1)) && sets.len() == ranks;
+        let mut are_inside =
+            domains.iter().skip(1).map(|domain| domain.is_some() && *domain == domains[0]);
+        let first = are_inside.next();
+        let is_even = are_inside.all(|is_inside| Some(is_inside) == first) && sets.len() == ranks;
         let size = if is_even { one } else { size };
         let inside = if has_domains { Route::Within(HBD) } else { route.clone() };
         let Some(kind) = kind else {
             let (from, to) = (hosts[0], hosts[1]);
             let is_inside = domains[0].is_some() && domains[0] == domains[1];
-            let whole = || vec![RouteShare::whole(if is_inside { inside } else { route })];
             let flow = FlowSpec { priority, ..FlowSpec::new(from, to, one).at(now) };
-            let ways = ways.remove(&(from, to)).unwrap_or_else(whole);
+            let usual = if is_inside { inside } else { route };
+            let ways = ways.remove(&(from, to)).unwrap_or(vec![RouteShare::whole(usual)]);
             return start_bag(stage, divided(&flow, ways));
         };
         let mut schedule = match sets.len() < ranks && !kind.is_pairwise() {
@@ -148,4 +136,21 @@ impl Sends {
         let placement = placement.at(now).in_priority(priority).along(ways);
         placement.start(&schedule, stage)
     }
+}
+
+/// Returns the places of hosts, grouped by domain if all domains have the same number of hosts; otherwise one per group.
+pub(crate) fn by_domain(domains: &[Option<u32>]) -> Vec<Vec<usize>> {
+    let mut sets: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
+    for (at, domain) in domains.iter().enumerate() {
+        let known = domain.and_then(|own| sets.iter_mut().find(|(of, _)| *of == Some(own)));
+        match known {
+            Some((_, own)) => own.push(at),
+            None => sets.push((*domain, vec![at])),
+        }
+    }
+    let most = sets.first().map_or(1, |(_, own)| own.len());
+    if sets.len() < 2 || sets.iter().any(|(_, own)| own.len() != most) {
+        return (0..domains.len()).map(|at| vec![at]).collect();
+    }
+    sets.into_iter().map(|(_, own)| own).collect()
 }

@@ -20,7 +20,7 @@ use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::context::{Context, Notice, Owner};
-use super::super::{RunError, RunLog};
+use super::super::{RunLog, RunResult};
 use super::progress::{GroupLog, StepLog};
 use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload};
@@ -29,7 +29,8 @@ use crate::substrate::Members;
 pub(crate) use circuits::Circuits;
 use circuits::Phases;
 use seats::Seat;
-pub(crate) use why::StepBreakdown;
+pub use why::{Exposed, WhyResult};
+pub(crate) use why::{StepBreakdown, is_nothing};
 
 pub(crate) struct TrainOrder<'a> {
     train: &'a Train,
@@ -179,8 +180,8 @@ impl<'a> Trainings<'a> {
         if let Some(circuits) = &circuits {
             for job in &mut jobs {
                 let order = job.order;
-                let tasks = (&order.graph, &order.dimensions[..]);
-                job.phases = Phases::of(circuits, &order.train.job, tasks);
+                let job_name = &order.train.job;
+                job.phases = Phases::of(circuits, job_name, &order.graph, &order.dimensions);
             }
         }
         Self {
@@ -198,14 +199,17 @@ impl<'a> Trainings<'a> {
         &self,
         context: &mut Context<'_>,
         time: SimTime,
-        (act, job, turn, at): (TrainTimer, usize, u16, u32),
+        act: TrainTimer,
+        job: usize,
+        turn: u16,
+        at: u32,
     ) {
         let number =
             (act as u64) << 60 | (job as u64) << 48 | u64::from(turn) << 32 | u64::from(at);
         context.at(time, self.me, number);
     }
 
-    fn round_done(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+    fn round_done(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         let now = context.now();
         let training = &mut self.jobs[job];
         training.rounds -= 1;
@@ -222,7 +226,7 @@ impl<'a> Trainings<'a> {
         self.begin_ready(context, job)
     }
 
-    fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+    fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         let training = &mut self.jobs[job];
         let mut ready = training.schedule.ready();
         ready.retain(|task| !training.running.contains(task));
@@ -233,15 +237,13 @@ impl<'a> Trainings<'a> {
     fn waits(&self, context: &Context<'_>, job: usize) -> Waiting {
         let training = &self.jobs[job];
         let stopped = training.seats.iter().find(|seat| seat.is_lost || seat.is_stopped);
-        let dark = || {
-            let links = training.seats.iter().flat_map(|seat| &seat.ring_links);
-            links.copied().find(|link| !context.carries(*link))
-        };
-        let waits_for = match (stopped, dark()) {
+        let mut ring_links = training.seats.iter().flat_map(|seat| &seat.ring_links);
+        let dark = ring_links.find(|link| !context.carries(**link));
+        let waits_for = match (stopped, dark) {
             (Some(seat), _) if seat.is_lost => WaitsFor::Nodes,
             (Some(_), _) => WaitsFor::Transceivers,
             (None, Some(link)) => WaitsFor::DarkLink {
-                link: context.substrate.link_name(link),
+                link: context.substrate.link_name(*link),
                 control_is_gone: context.control_is_gone(),
             },
             (None, None) if training.sending.is_empty() && !training.held.is_empty() => {
@@ -334,7 +336,7 @@ impl<'a> TrainingJob<'a> {
 }
 
 impl Workload for Trainings<'_> {
-    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
+    fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> RunResult {
         self.me = me;
         context.has_fixed_flows |= self.circuits.as_ref().is_some_and(Circuits::can_change);
         self.circuits_changed(context, &Notice::Circuits)?;
@@ -347,15 +349,18 @@ impl Workload for Trainings<'_> {
         Ok(())
     }
 
-    fn timer(&mut self, context: &mut Context<'_>, number: u64) -> Result<(), RunError> {
+    fn timer(&mut self, context: &mut Context<'_>, number: u64) -> RunResult {
         let act = ACTS[(number >> 60) as usize];
         let job = (number >> 48 & 0xfff) as usize;
         let (turn, at) = ((number >> 32 & 0xffff) as u16, number as u32);
-        let is_current = || self.jobs[job].tasks[at as usize].turn == turn;
         match act {
-            TrainTimer::Worked if is_current() => self.worked(context, job, TaskId(at)),
-            TrainTimer::Send if is_current() => self.send(context, job, TaskId(at)),
-            TrainTimer::Worked | TrainTimer::Send => Ok(()),
+            TrainTimer::Worked | TrainTimer::Send
+                if self.jobs[job].tasks[at as usize].turn != turn =>
+            {
+                Ok(())
+            }
+            TrainTimer::Worked => self.worked(context, job, TaskId(at)),
+            TrainTimer::Send => self.send(context, job, TaskId(at)),
             TrainTimer::Loaded => self.loaded(context, job, turn),
             TrainTimer::Resume => self.resume(context, job, at as usize),
             TrainTimer::Wake => self.wake(context, job, at as usize),
@@ -363,20 +368,12 @@ impl Workload for Trainings<'_> {
         }
     }
 
-    fn batch_done(
-        &mut self,
-        context: &mut Context<'_>,
-        batch: BatchId,
-        at: SimTime,
-    ) -> Result<(), RunError> {
+    fn batch_done(&mut self, context: &mut Context<'_>, batch: BatchId, at: SimTime) -> RunResult {
         let Some((job, task)) = self.batches.remove(&batch) else { return Ok(()) };
         let training = &mut self.jobs[job];
         let sent = training.sending.remove(&task);
-        let is_given_up = |sent: StartedCollective| {
-            let mut flows = sent.flows.into_iter();
-            flows.any(|flow| context.engine.record(flow).cancelled)
-        };
-        if !context.is_calm() && sent.is_some_and(is_given_up) {
+        let mut flows = sent.into_iter().flat_map(|sent| sent.flows);
+        if !context.is_calm() && flows.any(|flow| context.engine.record(flow).cancelled) {
             training.hold(context, task);
             return Ok(());
         }
@@ -384,7 +381,7 @@ impl Workload for Trainings<'_> {
         self.worked(context, job, task)
     }
 
-    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
+    fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
         match notice {
             Notice::Groups(moves) => self.move_groups(context, moves),
             Notice::Circuits | Notice::ChangeBegan | Notice::ChangeEnded { .. } => {
@@ -403,13 +400,13 @@ impl Workload for Trainings<'_> {
         context: &mut Context<'_>,
         fault: usize,
         links: &[LinkId],
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         self.circuits.iter_mut().for_each(Circuits::look_again);
         self.fault_hits(context, fault, links);
         Ok(())
     }
 
-    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
+    fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> RunResult {
         self.circuits.iter_mut().for_each(Circuits::look_again);
         self.fault_is_over(context, fault);
         Ok(())
@@ -452,7 +449,9 @@ impl Workload for Trainings<'_> {
             job.seats.iter_mut().for_each(|seat| seat.comes_back(ended));
         }
         let places = self.places.iter().zip(&self.groups);
-        log.groups = places.map(|(place, who)| self.group_log(*place, *who, longest)).collect();
+        log.groups = places
+            .map(|(place, (job, gpus))| self.group_log(*place, *job, *gpus, longest))
+            .collect();
         log.trained = self.jobs.iter().map(TrainingJob::log).collect();
         log.rings = self.times.counts;
     }
@@ -462,20 +461,16 @@ impl Trainings<'_> {
     fn group_log(
         &self,
         place: Option<(usize, usize)>,
-        (job, gpus): (u32, u32),
+        job: u32,
+        gpus: u32,
         length: usize,
     ) -> GroupLog {
-        let idle = GroupLog {
-            next: length,
-            steps: Vec::new(),
-            down: Picoseconds::ZERO,
-            lost: false,
-            job,
-            gpus,
+        let Some((at, ring)) = place else {
+            let (steps, down) = (Vec::new(), Picoseconds::ZERO);
+            return GroupLog { next: length, steps, down, lost: false, job, gpus };
         };
-        let Some((at, ring)) = place else { return idle };
         let (training, seat) = (&self.jobs[at], &self.jobs[at].seats[ring]);
-        let step = |(place, step): (usize, &TrainStepLog)| StepLog {
+        let steps = training.steps.iter().enumerate().map(|(place, step)| StepLog {
             place,
             collective: usize::MAX,
             start: step.start,
@@ -484,8 +479,8 @@ impl Trainings<'_> {
             interface: Picoseconds::ZERO,
             ranks: training.order.tensor(),
             restarts: step.restarts,
-        };
-        let steps: Vec<StepLog> = training.steps.iter().enumerate().map(step).collect();
+        });
+        let steps: Vec<StepLog> = steps.collect();
         let next = if training.is_done() { length } else { steps.len().max(1) - 1 };
         GroupLog { next, steps, down: seat.down(), lost: seat.is_lost, job, gpus }
     }

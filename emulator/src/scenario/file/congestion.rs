@@ -240,25 +240,19 @@ fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_
 const SLOWEST_RETURN: Picoseconds = Picoseconds::from_millis(1_000);
 
 fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) -> Dcqcn {
-    let is_zero =
-        |time: Option<Text<Picoseconds>>| time.is_some_and(|at| at.0 == Picoseconds::ZERO);
-    let is_none = |step: Option<Text<BitsPerSecond>>| step.is_some_and(|step| step.0.get() == 0);
-    for (is_nothing, key, example) in [
-        (is_zero(raw.notification_interval), "notification_interval", "50us"),
-        (is_zero(raw.timer), "timer", "55us"),
-        (is_zero(raw.alpha_timer), "alpha_timer", "55us"),
-        (is_zero(raw.decrease_interval), "decrease_interval", "4us"),
-        (raw.byte_counter.is_some_and(|bytes| bytes.0 == Bytes::ZERO), "byte_counter", "10MB"),
-        (is_none(raw.additive), "additive", "400Mbps"),
-        (is_none(raw.hyper), "hyper", "2Gbps"),
-        (is_none(raw.least_rate), "least_rate", "100Mbps"),
+    for (amount, key, example) in [
+        (raw.notification_interval.map(|time| time.0.0), "notification_interval", "50us"),
+        (raw.timer.map(|time| time.0.0), "timer", "55us"),
+        (raw.alpha_timer.map(|time| time.0.0), "alpha_timer", "55us"),
+        (raw.decrease_interval.map(|time| time.0.0), "decrease_interval", "4us"),
+        (raw.byte_counter.map(|bytes| bytes.0.0), "byte_counter", "10MB"),
+        (raw.additive.map(|rate| rate.0.0), "additive", "400Mbps"),
+        (raw.hyper.map(|rate| rate.0.0), "hyper", "2Gbps"),
+        (raw.least_rate.map(|rate| rate.0.0), "least_rate", "100Mbps"),
     ] {
-        require_some(is_nothing, &format!("dcqcn/{key}"), example, check);
+        require_some(amount == Some(0), &format!("dcqcn/{key}"), example, check);
     }
     let preset = raw.preset.figures();
-    let step = |written: Option<Text<BitsPerSecond>>, usual| {
-        written.map_or(usual, |rate| RateStep::Rate(rate.0))
-    };
     let figures = Dcqcn {
         inverse_gain: raw.inverse_gain.unwrap_or(preset.inverse_gain),
         notification_interval: raw
@@ -268,8 +262,8 @@ fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) ->
         alpha_timer: raw.alpha_timer.map(|time| time.0).or(preset.alpha_timer),
         fast_steps: raw.fast_steps.unwrap_or(preset.fast_steps),
         byte_counter: raw.byte_counter.map(|bytes| bytes.0).or(preset.byte_counter),
-        additive: step(raw.additive, preset.additive),
-        hyper: step(raw.hyper, preset.hyper),
+        additive: raw.additive.map_or(preset.additive, |rate| RateStep::Rate(rate.0)),
+        hyper: raw.hyper.map_or(preset.hyper, |rate| RateStep::Rate(rate.0)),
         decrease_interval: raw.decrease_interval.map(|time| time.0).or(preset.decrease_interval),
         clamp_target: raw.clamp_target.unwrap_or(preset.clamp_target),
         least_rate: raw.least_rate.map_or(preset.least_rate, |rate| rate.0),

@@ -8,7 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ScenarioFile, codes};
-use crate::scenario::{ControlDelays, On, Scenario};
+use crate::scenario::{ControlDelays, Effect, On, Scenario};
 use crate::scenario::{DaemonSetup, SwitchLanguage};
 
 /// Response to faults: assumed delays, or the production daemon with emulated transceivers.
@@ -147,13 +147,12 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
     }
     let assumed = raw.assumed.unwrap_or(flat);
     let default = ControlDelays::default();
-    let or = |written: Option<Text<Picoseconds>>, delay| written.map_or(delay, |text| text.0);
-    let detection_delay = or(assumed.detection_delay, default.detection_delay);
+    let detection_delay = assumed.detection_delay.map_or(default.detection_delay, |text| text.0);
     let lightloomd = raw.lightloomd.as_ref().map(|file| daemon(file, check));
-    let reroute_delay = or(assumed.reroute_delay, detection_delay);
+    let reroute_delay = assumed.reroute_delay.map_or(detection_delay, |text| text.0);
     ControlDelays {
         detection_delay,
-        planning_delay: or(assumed.planning_delay, default.planning_delay),
+        planning_delay: assumed.planning_delay.map_or(default.planning_delay, |text| text.0),
         reroute_delay: lightloomd.map_or(reroute_delay, |daemon| daemon.reroute),
         lightloomd,
     }
@@ -161,39 +160,35 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
 
 fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     let usual = DaemonSetup::default();
-    let or = |written: Option<Text<Picoseconds>>, usual| written.map_or(usual, |text| text.0);
     let least = Picoseconds::from_millis(1);
-    let at = |key: &str| format!("/control/lightloomd/{key}");
-    for (key, written) in [("poll_every", file.poll_every), ("heartbeat", file.heartbeat)] {
-        if written.is_some_and(|time| time.0 < least) {
-            check.error(codes::BAD_CONTROL, &at(key), "less than 1 ms").help(
-                "use at least 1ms: reading a transceiver over its serial device takes about that long",
-            );
+    let serial =
+        "use at least 1ms: reading a transceiver over its serial device takes about that long";
+    let is_rate = file.bits_per_second.is_none_or(|rate| (9_600..=50_000_000).contains(&rate));
+    let is_count = file.power_samples.is_none_or(|samples| (1..=100).contains(&samples));
+    for (key, is_valid, message, help) in [
+        ("poll_every", file.poll_every.is_none_or(|at| at.0 >= least), "less than 1 ms", serial),
+        ("heartbeat", file.heartbeat.is_none_or(|at| at.0 >= least), "less than 1 ms", serial),
+        ("bits_per_second", is_rate, "this is not a valid serial rate", "write 9600 to 50000000"),
+        ("power_samples", is_count, "the number is out of range", "write 1 to 100"),
+    ] {
+        if !is_valid {
+            let path = format!("/control/lightloomd/{key}");
+            check.error(codes::BAD_CONTROL, &path, message).help(help);
         }
     }
-    if file.bits_per_second.is_some_and(|rate| !(9_600..=50_000_000).contains(&rate)) {
-        check
-            .error(codes::BAD_CONTROL, &at("bits_per_second"), "this is not a valid serial rate")
-            .help("write 9600 to 50000000");
-    }
-    if file.power_samples.is_some_and(|samples| !(1..=100).contains(&samples)) {
-        check
-            .error(codes::BAD_CONTROL, &at("power_samples"), "the number is out of range")
-            .help("write 1 to 100");
-    }
     DaemonSetup {
-        poll_every: or(file.poll_every, usual.poll_every),
-        heartbeat: or(file.heartbeat, usual.heartbeat),
+        poll_every: file.poll_every.map_or(usual.poll_every, |text| text.0),
+        heartbeat: file.heartbeat.map_or(usual.heartbeat, |text| text.0),
         bits_per_second: file.bits_per_second.unwrap_or(usual.bits_per_second).max(1),
         line_time: file.line_time.unwrap_or(usual.line_time),
         events: file.events.unwrap_or(usual.events),
         power_samples: file.power_samples.unwrap_or(usual.power_samples).max(1),
         settle_within: file.settle_within.map(|text| text.0),
         reply_within: file.reply_within.map(|text| text.0),
-        flush: or(file.flush, usual.flush),
-        restart: or(file.restart, usual.restart),
+        flush: file.flush.map_or(usual.flush, |text| text.0),
+        restart: file.restart.map_or(usual.restart, |text| text.0),
         switches: file.switches.unwrap_or(usual.switches),
-        reroute: or(file.reroute_delay, usual.reroute),
+        reroute: file.reroute_delay.map_or(usual.reroute, |text| text.0),
     }
 }
 
@@ -209,28 +204,25 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
         }
         return;
     }
-    let mut no = |message: &str, help: &str| {
-        check.error(codes::BAD_CONTROL, "/control", message).help(help);
-    };
     let has_light = match &scenario.on {
         On::Fabric(fabric) => fabric.hbd.ring().is_some() || fabric.dcn.circuits().is_some(),
         On::Network(_) => false,
     };
     if !has_light {
-        no(
-            "`lightloomd` requires a k-hop ring or optical switches, and this scenario has neither",
+        let message =
+            "`lightloomd` requires a k-hop ring or optical switches, and this scenario has neither";
+        check.error(codes::BAD_CONTROL, "/control", message).help(
             "use `control: {assumed: …}`, or a fabric with `hbd: {khop: …}` or `dcn: {reconfigurable_fat_tree: …}`",
         );
     }
     if raw.replay.is_some() {
-        no(
-            "`lightloomd` cannot respond to days in compressed time, because its serial devices and flushes are not compressed",
+        let message = "`lightloomd` cannot respond to days in compressed time, because its serial devices and flushes are not compressed";
+        check.error(codes::BAD_CONTROL, "/control", message).help(
             "use `span: 90d` and `failures: {trace: FILE}` for months under this daemon, or `broken_by` for one day of the trace",
         );
     }
-    let slower =
-        |effect: &crate::scenario::Effect| matches!(effect, crate::scenario::Effect::Slower(_));
-    if let Some(index) = scenario.faults.iter().position(|fault| slower(&fault.effect)) {
+    let mut faults = scenario.faults.iter();
+    if let Some(index) = faults.position(|fault| matches!(fault.effect, Effect::Slower(_))) {
         check
             .error(
                 codes::BAD_CONTROL,

@@ -61,21 +61,19 @@ fn graph(
     delay: Picoseconds,
 ) -> CableGraph {
     let leaves = network.leaves();
-    let cable = |rate: f64| LinkSpec::new(BitsPerSecond(rate as u64), delay);
-    let leaf = |index: usize| leaves + index;
-    let below = cable(network.host_rate());
-    let mut cables: Vec<_> = (0..leaves).map(|host| (host, leaf(host), below)).collect();
+    let below = LinkSpec::new(BitsPerSecond(network.host_rate() as u64), delay);
+    let mut cables: Vec<_> = (0..leaves).map(|host| (host, leaves + host, below)).collect();
     let mut switches: Vec<String> = (0..leaves).map(|leaf| format!("leaf{leaf}")).collect();
     if network.electrical_rate() > 0.0 {
         switches.push("core".to_owned());
-        let above = cable(network.electrical_rate());
-        cables.extend((0..leaves).map(|index| (leaf(index), 2 * leaves, above)));
+        let above = LinkSpec::new(BitsPerSecond(network.electrical_rate() as u64), delay);
+        cables.extend((0..leaves).map(|index| (leaves + index, 2 * leaves, above)));
     }
     let mut circuits = vec![Vec::new(); network.switches()];
     for circuit in planned {
         circuits[circuit.ocs.index()].push(cables.len());
-        let lit = cable(network.circuit_rate_of(circuit.ocs).0 as f64);
-        cables.push((leaf(circuit.a.index()), leaf(circuit.b.index()), lit));
+        let lit = LinkSpec::new(network.circuit_rate_of(circuit.ocs), delay);
+        cables.push((leaves + circuit.a.index(), leaves + circuit.b.index(), lit));
     }
     let hosts = (0..leaves).map(|host| format!("h{host}")).collect();
     CableGraph { hosts, switches, cables, circuits }

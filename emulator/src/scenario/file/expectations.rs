@@ -87,12 +87,11 @@ const ASK_FOR_PAUSES: &str =
 
 impl Ground<'_> {
     fn stranger(&self, expectation: &Expectation) -> Option<Idle> {
-        let says = |message: String, help: &str| Some((message, help.to_owned()));
         match expectation {
-            Expectation::Unaffected(_) if !self.has_groups => says(
+            Expectation::Unaffected(_) if !self.has_groups => Some((
                 "without `collectives`, there are no groups".to_owned(),
-                "write `workload NAME unaffected`",
-            ),
+                "write `workload NAME unaffected`".to_owned(),
+            )),
             Expectation::Figure { figure, .. } => {
                 let (is_here, needs) = match figure.needs() {
                     Needs::Nothing => return None,

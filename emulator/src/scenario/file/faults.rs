@@ -345,44 +345,40 @@ fn lower_duration(fault: &FaultFile, path: &str, check: &mut Check<'_>) -> Optio
 }
 
 fn require_valid(effect: &Effect, path: &str, check: &mut Check<'_>) {
-    let mut refuse = |wrong: bool, message: &str| {
-        if wrong {
-            check.error(codes::BAD_FAULT, &format!("{path}/effect"), message);
-        }
-    };
-    match effect {
-        Effect::Down | Effect::Stuck | Effect::FailsTest | Effect::Lies => {}
-        Effect::Late(_) | Effect::SlowDisk(_) => {}
-        Effect::Flapping(Flapping { down, up, .. }) => {
-            let none = down.0 == Picoseconds::ZERO || up.0 == Picoseconds::ZERO;
-            refuse(none, "durations must be positive: use `{down: 100us, up: 200us, times: 5}`");
-        }
-        Effect::Rate(rate) => {
-            let slow = rate.0 < BitsPerSecond(10_000_000);
-            refuse(slow, "the lowest rate that can be emulated is 10 Mb/s: use `down`");
-        }
+    let (is_valid, message) = match effect {
+        Effect::Down | Effect::Stuck | Effect::FailsTest | Effect::Lies => return,
+        Effect::Late(_) | Effect::SlowDisk(_) => return,
+        Effect::Flapping(Flapping { down, up, .. }) => (
+            down.0 > Picoseconds::ZERO && up.0 > Picoseconds::ZERO,
+            "durations must be positive: use `{down: 100us, up: 200us, times: 5}`",
+        ),
+        Effect::Rate(rate) => (
+            rate.0 >= BitsPerSecond(10_000_000),
+            "the lowest rate that can be emulated is 10 Mb/s: use `down`",
+        ),
         Effect::RatePercent(percent) => {
-            refuse(!(1..=99).contains(percent), "use 1 to 99 percent, or `down`");
+            ((1..=99).contains(percent), "use 1 to 99 percent, or `down`")
         }
         Effect::BitErrors(share) => {
-            let wrong = !(*share > 0.0 && *share < 1e-3);
-            refuse(wrong, "the bit error rate must be between 0 and 0.001");
+            (*share > 0.0 && *share < 1e-3, "the bit error rate must be between 0 and 0.001")
         }
         Effect::PacketLoss(share) => {
-            let wrong = !(*share > 0.0 && *share < 1.0);
-            refuse(wrong, "use a share of packets between 0 and 1, or `down`");
+            (*share > 0.0 && *share < 1.0, "use a share of packets between 0 and 1, or `down`")
         }
-        Effect::Jitter(most) => {
-            let wrong = most.0 == Picoseconds::ZERO || most.0 > JITTER_MAX;
-            refuse(wrong, "the jitter must be above 0 and at most 10 ms: use `2us`");
-        }
+        Effect::Jitter(most) => (
+            most.0 > Picoseconds::ZERO && most.0 <= JITTER_MAX,
+            "the jitter must be above 0 and at most 10 ms: use `2us`",
+        ),
         Effect::Reboots(takes) => {
-            refuse(takes.0 == Picoseconds::ZERO, "the restart time must be positive: use `90s`");
+            (takes.0 > Picoseconds::ZERO, "the restart time must be positive: use `90s`")
         }
         Effect::Slower(times) => {
-            refuse(!(2..=1_000_000).contains(times), "use a number from 2 to 1,000,000");
+            ((2..=1_000_000).contains(times), "use a number from 2 to 1,000,000")
         }
-        Effect::PauseStorm(priority) => refuse(*priority > 6, "priorities range from 0 to 6"),
+        Effect::PauseStorm(priority) => (*priority <= 6, "priorities range from 0 to 6"),
+    };
+    if !is_valid {
+        check.error(codes::BAD_FAULT, &format!("{path}/effect"), message);
     }
 }
 
@@ -402,16 +398,17 @@ pub(super) fn warn_of_large_packets(
     }
     for (index, fault) in faults.iter().enumerate() {
         let Effect::BitErrors(share) = fault.effect else { continue };
-        let lost = |bytes: Bytes| 1.0 - (1.0 - share).powf(8.0 * bytes.0 as f64);
-        if lost(size) < 0.01 {
+        let usual = Transport::default().packet();
+        let [lost, usually_lost] =
+            [size, usual].map(|packet| 1.0 - (1.0 - share).powf(8.0 * packet.0 as f64));
+        if lost < 0.01 {
             continue;
         }
-        let usual = Transport::default().packet();
         let message = format!(
             "{:.1} % of all packets are lost, because one bit error loses a packet of {size}; frames of {usual} would \
              lose {:.2} %",
-            100.0 * lost(size),
-            100.0 * lost(usual)
+            100.0 * lost,
+            100.0 * usually_lost
         );
         check
             .warning(
@@ -422,7 +419,7 @@ pub(super) fn warn_of_large_packets(
             .help(format!(
                 "write `transport: {{payload: {}B}}`, or {:.1e} here for the same packet loss",
                 Transport::default().payload.0,
-                1.0 - (1.0 - lost(usual)).powf(1.0 / (8.0 * size.0 as f64))
+                1.0 - (1.0 - usually_lost).powf(1.0 / (8.0 * size.0 as f64))
             ));
     }
 }

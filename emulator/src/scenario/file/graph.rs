@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::codes;
 use super::links::{LinksFile, possible_delay, possible_rate};
+use crate::scenario::fault::is_plain_name;
 use crate::substrate::CableGraph;
 
 /// An arbitrary graph.
@@ -68,15 +69,12 @@ pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -
 }
 
 fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
-    let is_plain = |name: &str| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
-    };
     for (place, name) in names.iter().enumerate() {
         let path = match place.checked_sub(raw.hosts.len()) {
             None => format!("/on/graph/hosts/{place}"),
             Some(place) => format!("/on/graph/switches/{place}"),
         };
-        if !is_plain(name) {
+        if !is_plain_name(name) {
             check
                 .error(codes::BAD_NETWORK, &path, format!("`{name}` is not a valid name"))
                 .help("use only letters, digits, `_` and `.`");

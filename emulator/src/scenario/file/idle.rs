@@ -116,8 +116,9 @@ fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
 /// Lossless priorities are bounded by pauses rather than queue limits or trimming.
 fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) {
     let Some(pause) = &raw.switches.pause else { return };
-    let pauses = |priority: &u8| pause.priorities.contains(priority);
-    if ground.priorities.is_empty() || !ground.priorities.iter().all(pauses) {
+    if ground.priorities.is_empty()
+        || !ground.priorities.iter().all(|priority| pause.priorities.contains(priority))
+    {
         return;
     }
     // Without `mark_from`, `queue` also determines the marking threshold.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lightloom_fabric::document::{Check, Diagnostic, Severity, other_kind};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::{self, Plan};
-use lightloom_fabric::trace::{FaultTrace, Observation, TraceErrors};
+use lightloom_fabric::trace::{FaultTrace, Observation};
 use lightloom_training::mapped;
 
 use super::codes;
@@ -90,20 +90,16 @@ impl NamedFiles<'_, '_> {
         let NamedFile { name, bytes } = self.read(name, path, check)?;
         let unknown = Observation { servers: None, gpus_per_server: None, days: None };
         let trace = FaultTrace::read(&bytes, unknown);
-        let first =
-            |errors: &TraceErrors| errors.0.first().map(ToString::to_string).unwrap_or_default();
-        trace
-            .map_err(|errors| {
-                let other =
-                    other_kind(&name, &bytes, "a fault trace", "docs/traces.md describes it");
-                let message = other.map_or_else(
-                    || format!("{name} is not a fault trace: {}", first(&errors)),
-                    |other| other.to_string(),
-                );
-                check.error(codes::BAD_NEIGHBOUR, path, message);
-            })
-            .ok()
-            .map(Arc::new)
+        let trace = trace.map_err(|errors| {
+            let other = other_kind(&name, &bytes, "a fault trace", "docs/traces.md describes it");
+            let first = errors.0.first().map(ToString::to_string).unwrap_or_default();
+            let message = match other {
+                Some(other) => other.to_string(),
+                None => format!("{name} is not a fault trace: {first}"),
+            };
+            check.error(codes::BAD_NEIGHBOUR, path, message);
+        });
+        trace.ok().map(Arc::new)
     }
 
     pub(crate) fn have_errors(&self) -> bool {

@@ -279,23 +279,21 @@ fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> 
 }
 
 fn hosts_of(raw: &OnFile) -> u64 {
-    let product = |factors: &[u32]| {
-        factors.iter().fold(1u64, |product, factor| product.saturating_mul(u64::from(*factor)))
-    };
-    match raw {
+    let factors = match raw {
         OnFile::FatTree(tree) => {
             let half = tree.radix / 2;
-            product(&[tree.radix, half, half, tree.oversubscription])
+            vec![tree.radix, half, half, tree.oversubscription]
         }
-        OnFile::LeafSpine(raw) => product(&[raw.leaves, raw.hosts_per_leaf]),
-        OnFile::RailOptimised(raw) => product(&[raw.servers, raw.gpus_per_server]),
-        OnFile::RailOnly(raw) => product(&[raw.domains, raw.gpus_per_domain]),
-        OnFile::Torus(raw) => product(&raw.sides),
-        OnFile::TpuCubes(raw) => product(&raw.cubes) * 64,
-        OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
-        OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
+        OnFile::LeafSpine(raw) => vec![raw.leaves, raw.hosts_per_leaf],
+        OnFile::RailOptimised(raw) => vec![raw.servers, raw.gpus_per_server],
+        OnFile::RailOnly(raw) => vec![raw.domains, raw.gpus_per_domain],
+        OnFile::Torus(raw) => raw.sides.to_vec(),
+        OnFile::TpuCubes(raw) => [&raw.cubes[..], &[64]].concat(),
+        OnFile::SwitchedDomain(raw) => vec![raw.gpus],
+        OnFile::Ring(raw) | OnFile::Line(raw) => vec![raw.hosts],
         // These files have their own limits.
-        OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
-        OnFile::Graph(raw) => raw.hosts.len() as u64,
-    }
+        OnFile::DirectConnect(_) | OnFile::Fabric(_) => vec![0],
+        OnFile::Graph(raw) => return raw.hosts.len() as u64,
+    };
+    factors.into_iter().map(u64::from).fold(1, u64::saturating_mul)
 }

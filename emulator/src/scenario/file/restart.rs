@@ -8,12 +8,13 @@ use super::{ScenarioFile, codes};
 use crate::scenario::{Elasticity, On, Restart, RunStart, Scenario, TrainStep};
 
 pub(super) fn of_span(at: usize, restart: Restart) -> Option<(String, &'static str)> {
-    let key = |name: &str| format!("/train/{at}/restart/{name}");
+    let mut key = restart.name();
     let help = match restart {
         Restart::Barrier => return None,
         Restart::Checkpoint(checkpoint) => {
-            let help = "add `span: 90d`, or leave it out";
-            return checkpoint.write.map(|_| (key("checkpoint/write"), help));
+            checkpoint.write?;
+            key = "checkpoint/write";
+            "add `span: 90d`, or leave it out"
         }
         Restart::InMemory(_) => {
             "add `span: 90d`; for a run of a few steps, use `checkpoint` with the same `every` and \
@@ -23,7 +24,7 @@ pub(super) fn of_span(at: usize, restart: Restart) -> Option<(String, &'static s
             "add `span: 90d`; in a run of a few steps, `barrier` has the same effect"
         }
     };
-    Some((key(restart.name()), help))
+    Some((format!("/train/{at}/restart/{key}"), help))
 }
 
 fn spare_nodes(plan: &Plan, nodes: u32) -> u32 {

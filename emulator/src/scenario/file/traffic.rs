@@ -131,8 +131,10 @@ pub struct PointFile {
 }
 
 pub(super) fn lower(
-    (raw, collectives): (&[TrafficFile], &[Collective]),
-    (substrate, have_priorities): (&Substrate, bool),
+    raw: &[TrafficFile],
+    collectives: &[Collective],
+    substrate: &Substrate,
+    have_priorities: bool,
     check: &mut Check<'_>,
     beside: &mut NamedFiles<'_, '_>,
 ) -> Vec<Traffic> {
@@ -143,7 +145,7 @@ pub(super) fn lower(
             let message = format!("another workload is also called `{}`", file.name);
             check.error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message);
         }
-        let after = lower_after(&file.after, (&raw[..index], collectives), &path, check);
+        let after = lower_after(&file.after, &raw[..index], collectives, &path, check);
         if file.priority > 0 && !have_priorities {
             refuse_without_priorities(&format!("{path}/priority"), check);
         }
@@ -174,7 +176,8 @@ pub(super) fn lower(
 
 pub(super) fn lower_after(
     names: &[String],
-    (above, collectives): (&[TrafficFile], &[Collective]),
+    above: &[TrafficFile],
+    collectives: &[Collective],
     path: &str,
     check: &mut Check<'_>,
 ) -> Vec<Prior> {
@@ -208,7 +211,6 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
         let Ok(expectation) = sentence.parse::<Expectation>() else { continue };
         let Some(name) = expectation.workload() else { continue };
         let path = format!("/expect/{index}");
-        let silent = |file: &TrafficFile| matches!(file.run, PatternFile::Compute(_));
         match workloads.iter().find(|file| file.name == name) {
             None => {
                 let message = format!("workload `{name}` does not exist in this file");
@@ -218,7 +220,8 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
                     .depends_on("/traffic");
             }
             Some(file)
-                if silent(file) && matches!(expectation, Expectation::WorkloadUnaffected(_)) =>
+                if matches!(file.run, PatternFile::Compute(_))
+                    && matches!(expectation, Expectation::WorkloadUnaffected(_)) =>
             {
                 let message = format!("`{name}` has no flows that could be affected");
                 let help = "use a workload with flows, or leave it out";
@@ -255,9 +258,8 @@ fn lower_hosts(
             _ => {
                 known = false;
                 let message = format!("`{text}` does not match any host of this network");
-                let name =
-                    |at: usize| substrate.name(substrate.hosts[at.min(substrate.hosts.len() - 1)]);
-                let (first, last) = (name(0), name(7));
+                let last = substrate.hosts.len() - 1;
+                let [first, last] = [0, last.min(7)].map(|at| substrate.name(substrate.hosts[at]));
                 check.error(codes::NO_SUCH_THING, &path, message).help(format!(
                     "use a host such as `{first}` or a range such as `{first}..{last}`"
                 ));

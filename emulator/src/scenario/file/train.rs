@@ -176,16 +176,16 @@ pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
         return scenario.time_limit;
     }
     let Some((plan, _)) = start.plan.as_deref() else { return scenario.time_limit };
-    let seconds = |train: &Train| {
+    let trains = scenario.train.iter().filter_map(|train| {
         let step = TrainStep::of(train, fabric, plan).ok()?;
         Some(step.closed_form().step_seconds * f64::from(train.steps))
-    };
+    });
     let phases = scenario.phases.zip(start.circuits.as_ref()).map(|(run, circuits)| {
         let durations = circuits.plan.phases.iter().map(|phase| phase.duration_ps);
         let slack = circuits.phases.iter().map(|phase| phase.slack);
         let step: Picoseconds = durations.chain(slack).sum();
         step.as_secs_f64() * f64::from(run.steps)
     });
-    let longest = scenario.train.iter().filter_map(seconds).chain(phases).fold(0.0, f64::max);
+    let longest = trains.chain(phases).fold(0.0, f64::max);
     scenario.time_limit.max(SimTime((longest * 1e14) as u64))
 }

@@ -18,9 +18,9 @@ impl<'a> CellOrder<'a> {
     }
 
     pub(super) fn settle(&self, flows: &mut [ListedFlow], more: &[&str]) -> Vec<Diagnostic> {
-        let column = |name: &str| more.iter().position(|at| *at == name);
+        let [id, after] = ["id", "after"].map(|name| more.iter().position(|at| *at == name));
         let (mut names, mut mistakes) = (BTreeMap::new(), Vec::new());
-        if let Some(id) = column("id") {
+        if let Some(id) = id {
             for (place, cell) in self.rows.iter().map(|row| &row[id]).enumerate() {
                 let name = cell.text();
                 if !name.is_empty() && names.insert(name, place).is_some() {
@@ -29,11 +29,11 @@ impl<'a> CellOrder<'a> {
                 }
             }
         }
-        let Some(after) = column("after") else { return mistakes };
+        let Some(after) = after else { return mistakes };
         let cells: Vec<&CsvCell<'a>> = self.rows.iter().map(|row| &row[after]).collect();
         for (place, cell) in cells.iter().enumerate() {
             for text in cell.text().split_whitespace() {
-                match awaited(text, (place, flows), &names) {
+                match awaited(text, place, flows, &names) {
                     Ok(found) => flows[place].after.push(found),
                     Err((message, help)) => {
                         let mistake = cell.mistake(codes::BAD_FLOW, message);
@@ -45,11 +45,11 @@ impl<'a> CellOrder<'a> {
         if mistakes.is_empty()
             && let Some(circle) = circle(flows)
         {
-            let name = |place: &usize| {
+            let path = circle.iter().chain(circle.first()).map(|place| {
                 let known = names.iter().find(|(_, at)| *at == place);
-                known.map_or_else(String::new, |(name, _)| (*name).to_owned())
-            };
-            let path: Vec<String> = circle.iter().chain(circle.first()).map(name).collect();
+                known.map_or("", |(name, _)| *name)
+            });
+            let path: Vec<&str> = path.collect();
             let message = format!("cyclic dependency between flows: {}", path.join(", "));
             let mistake = cells[circle[0]].mistake(codes::BAD_FLOW, message);
             mistakes.push(mistake.with_help("remove one of these dependencies"));
@@ -60,7 +60,8 @@ impl<'a> CellOrder<'a> {
 
 fn awaited(
     text: &str,
-    (place, flows): (usize, &[ListedFlow]),
+    place: usize,
+    flows: &[ListedFlow],
     names: &BTreeMap<&str, usize>,
 ) -> Result<FlowDependency, (String, String)> {
     let (name, what) = text.split_once(':').unwrap_or((text, "received"));

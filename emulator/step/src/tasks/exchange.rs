@@ -26,17 +26,13 @@ impl Maker<'_> {
         let pace = TaskPace::of(&what.pace.part(jitter));
         let tensor = self.work.mapping.tensor;
         let purpose = what.purpose;
-        let name = |at: u32| {
-            let kind = what.kind.map_or("block", |kind| kind.name());
-            format!("{purpose:?} {kind} s{stage} {at}").to_lowercase()
-        };
         if let Some(kind) = what.kind
             && what.group == Group::new(tensor.into(), 1)
         {
             let lanes = front.into_iter().enumerate().map(|(lane, after)| {
                 let ring = self.ring(stage, lane as u32);
                 let work = TaskWork::Ring { kind, ring, bytes };
-                vec![self.add(purpose, name(lane as u32), after, work, pace)]
+                vec![self.add(purpose, name(what, stage, lane as u32), after, work, pace)]
             });
             return lanes.collect();
         }
@@ -54,7 +50,7 @@ impl Maker<'_> {
                     let to = group[(at + 1) % group.len()];
                     let before = front[(from / tensor) as usize].clone();
                     let work = TaskWork::Transfer { from: first + from, to: first + to, bytes };
-                    let sent = self.add(purpose, name(*from), before, work, pace);
+                    let sent = self.add(purpose, name(what, stage, *from), before, work, pace);
                     after[(to / tensor) as usize].push(sent);
                 }
                 continue;
@@ -67,7 +63,7 @@ impl Maker<'_> {
             before.dedup();
             let all = group.iter().map(|rank| first + rank).collect();
             let work = TaskWork::Across { kind, ranks: all, bytes };
-            let task = self.add(purpose, name(group[0]), before, work, pace);
+            let task = self.add(purpose, name(what, stage, group[0]), before, work, pace);
             lanes.iter().for_each(|lane| after[*lane].push(task));
         }
         for (own, before) in after.iter_mut().zip(front) {
@@ -186,4 +182,9 @@ impl Maker<'_> {
         self.streams[stage as usize] = front.clone();
         front
     }
+}
+
+fn name(what: &Exchange, stage: u32, at: u32) -> String {
+    let kind = what.kind.map_or("block", |kind| kind.name());
+    format!("{:?} {kind} s{stage} {at}", what.purpose).to_lowercase()
 }

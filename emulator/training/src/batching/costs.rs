@@ -63,15 +63,15 @@ pub trait StepCosts {
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
-        let fits = |steps| self.steps_seconds(steps, batch, cached) <= seconds;
         let mut above = 1;
-        while fits(above) {
+        while self.steps_seconds(above, batch, cached) <= seconds {
             above *= 2;
         }
         let mut below = above / 2;
         while above - below > 1 {
             let middle = below.midpoint(above);
-            *(if fits(middle) { &mut below } else { &mut above }) = middle;
+            let fits = self.steps_seconds(middle, batch, cached) <= seconds;
+            *(if fits { &mut below } else { &mut above }) = middle;
         }
         below
     }

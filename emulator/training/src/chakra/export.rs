@@ -10,7 +10,7 @@ use super::messages::{
 };
 use super::{PICOSECONDS_PER_MICROSECOND, code};
 use crate::exchange::Exchange;
-use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
+use crate::graph::{Task, TaskGraph, TaskWork};
 use crate::machine::Machine;
 
 const VERSION: &str = "0.0.4";
@@ -47,9 +47,9 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
             for (id, task) in
                 graph.tasks().iter().enumerate().filter(|(_, task)| shares(task, rank))
             {
-                let own = |id: &&TaskId| shares(&graph.tasks()[id.index()], rank);
-                let deps = task.after.iter().filter(own).map(|id| u64::from(id.0)).collect();
-                let node = node(id as u64, task, rank, (deps, machine, &groups));
+                let deps = task.after.iter().filter(|id| shares(&graph.tasks()[id.index()], rank));
+                let deps = deps.map(|id| u64::from(id.0)).collect();
+                let node = node(id as u64, task, rank, deps, machine, &groups);
                 stream.extend(node.encode_length_delimited_to_vec());
             }
             stream
@@ -68,7 +68,9 @@ fn node(
     id: u64,
     task: &Task,
     rank: u32,
-    (data_deps, machine, groups): (Vec<u64>, &Machine, &[Vec<u32>]),
+    data_deps: Vec<u64>,
+    machine: &Machine,
+    groups: &[Vec<u32>],
 ) -> ChakraNode {
     let mut attr = vec![attribute("is_cpu_op", AttributeValue::Bool(false))];
     let mut duration_micros = 0;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_units::{Bytes, Picoseconds};
-use prost::{DecodeError, Message};
+use prost::Message;
 
 use super::messages::{
     COMM_COLL_NODE, COMM_RECV_NODE, COMM_SEND_NODE, COMP_NODE, ChakraNode, GlobalMetadata,
@@ -67,21 +67,14 @@ struct Reader {
 impl Reader {
     fn read(&mut self, rank: u32, mut stream: &[u8]) -> Result<(), ChakraError> {
         let mut messages = 0;
-        let broken = |messages: usize, error: DecodeError| ChakraError::Broken {
-            rank,
-            messages,
-            reason: error.to_string(),
-        };
-        let metadata = GlobalMetadata::decode_length_delimited(&mut stream)
-            .map_err(|e| broken(messages, e))?;
+        let metadata: GlobalMetadata = decoded(&mut stream, rank, messages)?;
         if text(&metadata.attr, "schema").is_some() {
             self.observed.insert(rank);
         }
         let mut seen = BTreeMap::new();
         while !stream.is_empty() {
             messages += 1;
-            let node = ChakraNode::decode_length_delimited(&mut stream)
-                .map_err(|e| broken(messages, e))?;
+            let node = decoded(&mut stream, rank, messages)?;
             self.place(rank, node, &mut seen)?;
         }
         Ok(())
@@ -93,8 +86,8 @@ impl Reader {
         node: ChakraNode,
         seen: &mut BTreeMap<SharedNode, usize>,
     ) -> Result<(), ChakraError> {
-        let wrong = |reason: String| node_error(rank, &node, reason);
-        let shared = meaning(rank, &node, seen).map_err(wrong)?;
+        let shared =
+            meaning(rank, &node, seen).map_err(|reason| node_error(rank, &node, reason))?;
         let bytes = shared.as_ref().map_or(0, |(_, bytes)| *bytes);
         let shared = shared.map(|(shared, _)| shared);
         let known = shared.as_ref().and_then(|shared| self.shared.get(shared)).copied();
@@ -109,7 +102,8 @@ impl Reader {
         self.shared.extend(shared.map(|shared| (shared, task)));
         self.ends[task].push(NodeEnd { rank, id: node.id, bytes });
         if self.places.insert((rank, node.id), task).is_some() {
-            return Err(wrong("the same id appears twice in this stream".to_owned()));
+            let reason = "the same id appears twice in this stream".to_owned();
+            return Err(node_error(rank, &node, reason));
         }
         let waits = node.ctrl_deps.iter().chain(&node.data_deps).copied().collect();
         self.waits.push((rank, task, waits));
@@ -127,9 +121,8 @@ impl Reader {
                 SharedNode::Transfer { from, to, .. } => vec![*from, *to],
             };
             // The streams of the other ranks are missing, so use the recorded duration.
-            let took =
-                |work: &TaskWork| matches!(work, TaskWork::Compute { took, .. } if took.0 > 0);
-            if self.streams == 1 && took(&own.work) {
+            let is_timed = matches!(own.work, TaskWork::Compute { took, .. } if took.0 > 0);
+            if self.streams == 1 && is_timed {
                 continue;
             }
             if self.streams > 1 {
@@ -192,8 +185,8 @@ impl Reader {
 /// All ranks must have the exchange with the same size; parts of an all-to-all may differ.
 fn agree(shared: &SharedNode, ends: &[NodeEnd], expected: &[u32]) -> Result<(), ChakraError> {
     let Some(NodeEnd { rank, id, bytes }) = ends.first().copied() else { return Ok(()) };
-    let has = |rank: &u32| ends.iter().any(|end| end.rank == *rank);
-    if let Some(lacking) = expected.iter().copied().find(|rank| !has(rank)) {
+    let mut expected = expected.iter().copied();
+    if let Some(lacking) = expected.find(|rank| ends.iter().all(|end| end.rank != *rank)) {
         return Err(ChakraError::Lacking { exchange: shared.name(), with: rank, id, lacking });
     }
     let may_differ =
@@ -218,8 +211,9 @@ fn work(operation: Operation, ends: &[NodeEnd], rings: &[Vec<u32>]) -> TaskWork 
     let input = sum / ends.len().max(1) as u64;
     let mut exchange = Exchange::new(operation, ranks, Size::Input(input));
     if operation.is_pairwise() {
-        let share = |end: &NodeEnd| Some(Share { sent: end.bytes, received: input, parts: vec![] });
-        exchange.pairs = pairs(&ends.iter().map(share).collect::<Vec<_>>());
+        let shares =
+            ends.iter().map(|end| Share { sent: end.bytes, received: input, parts: vec![] });
+        exchange.pairs = pairs(&shares.map(Some).collect::<Vec<_>>());
     }
     let ring = rings.iter().position(|ring| {
         let mut sorted = ring.clone();
@@ -235,19 +229,10 @@ fn meaning(
     node: &ChakraNode,
     seen: &mut BTreeMap<SharedNode, usize>,
 ) -> Result<Option<(SharedNode, u64)>, String> {
-    let number = |name: &str| {
-        number(&node.attr, name).ok_or_else(|| format!("the attribute `{name}` is missing"))
-    };
-    let mut nth = |first: SharedNode| {
-        let count = seen.entry(first).or_insert(0);
-        *count += 1;
-        *count - 1
-    };
-    Ok(match node.kind {
-        // PyTorch also uses this kind for library calls, but without the exchanged data.
-        COMM_COLL_NODE if number("comm_type").is_err() => None,
+    let (mut shared, size) = match node.kind {
         COMM_COLL_NODE => {
-            let code = number("comm_type")?;
+            // PyTorch also uses this kind for library calls, but without the exchanged data.
+            let Ok(code) = needed(node, "comm_type") else { return Ok(None) };
             let Some(operation) = operation_of(code) else {
                 // An unknown recorded collective is treated as computing of the recorded duration.
                 if node.duration_micros > 0 {
@@ -256,29 +241,48 @@ fn meaning(
                 let known = CODES.map(|(code, known)| format!("{} {code}", known.name()));
                 return Err(format!("`comm_type` {code} is not known: {}", known.join(", ")));
             };
-            let bytes = if operation == Operation::Barrier { 0 } else { number("comm_size")? };
+            let bytes =
+                if operation == Operation::Barrier { 0 } else { needed(node, "comm_size")? };
             let group = text(&node.attr, "pg_name").unwrap_or_default();
-            let shared = |nth| SharedNode::Collective { group: group.clone(), operation, nth };
-            let nth = nth(shared(0));
-            Some((shared(nth), bytes))
+            (SharedNode::Collective { group, operation, nth: 0 }, bytes)
         }
         COMM_SEND_NODE | COMM_RECV_NODE => {
             let is_send = node.kind == COMM_SEND_NODE;
+            let (own_end, other_end) =
+                if is_send { ("comm_src", "comm_dst") } else { ("comm_dst", "comm_src") };
             // Some generators omit the end that is the rank itself.
-            let end = |name: &str, is_own: bool| {
-                if is_own { number(name).or(Ok(rank.into())) } else { number(name) }
-            };
-            let (from, to) = (end("comm_src", is_send)?, end("comm_dst", !is_send)?);
-            let [from, to] = [from, to].map(|rank| rank as u32);
-            let tag = number("comm_tag").unwrap_or_default();
-            let shared = |nth| SharedNode::Transfer { from, to, tag, nth };
-            let nth = nth(shared(0));
-            Some((shared(nth), number("comm_size")?))
+            let own = number(&node.attr, own_end).map_or(rank, |rank| rank as u32);
+            let other = needed(node, other_end)? as u32;
+            let (from, to) = if is_send { (own, other) } else { (other, own) };
+            let tag = number(&node.attr, "comm_tag").unwrap_or_default();
+            (SharedNode::Transfer { from, to, tag, nth: 0 }, needed(node, "comm_size")?)
         }
-        COMP_NODE if node.duration_micros == 0 && number("num_ops").is_ok() => {
+        COMP_NODE if node.duration_micros == 0 && number(&node.attr, "num_ops").is_some() => {
             return Err("it has operations (`num_ops`) but no duration".to_owned());
         }
-        _ => None,
+        _ => return Ok(None),
+    };
+    let count = seen.entry(shared.clone()).or_insert(0);
+    match &mut shared {
+        SharedNode::Collective { nth, .. } | SharedNode::Transfer { nth, .. } => *nth = *count,
+    }
+    *count += 1;
+    Ok(Some((shared, size)))
+}
+
+fn needed(node: &ChakraNode, name: &str) -> Result<u64, String> {
+    number(&node.attr, name).ok_or_else(|| format!("the attribute `{name}` is missing"))
+}
+
+fn decoded<M: Message + Default>(
+    stream: &mut &[u8],
+    rank: u32,
+    messages: usize,
+) -> Result<M, ChakraError> {
+    M::decode_length_delimited(stream).map_err(|error| ChakraError::Broken {
+        rank,
+        messages,
+        reason: error.to_string(),
     })
 }
 

@@ -56,7 +56,7 @@ impl Fit {
     fn slopes(&self, model: &Model<'_>) -> Vec<Vec<f64>> {
         (0..self.members.len())
             .map(|place| {
-                let [_, high] = model.constants[self.members[place]].limits();
+                let [_, high] = model.constants[self.members[place]].limits;
                 let by = if self.values[place] + SLOPE > high.ln() { -SLOPE } else { SLOPE };
                 let mut values = self.values.clone();
                 values[place] += by;
@@ -72,13 +72,14 @@ impl Fit {
 
     /// Members at a limit stay fixed instead of moving beyond it.
     fn step(&self, model: &Model<'_>, slopes: &[Vec<f64>], damping: f64) -> Self {
-        let limits = |place: usize| model.constants[self.members[place]].limits().map(f64::ln);
-        let down = |place: usize| -dot(&slopes[place], &self.residues);
-        let is_free = |place: &usize| {
-            let ([low, high], value) = (limits(*place), self.values[*place]);
-            (value > low || down(*place) > 0.0) && (value < high || down(*place) < 0.0)
-        };
-        let free: Vec<usize> = (0..self.members.len()).filter(is_free).collect();
+        let limits: Vec<[f64; 2]> =
+            self.members.iter().map(|one| model.constants[*one].limits.map(f64::ln)).collect();
+        let down: Vec<f64> = slopes.iter().map(|slope| -dot(slope, &self.residues)).collect();
+        let mut free: Vec<usize> = (0..self.members.len()).collect();
+        free.retain(|place| {
+            let ([low, high], value, down) = (limits[*place], self.values[*place], down[*place]);
+            (value > low || down > 0.0) && (value < high || down < 0.0)
+        });
         let mut matrix = [[0.0; MOST]; MOST];
         let mut wanted = [0.0; MOST];
         for (row, &a) in free.iter().enumerate() {
@@ -86,12 +87,12 @@ impl Fit {
                 matrix[row][column] = dot(&slopes[a], &slopes[b]);
             }
             matrix[row][row] = matrix[row][row].mul_add(1.0 + damping, 1e-12);
-            wanted[row] = down(a);
+            wanted[row] = down[a];
         }
         let steps = solve(matrix, wanted, free.len());
         let mut values = self.values.clone();
         for (row, &place) in free.iter().enumerate() {
-            let [low, high] = limits(place);
+            let [low, high] = limits[place];
             values[place] =
                 (values[place] + steps[row].clamp(-FARTHEST, FARTHEST)).clamp(low, high);
         }
@@ -122,7 +123,7 @@ impl Fit {
 
     /// Whether moving `which` beyond its starting limit explains a tenth of the remaining error.
     pub(super) fn is_pushed_out(&self, model: &Model<'_>, which: usize) -> bool {
-        let [low, high] = model.constants[which].limits().map(f64::ln);
+        let [low, high] = model.constants[which].limits.map(f64::ln);
         let value = model.start[which];
         let (is_low, is_high) = (value - low < 1e-6, high - value < 1e-6);
         if self.squares <= model.floor() || !(is_low || is_high) {

@@ -4,7 +4,7 @@
 //! Source: `transformer_config.py` of Megatron-Core. Partial CUDA graphs of expert layers are not modelled and count as
 //! none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Feature, Features};
 
@@ -31,22 +31,24 @@ impl Features {
         if !ARGUMENTS.iter().any(|key| found.contains_key(*key)) {
             return Err(NoArguments);
         }
-        let value = |key: &str| found.get(key).map_or("", String::as_str);
-        let is_set = |key| !["", "false", "none", "null"].contains(&value(key));
-        let is_partial = value("cuda_graph_scope").contains("moe");
-        let is_flex = value("moe_token_dispatcher_type") == "flex";
-        let backend = value("moe_flex_dispatcher_backend");
+        let [scope, dispatcher, backend] =
+            ["cuda_graph_scope", "moe_token_dispatcher_type", "moe_flex_dispatcher_backend"]
+                .map(|key| found.get(key).map_or("", String::as_str));
+        let set: BTreeSet<&str> = found
+            .iter()
+            .filter(|(_, value)| !["", "false", "none", "null"].contains(&value.as_str()))
+            .map(|(key, _)| key.as_str())
+            .collect();
+        let (is_partial, is_flex) = (scope.contains("moe"), dispatcher == "flex");
+        let deep_ep = is_flex && ["", "deepep"].contains(&backend);
         let selected = [
-            (Feature::Graphs, is_set("cuda_graph_impl") && !is_partial),
-            (Feature::GroupedExperts, is_set("moe_grouped_gemm")),
-            (Feature::FusedExperts, is_set("use_transformer_engine_op_fuser")),
+            (Feature::Graphs, set.contains("cuda_graph_impl") && !is_partial),
+            (Feature::GroupedExperts, set.contains("moe_grouped_gemm")),
+            (Feature::FusedExperts, set.contains("use_transformer_engine_op_fuser")),
             (Feature::HybridEp, is_flex && backend == "hybridep"),
-            (
-                Feature::DeepEp,
-                is_flex && ["", "deepep"].contains(&backend) || is_set("moe_enable_deepep"),
-            ),
-            (Feature::TokenDrop, is_set("moe_expert_capacity_factor")),
-            (Feature::OverlappedDispatch, is_set("overlap_moe_expert_parallel_comm")),
+            (Feature::DeepEp, deep_ep || set.contains("moe_enable_deepep")),
+            (Feature::TokenDrop, set.contains("moe_expert_capacity_factor")),
+            (Feature::OverlappedDispatch, set.contains("overlap_moe_expert_parallel_comm")),
         ];
         let selected = selected.into_iter().filter(|(_, is_selected)| *is_selected);
         Ok(selected.fold(Self::NONE, |all, (feature, _)| all.with(feature)))
@@ -56,11 +58,10 @@ impl Features {
 fn argument(line: &str) -> (String, String) {
     let line = line.trim();
     let end = line.find([':', '=', ' ']).unwrap_or(line.len());
-    let plain = |text: &str| {
+    let [key, value] = [&line[..end], &line[end..]].map(|text| {
         text.trim_matches(|one: char| one.is_whitespace() || "\"',:=\\".contains(one))
             .to_lowercase()
-    };
-    let (key, value) = (plain(&line[..end]), plain(&line[end..]));
+    });
     let key = key.rsplit('.').next().unwrap_or_default().replace('-', "_");
     // A flag without a value is on, but an empty key of a file is not.
     let is_flag = value.is_empty() && !line.contains(':');

@@ -47,8 +47,10 @@ impl Described<'_> {
         call: Option<&Event>,
     ) -> Option<Communication> {
         let own = event.args.as_deref()?;
-        let by_id = || own.external_id.and_then(|id| self.named.get(&id).copied());
-        let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
+        let arguments = match own.collective {
+            Some(_) => Some(own),
+            None => own.external_id.and_then(|id| self.named.get(&id).copied()),
+        };
         let Some(arguments) = arguments else {
             let operation = Operation::of_name(events.name(event).strip_prefix("gloo:")?)?;
             // If an operator ends after the profile, its shapes are missing, but its call has them.
@@ -76,11 +78,11 @@ impl Described<'_> {
             return None;
         }
         let size = arguments.dtype.as_deref().and_then(element_bytes);
-        let bytes = |elements: Option<i64>| u64::try_from(elements?).ok()?.checked_mul(size?);
-        let (sent, received) = (bytes(arguments.elements_in), bytes(arguments.elements_out));
+        let [sent, received] = [arguments.elements_in, arguments.elements_out]
+            .map(|elements| u64::try_from(elements?).ok()?.checked_mul(size?));
         let size = match operation {
             Operation::Barrier => Size::Whole(0),
-            Operation::AllGather | Operation::Scatter | Operation::Receive => {
+            operation if operation.is_sized_by_output() => {
                 received.filter(|bytes| *bytes > 0).map(Size::Output).or(sent.map(Size::Input))?
             }
             _ => Size::Input(sent?),
@@ -102,21 +104,23 @@ impl Described<'_> {
         self.info?.world_size
     }
 
+    /// Returns the members that the profile lists once for all collectives of the group.
+    fn configured(&self, arguments: &Arguments, size: Option<u32>) -> Option<Vec<u32>> {
+        let name = arguments.group.as_deref()?;
+        let groups = &self.info?.groups;
+        let ranks = groups.iter().find(|group| group.name == name)?.ranks.as_deref()?;
+        let ranks: Vec<u32> = serde_json::from_str(ranks).ok()?;
+        size.is_none_or(|size| ranks.len() == size as usize).then_some(ranks)
+    }
+
     fn members(&self, arguments: &Arguments) -> Option<Vec<u32>> {
         let listed = arguments.ranks.as_deref().unwrap_or("...");
         let size = arguments.group_size.and_then(|size| u32::try_from(size).ok());
-        let is_whole = |ranks: &Vec<u32>| size.is_none_or(|size| ranks.len() == size as usize);
         let whole: Option<Vec<u32>> = serde_json::from_str(listed).ok();
         if whole.is_some() || !listed.contains("...") {
             return whole;
         }
-        let configured = || {
-            let name = arguments.group.as_deref()?;
-            let groups = &self.info?.groups;
-            let ranks = groups.iter().find(|group| group.name == name)?.ranks.as_deref()?;
-            serde_json::from_str(ranks).ok().filter(is_whole)
-        };
-        configured().or_else(|| {
+        self.configured(arguments, size).or_else(|| {
             let [start, stride] = [arguments.rank_start, arguments.rank_stride]
                 .map(|number| number.and_then(|number| u32::try_from(number).ok()));
             let known: Vec<u32> = listed

@@ -273,7 +273,9 @@ impl Events {
         let is_said = matches!(category, Category::Wait | Category::Exchange | Category::Call)
             || event.args.collective.is_some()
             || event.name.starts_with("nccl");
-        let number = |of: Option<i64>| of.and_then(|number| u32::try_from(number).ok());
+        let stream = event.args.stream.or_else(|| event.tid.as_i64());
+        let [correlation, stream] = [event.args.correlation, stream]
+            .map(|number| number.and_then(|number| u32::try_from(number).ok()));
         self.kept.push(Event {
             place,
             category,
@@ -281,8 +283,8 @@ impl Events {
             thread: self.threads.number(&format!("{}/{}", event.pid, event.tid)),
             ts: event.ts,
             dur: event.dur,
-            correlation: number(event.args.correlation),
-            stream: number(event.args.stream.or_else(|| event.tid.as_i64())),
+            correlation,
+            stream,
             args: is_said.then(|| Box::new(event.args)),
         });
         Ok(())

@@ -141,8 +141,9 @@ impl OrderWalk<'_> {
         let own = self.points.get(&thread).copied();
         let own_time = own.map_or(f64::MIN, |point| point.time);
         // If this thread continued during another thread's wait, the wait did not delay it.
-        let leads = |point: &HostPoint| point.waited_since.is_none_or(|since| since >= own_time);
-        let others = self.points.iter().filter(|(other, point)| **other != thread && leads(point));
+        let others = self.points.iter().filter(|(other, point)| {
+            **other != thread && point.waited_since.is_none_or(|since| since >= own_time)
+        });
         let before = others
             .map(|(_, point)| *point)
             .chain(own)
@@ -250,15 +251,14 @@ impl OrderWalk<'_> {
         if operation.event.ts <= since {
             return;
         }
-        let others = self.ended.values().copied();
-        let waited = others.filter(|other| self.operations[*other].end > since);
-        let before = after.len();
-        after.extend(waited);
+        let others = self.ended.values().map(|other| (*other, &self.operations[*other]));
+        let waited = others.clone().filter(|(_, operation)| operation.end > since);
+        after.extend(waited.clone().map(|(other, _)| other));
         // Waiting for one collective of the host means waiting for all that have started.
-        let is_exchange =
-            |other: &usize| self.operations[*other].event.category == Category::Exchange;
-        if after[before..].iter().any(is_exchange) {
-            after.extend(self.ended.values().copied().filter(is_exchange));
+        let mut exchanges = waited.filter(|(_, one)| one.event.category == Category::Exchange);
+        if exchanges.next().is_some() {
+            let exchanges = others.filter(|(_, one)| one.event.category == Category::Exchange);
+            after.extend(exchanges.map(|(other, _)| other));
         }
     }
 }

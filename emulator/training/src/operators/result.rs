@@ -102,18 +102,18 @@ impl GpuResult {
         if products.is_empty() {
             return Err(ResultError::Empty("gemm"));
         }
-        let rate = |bytes_per_second: f64| {
-            Text(BitsPerSecond::from_gbps((8e-9 * bytes_per_second).round() as u64))
-        };
         let optimizer = self.train.iter().map(|row| 30.0 * row.weights() / (row.opt_ms / 1e3));
+        let optimizer = median(optimizer).ok_or(ResultError::Empty("train"))?;
+        let [copy_rate, optimizer_rate] = [copy_gbps * 1e9, optimizer]
+            .map(|rate| Text(BitsPerSecond::from_gbps((8e-9 * rate).round() as u64)));
         let mut card = Accelerator {
             source: format!("{}; operators measured on {gpu}", own.source),
             operators: Some(Operators {
                 measured: format!("{gpu}, PyTorch {torch}, CUDA {cuda}"),
                 peak_tflops: own.peak_tflops.clone(),
                 memory_rate: own.memory_rate,
-                copy_rate: rate(copy_gbps * 1e9),
-                optimizer_rate: rate(median(optimizer).ok_or(ResultError::Empty("train"))?),
+                copy_rate,
+                optimizer_rate,
                 elementwise: 1.0,
                 products,
                 attention: self.cores(),
@@ -141,11 +141,9 @@ impl GpuResult {
             };
             let (tokens, head_size) = (row.s, row.d);
             let core = MeasuredAttention { heads, tokens, head_size, forward, backward };
-            let shape = |one: &MeasuredAttention| [one.heads, one.tokens, one.head_size];
-            let total = |one: &MeasuredAttention| one.forward.0.0 + one.backward.0.0;
-            match cores.iter_mut().find(|known| shape(known) == shape(&core)) {
-                Some(known) if total(known) > total(&core) => *known = core,
-                Some(_) => {}
+            match cores.iter_mut().find(|known| known.shape() == core.shape()) {
+                Some(known) if known.forward.0 + known.backward.0 <= forward.0 + backward.0 => {}
+                Some(known) => *known = core,
                 None => cores.push(core),
             }
         }

@@ -104,8 +104,10 @@ pub fn generate(
 
 impl PoolStep {
     pub fn generation_seconds(&self) -> f64 {
-        let of = |chunks: &Vec<Chunk>| chunks.iter().map(|chunk| chunk.seconds).sum::<f64>();
-        self.chunks.iter().map(of).fold(0.0, f64::max)
+        self.chunks
+            .iter()
+            .map(|chunks| chunks.iter().map(|chunk| chunk.seconds).sum::<f64>())
+            .fold(0.0, f64::max)
     }
 
     /// Closed form without congestion, for the given training time and network card rate.
@@ -136,7 +138,7 @@ impl PoolStep {
     /// replica size, the weights that GPUs lack.
     pub fn weights_seconds(&self, card_rate: f64) -> f64 {
         let trainer = (self.leaves.len() - self.pool_gpus()) as u32;
-        let busiest = |transfers: Vec<RankTransfer>| {
+        let both = [self.weights(trainer), self.reshard(trainer)].map(|transfers| {
             let (mut sent, mut received) = (vec![0; self.leaves.len()], vec![0; self.leaves.len()]);
             for one in transfers {
                 // Transfers inside a TP group use its ring, not the network cards.
@@ -146,8 +148,8 @@ impl PoolStep {
                 }
             }
             sent.into_iter().chain(received).max().unwrap_or(0) as f64 / card_rate
-        };
-        busiest(self.weights(trainer)) + busiest(self.reshard(trainer))
+        });
+        both[0] + both[1]
     }
 
     fn pool_gpus(&self) -> usize {
@@ -167,13 +169,14 @@ impl PoolStep {
         let pieces = if self.method == SyncMethod::Relay { PIECES } else { 1 };
         let replicas = self.chunks.len();
         for (shard, (_, senders)) in roots.iter().enumerate() {
-            let holders = |position: usize| {
-                let replica = (position + shard) % replicas;
-                let leaves = by_leaf(&self.leaves, self.replica(trainer, replica));
-                let count = leaves.len();
-                leaves.into_iter().nth(shard % count).map(|(_, gpus)| gpus).unwrap_or_default()
-            };
-            let holders: Vec<Vec<u32>> = (0..replicas).map(holders).collect();
+            let holders: Vec<Vec<u32>> = (0..replicas)
+                .map(|position| {
+                    let replica = (position + shard) % replicas;
+                    let leaves = by_leaf(&self.leaves, self.replica(trainer, replica));
+                    let count = leaves.len();
+                    leaves.into_iter().nth(shard % count).map(|(_, gpus)| gpus).unwrap_or_default()
+                })
+                .collect();
             let most = holders.iter().map(Vec::len).chain([senders.len()]).max().unwrap_or(1);
             let whole = (roots.len() * most) as u64 * pieces;
             for slice in 0..most as u64 * pieces {
@@ -256,8 +259,9 @@ struct RankTransfer {
 
 /// Bytes of units `first` to `end` out of `whole`. The spans of a partition add up to `size`.
 fn span(size: u64, [first, end]: [u64; 2], whole: u64) -> Bytes {
-    let until = |end: u64| (u128::from(size) * u128::from(end) / u128::from(whole)) as u64;
-    Bytes(until(end) - until(first))
+    let [first, end] =
+        [first, end].map(|part| (u128::from(size) * u128::from(part) / u128::from(whole)) as u64);
+    Bytes(end - first)
 }
 
 fn part(size: u64, number: u64, whole: u64) -> Bytes {
@@ -369,7 +373,7 @@ impl TaskWriter<'_> {
                 });
                 let parts: Vec<TaskId> = parts.collect();
                 let from = ranks.start + number as u32 % pool.replica_gpus[0];
-                self.hand_over(trainer, (replica, from), &parts, (chunk, &mut arrived));
+                self.hand_over(trainer, replica, from, &parts, chunk, &mut arrived);
                 done.push(parts);
             }
             chunks.push(done);
@@ -384,9 +388,11 @@ impl TaskWriter<'_> {
     fn hand_over(
         &mut self,
         trainer: &Job<'_>,
-        (replica, from): (usize, u32),
+        replica: usize,
+        from: u32,
         parts: &[TaskId],
-        (chunk, arrived): (&Chunk, &mut [Option<TaskId>]),
+        chunk: &Chunk,
+        arrived: &mut [Option<TaskId>],
     ) {
         let mut by_lane: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for sample in &chunk.samples {
@@ -469,8 +475,9 @@ impl TaskWriter<'_> {
         });
         let joins: Vec<TaskId> = joins.collect();
         for sending in reshard {
-            let of = |rank: u32| joins[((rank - self.trainer) / size) as usize];
-            let mut after = vec![of(sending.from), of(sending.to)];
+            let mut after = [sending.from, sending.to]
+                .map(|rank| joins[((rank - self.trainer) / size) as usize])
+                .to_vec();
             after.dedup();
             self.transfer(TaskPurpose::Reshard, after, sending);
         }

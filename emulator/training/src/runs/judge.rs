@@ -51,8 +51,8 @@ pub const CLASSES: [&str; 9] = [
 
 impl Runs {
     pub fn judge(&self) -> Vec<Judged<'_>> {
-        let judged = |(run, tests)| Judged { run, tests, outcome: run.compute() };
-        self.runs.iter().zip(self.testing()).map(judged).collect()
+        let runs = self.runs.iter().zip(self.testing());
+        runs.map(|(run, tests)| Judged { run, tests, outcome: run.compute() }).collect()
     }
 }
 

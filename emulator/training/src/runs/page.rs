@@ -49,10 +49,7 @@ fn percent(share: f64) -> String {
 }
 
 fn summary(page: &mut String, judged: &[Judged<'_>], not_read: usize) {
-    let of = |class: &str, tests: bool| {
-        Errors::of(judged.iter().filter(|j| j.tests == tests && j.classes().contains(&class)))
-    };
-    let all = of("all", true);
+    let all = of_class(judged, "all", true);
     let refused = judged.iter().filter(|judged| judged.outcome.is_err()).count();
     let rows = judged.len() + not_read;
     line(
@@ -79,7 +76,7 @@ fn summary(page: &mut String, judged: &[Judged<'_>], not_read: usize) {
         ),
     );
     for class in CLASSES {
-        let (test, fit) = (of(class, true), of(class, false));
+        let [test, fit] = [true, false].map(|tests| of_class(judged, class, tests));
         line(
             page,
             format_args!(
@@ -95,6 +92,10 @@ fn summary(page: &mut String, judged: &[Judged<'_>], not_read: usize) {
     }
 }
 
+fn of_class(judged: &[Judged<'_>], class: &str, tests: bool) -> Errors {
+    Errors::of(judged.iter().filter(|one| one.tests == tests && one.classes().contains(&class)))
+}
+
 fn by_software(page: &mut String, judged: &[Judged<'_>]) {
     line(
         page,
@@ -107,20 +108,12 @@ fn by_software(page: &mut String, judged: &[Judged<'_>]) {
         pairs.entry((&one.run.software, &one.run.accelerator)).or_default().push(one);
     }
     for ((software, accelerator), all) in pairs {
-        let of = |tests| Errors::of(all.iter().copied().filter(|one| one.tests == tests));
-        let (test, fit) = (of(true), of(false));
-        let mean =
-            |errors: Errors| if errors.runs == 0 { "–".to_owned() } else { percent(errors.mean) };
-        line(
-            page,
-            format_args!(
-                "| `{software}` | {accelerator} | {} | {} | {} | {} |",
-                test.runs,
-                mean(test),
-                fit.runs,
-                mean(fit)
-            ),
-        );
+        let [test, fit] = [true, false].map(|tests| {
+            let Errors { runs, mean, .. } =
+                Errors::of(all.iter().copied().filter(|one| one.tests == tests));
+            format!("{runs} | {}", if runs == 0 { "–".to_owned() } else { percent(mean) })
+        });
+        line(page, format_args!("| `{software}` | {accelerator} | {test} | {fit} |"));
     }
 }
 
@@ -154,7 +147,7 @@ pub struct ComparedRun {
 
 impl ComparedRun {
     pub fn of(judged: &[Judged<'_>]) -> Vec<Self> {
-        let of = |one: &Judged<'_>| {
+        let compared = judged.iter().filter_map(|one| {
             let (found, error) = (one.outcome.as_ref().ok()?, one.error()?);
             let (run, request) = (one.run, &one.run.request);
             Some(Self {
@@ -172,8 +165,8 @@ impl ComparedRun {
                 error_percent: rounded(100.0 * error, 10.0),
                 used_to: if one.tests { "test" } else { "fit" },
             })
-        };
-        judged.iter().filter_map(of).collect()
+        });
+        compared.collect()
     }
 }
 

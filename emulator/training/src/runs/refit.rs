@@ -37,7 +37,7 @@ impl RefitFile {
     pub fn check(&self) -> Result<(), BeyondLimits> {
         for constant in fit::all().filter(|constant| self.refitted.contains_key(constant.name)) {
             let (name, value, [low, high]) =
-                (constant.name, self.refitted[constant.name], constant.limits());
+                (constant.name, self.refitted[constant.name], constant.limits);
             // A constant at a limit may exceed it by rounding.
             if !(low * (1.0 - 1e-9)..=high * (1.0 + 1e-9)).contains(&value) {
                 return Err(BeyondLimits { name, value, low, high });
@@ -96,8 +96,8 @@ impl Refit {
 impl Runs {
     /// Fits part of the runs. Fails if they have different accelerators or software, or are too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
-        let computed = |run: &&MeasuredRun| constants(run).is_some() && run.compute().is_ok();
-        let usable: Vec<&MeasuredRun> = self.runs.iter().filter(computed).collect();
+        let mut usable: Vec<&MeasuredRun> = self.runs.iter().collect();
+        usable.retain(|run| constants(run).is_some() && run.compute().is_ok());
         let mut pairs: Vec<String> = usable
             .iter()
             .map(|run| format!("{}/{}", run.request.card.name, run.software))
@@ -120,21 +120,25 @@ impl Runs {
         for (name, moved) in &moved {
             fit::set(&mut fitted.0, &mut fitted.1, name, moved.value);
         }
-        let both = |runs: &[&MeasuredRun]| [mean(&shipped, runs), mean(&fitted, runs)];
-        let before = |name: &str| {
-            let constant = fit::all().find(|constant| constant.name == name);
+        let [fitting_error, kept_back_error] =
+            [&fitting, &kept_back].map(|runs| [mean(&shipped, runs), mean(&fitted, runs)]);
+        let changed = moved.iter().map(|(name, one)| {
+            let constant = fit::all().find(|constant| constant.name == *name);
             let (mut chip, mut framework) = shipped;
-            constant.map_or(f64::NAN, |constant| *constant.of(&mut chip, &mut framework))
-        };
+            let before =
+                constant.map_or(f64::NAN, |constant| *constant.of(&mut chip, &mut framework));
+            (*name, [before, one.value])
+        });
+        let changed = changed.collect();
         let stopped = moved.iter().filter(|(_, moved)| moved.is_at_limit).map(|(name, _)| *name);
         Ok(Refit {
             base: usable[0].software.clone(),
             fitting_runs: fitting.len(),
-            fitting_error: both(&fitting),
+            fitting_error,
             kept_back_runs: kept_back.len(),
-            kept_back_error: both(&kept_back),
+            kept_back_error,
             at_limit: stopped.chain(at_limit).collect(),
-            changed: moved.iter().map(|(name, one)| (*name, [before(name), one.value])).collect(),
+            changed,
             intervals: moved.iter().map(|(name, one)| (*name, one.interval)).collect(),
             stands_in_for: moved
                 .into_iter()
@@ -152,17 +156,16 @@ impl Runs {
         usable: &[&'r MeasuredRun],
     ) -> (Vec<&'r MeasuredRun>, Vec<&'r MeasuredRun>) {
         let testing = self.second_models();
-        let tests = |run: &MeasuredRun| {
-            self.runs.iter().position(|one| one.id == run.id).is_some_and(|place| testing[place])
-        };
         let (kept_back, fitting): (Vec<&MeasuredRun>, Vec<&MeasuredRun>) =
-            usable.iter().partition(|run| tests(run));
+            usable.iter().partition(|run| {
+                let place = self.runs.iter().position(|one| one.id == run.id);
+                place.is_some_and(|place| testing[place])
+            });
         if !kept_back.is_empty() && fitting.len() > 1 {
             return (fitting, kept_back);
         }
-        let in_turn =
-            |odd: usize| usable.iter().copied().skip(odd).step_by(2).collect::<Vec<&MeasuredRun>>();
-        (in_turn(0), in_turn(1))
+        let [even, odd] = [0, 1].map(|first| usable.iter().copied().skip(first).step_by(2));
+        (even.collect(), odd.collect())
     }
 }
 
@@ -172,10 +175,10 @@ fn constants(run: &MeasuredRun) -> Option<(Chip, Framework)> {
 
 fn mean((chip, framework): &(Chip, Framework), runs: &[&MeasuredRun]) -> f64 {
     let calibration = compose(chip, framework);
-    let error = |run: &&MeasuredRun| {
+    let errors = runs.iter().filter_map(|run| {
         let found = run.compute_with(calibration).ok()?;
         Some((found.step.step_seconds / run.measured_seconds - 1.0).abs())
-    };
-    let errors: Vec<f64> = runs.iter().filter_map(error).collect();
+    });
+    let errors: Vec<f64> = errors.collect();
     errors.iter().sum::<f64>() / errors.len().max(1) as f64
 }

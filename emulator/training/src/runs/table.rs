@@ -127,10 +127,13 @@ pub(super) fn missing_columns(table: &str) -> Option<String> {
 }
 
 fn header(line: &str) -> Vec<String> {
-    let usual = |name: String| {
-        COLUMNS.iter().find(|(other, _)| *other == name).map_or(name, |(_, usual)| (*usual).into())
-    };
-    cells(line).into_iter().map(usual).collect()
+    let mut header = cells(line);
+    for name in &mut header {
+        if let Some((_, usual)) = COLUMNS.iter().find(|(other, _)| other == name) {
+            *name = (*usual).into();
+        }
+    }
+    header
 }
 
 fn cells(line: &str) -> Vec<String> {
@@ -201,7 +204,7 @@ impl Row {
         let features = self.features()?.or(recipe.map(|recipe| recipe.features));
         let convention = self.convention();
         let peak = card.peak_flops(precision).unwrap_or_else(|| card.compute().peak_flops);
-        let seconds = self.seconds(&model, batch, (gpus, peak), (convention, recompute))?;
+        let seconds = self.seconds(&model, batch, gpus as f64, peak, convention, recompute)?;
         if !(seconds > 0.0 && seconds <= MOST_SECONDS) {
             return Err(format!(
                 "the step time is {seconds} s: use more than 0 and at most {MOST_SECONDS} s"
@@ -262,18 +265,18 @@ impl Row {
 
     fn precision(&self) -> Result<Precision, String> {
         let text = self.text("precision");
-        let starts = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
-        if starts(&["bf16", "fp16"]) {
-            Ok(Precision::Bf16)
-        } else if starts(&["mxfp8", "fp8-mx"]) {
-            Ok(Precision::Mxfp8)
-        } else if starts(&["fp8"]) {
-            Ok(Precision::Fp8)
-        } else if starts(&["nvfp4"]) {
-            Ok(Precision::Nvfp4)
-        } else {
-            Err(format!("column `precision` is `{text}`: use bf16, fp8, mxfp8 or nvfp4"))
-        }
+        let known = [
+            ("bf16", Precision::Bf16),
+            ("fp16", Precision::Bf16),
+            ("mxfp8", Precision::Mxfp8),
+            ("fp8-mx", Precision::Mxfp8),
+            ("fp8", Precision::Fp8),
+            ("nvfp4", Precision::Nvfp4),
+        ];
+        let found = known.into_iter().find(|(word, _)| text.starts_with(word));
+        found
+            .map(|(_, precision)| precision)
+            .ok_or_else(|| format!("column `precision` is `{text}`: use bf16, fp8, mxfp8 or nvfp4"))
     }
 
     fn convention(&self) -> Convention {
@@ -316,12 +319,10 @@ impl Row {
     }
 
     fn maxtext(&self) -> Option<(u64, u32, Recompute)> {
-        MAXTEXT
-            .iter()
-            .find(|(family, model, ..)| {
-                self.text("accelerator") == *family && self.text("model") == *model
-            })
-            .map(|(_, _, sequences, tensor, recompute)| (*sequences, *tensor, *recompute))
+        let found = MAXTEXT.iter().find(|(family, model, ..)| {
+            self.text("accelerator") == *family && self.text("model") == *model
+        });
+        found.map(|(_, _, sequences, tensor, recompute)| (*sequences, *tensor, *recompute))
     }
 
     fn batch(
@@ -344,11 +345,12 @@ impl Row {
                 4 * gpus
             }
             (None, None) => {
-                let one = |column| self.number::<u64>(column).unwrap_or(1);
+                let [tensor, stages, context, micro_batch] =
+                    ["tp", "pp", "cp", "mbs"].map(|column| self.number::<u64>(column).unwrap_or(1));
                 assumed.push("a micro-batch for each stage of each replica".to_owned());
-                let cut = one("tp").saturating_mul(one("pp")).saturating_mul(one("cp"));
+                let cut = tensor.saturating_mul(stages).saturating_mul(context);
                 let replicas = gpus / cut.max(1);
-                replicas.saturating_mul(one("pp")).saturating_mul(one("mbs"))
+                replicas.saturating_mul(stages).saturating_mul(micro_batch)
             }
         };
         Ok(Batch { sequences, tokens })
@@ -390,19 +392,20 @@ impl Row {
         &self,
         model: &Model,
         batch: Batch,
-        (gpus, peak): (u64, f64),
-        (convention, recompute): (Convention, Option<Recompute>),
+        gpus: f64,
+        peak: f64,
+        convention: Convention,
+        recompute: Option<Recompute>,
     ) -> Result<f64, String> {
-        let flops = || convention.step_flops(model, batch, recompute.unwrap_or(Recompute::None));
-        let gpus = gpus as f64;
+        let flops = convention.step_flops(model, batch, recompute.unwrap_or(Recompute::None));
         if let Some(seconds) = self.number::<f64>("step_time_s") {
             Ok(seconds)
         } else if let Some(rate) = self.number::<f64>("tokens_s_per_accel") {
             Ok(batch.total_tokens() / (rate * gpus))
         } else if let Some(rate) = self.number::<f64>("tflops_per_accel") {
-            Ok(flops() / (rate * 1e12 * gpus))
+            Ok(flops / (rate * 1e12 * gpus))
         } else if let Some(share) = self.number::<f64>("mfu_pct") {
-            Ok(flops() / (share / 100.0 * peak * gpus))
+            Ok(flops / (share / 100.0 * peak * gpus))
         } else {
             let written = MEASURED.into_iter().find(|column| !self.text(column).is_empty());
             Err(match written {
@@ -452,12 +455,12 @@ impl Row {
             return;
         }
         let printed = tera * 1e12 / tokens;
-        let of = |depths| {
+        let [without, with] = [0, 1].map(|depths| {
             let model = Model { prediction_depths: depths, ..model.clone() };
-            crate::flops::step_per_token(&model, sequence, crate::flops::Mask::Causal)
-        };
-        model.prediction_depths =
-            u32::from((printed / of(1) - 1.0).abs() < (printed / of(0) - 1.0).abs());
+            let flops = crate::flops::step_per_token(&model, sequence, crate::flops::Mask::Causal);
+            (printed / flops - 1.0).abs()
+        });
+        model.prediction_depths = u32::from(with < without);
     }
 
     fn by_dimensions(&self) -> Result<Model, String> {

@@ -4,6 +4,7 @@
 use super::MeasuredRun;
 use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
+use crate::request::Changes;
 
 impl MeasuredRun {
     pub fn words(&self, model_file: &str, accelerator_file: &str) -> Vec<String> {
@@ -11,20 +12,18 @@ impl MeasuredRun {
         let is_shipped =
             cards::model(&request.model.name).is_ok_and(|shipped| shipped == request.model);
         let model = if is_shipped { &request.model.name } else { model_file };
-        let mut words: Vec<String> = Vec::new();
-        let mut add = |flag: &str, value: String| words.extend([format!("--{flag}"), value]);
-        add("model", model.to_owned());
         let is_shipped =
             cards::accelerator(&request.card.name).is_ok_and(|shipped| shipped == request.card);
         let card = if is_shipped { &request.card.name } else { accelerator_file };
-        add("accelerator", card.to_owned());
-        add("gpus", self.gpus.to_string());
-        add("batch", request.batch.sequences.to_string());
-        add("seq", request.batch.tokens.to_string());
-        add("precision", request.precision.label().to_owned());
-        if let Some(constants) = &request.constants {
-            add("constants", constants.clone());
-        }
+        let mut words = vec![
+            ("model", model.to_owned()),
+            ("accelerator", card.to_owned()),
+            ("gpus", self.gpus.to_string()),
+            ("batch", request.batch.sequences.to_string()),
+            ("seq", request.batch.tokens.to_string()),
+            ("precision", request.precision.label().to_owned()),
+        ];
+        words.extend(request.constants.clone().map(|constants| ("constants", constants)));
         let limits = &request.limits;
         for (flag, degrees) in [
             ("tp", &limits.tensor),
@@ -34,23 +33,16 @@ impl MeasuredRun {
             ("micro-batch", &limits.micro_batch),
             ("virtual-stages", &limits.virtual_stages),
         ] {
-            if !degrees.is_empty() {
-                add(flag, list(degrees.iter().map(ToString::to_string)));
-            }
-        }
-        if !limits.recompute.is_empty() {
-            add("recompute", list(limits.recompute.iter().map(|what| what.label().to_owned())));
-        }
-        if let Some(sharding) = request.changes.sharding {
-            add("zero", stage(sharding).to_owned());
-        }
-        if let Some(features) = request.changes.features {
-            add("features", features.to_string().replace(' ', ""));
-        }
-        if let Some(exchange) = request.changes.context_exchange {
-            add("cp-exchange", how(exchange).to_owned());
+            words.push((flag, list(degrees.iter().map(ToString::to_string))));
         }
         words
+            .push(("recompute", list(limits.recompute.iter().map(|what| what.label().to_owned()))));
+        words.retain(|(_, value)| !value.is_empty());
+        let Changes { sharding, features, context_exchange, .. } = &request.changes;
+        words.extend(sharding.map(|sharding| ("zero", stage(sharding).to_owned())));
+        words.extend(features.map(|all| ("features", all.to_string().replace(' ', ""))));
+        words.extend(context_exchange.map(|exchange| ("cp-exchange", how(exchange).to_owned())));
+        words.into_iter().flat_map(|(flag, value)| [format!("--{flag}"), value]).collect()
     }
 }
 

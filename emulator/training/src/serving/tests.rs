@@ -105,7 +105,7 @@ fn single_request_matches_its_closed_form_in_both_layouts() {
         decode_gpus: 4,
         decode_replica_gpus: 2,
     };
-    let apart = job.apart(layout, (&costs[1], 4), (two, 2), &alone);
+    let apart = job.apart(layout, &costs[1], 4, two, 2, &alone);
     let moves = 1_000.0 * 131_072.0 / (2.0 * 50e9 * 0.85);
     assert!((apart.ttft_p50_seconds - prompt).abs() < 1e-12);
     let expected = (moves + steps) / 100.0;

@@ -93,10 +93,10 @@ pub struct Stages {
 
 impl Stages {
     pub fn seconds(&self, cached: f64) -> f64 {
-        let of = |(count, layer): &(u32, LayerStages)| {
+        let layers = self.layers.iter().map(|(count, layer)| {
             f64::from(*count) * layer.seconds(self.micro_batches, cached * self.cached_share)
-        };
-        self.layers.iter().map(of).sum::<f64>() + self.rest
+        });
+        layers.sum::<f64>() + self.rest
     }
 }
 
@@ -140,26 +140,26 @@ impl AttentionFfn<'_> {
         };
         let computes = Compute { memory_rate: never, ..compute };
         let [one, other] = [reads, computes].map(|compute| self.stages_on(&compute, batch));
-        let slower = |at: usize| (one.layers[at].0, one.layers[at].1.max(&other.layers[at].1));
-        Stages { layers: [slower(0), slower(1)], rest: one.rest.max(other.rest), ..one }
+        let layers = [0, 1].map(|at| (one.layers[at].0, one.layers[at].1.max(&other.layers[at].1)));
+        Stages { layers, rest: one.rest.max(other.rest), ..one }
     }
 
     fn stages_on(&self, compute: &Compute, batch: u32) -> Stages {
         let constants = self.server.replica.decoding();
         let replica = Replica { compute, calibration: &constants, ..self.server.replica };
         let server = Server { replica, ..self.server };
-        let side = |gpus| Server { replica: Replica { gpus, ..replica }, ..server };
         let held = batch.max(1).div_ceil(self.attention.count);
         let micro_batches = held.min(self.micro_batches.max(1));
         let (instance, all) = (held.div_ceil(micro_batches), batch.max(1).div_ceil(micro_batches));
-        let (attends, feeds) = (side(self.attention.gpus), side(self.feed_forward.gpus));
+        let [attends, feeds] = [self.attention.gpus, self.feed_forward.gpus]
+            .map(|gpus| Server { replica: Replica { gpus, ..replica }, ..server });
         let (attention, feed_forward) = (attends.job(instance, 1), feeds.job(all, 1));
         let group = Group::new(self.gpus().into(), 1);
         let [there, back] = self.token_bytes().map(|bytes| {
             let [one, other] = self.bytes_per_gpu(instance.into(), all.into(), bytes);
             replica.network.neighbour(group, one.max(other), &replica.calibration.network).0
         });
-        let layer = |is_expert| LayerStages {
+        let [dense, expert] = [false, true].map(|is_expert| LayerStages {
             attention: attention.attention_part(is_expert),
             cached_token: attends.cached_token_seconds() / f64::from(replica.model.layers),
             there,
@@ -167,14 +167,14 @@ impl AttentionFfn<'_> {
             feed_forward: feed_forward
                 .feed_forward_part(is_expert, f64::from(self.feed_forward.count)),
             back,
-        };
+        });
         let output = attention.output().forward.total();
         Stages {
             micro_batches,
             cached_share: f64::from(held) / f64::from(batch.max(1)) / f64::from(micro_batches),
             layers: [
-                (replica.model.dense_layers(), layer(false)),
-                (replica.model.expert_layers(), layer(true)),
+                (replica.model.dense_layers(), dense),
+                (replica.model.expert_layers(), expert),
             ],
             rest: f64::from(micro_batches) * output + replica.host_seconds,
         }

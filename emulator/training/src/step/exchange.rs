@@ -62,13 +62,13 @@ impl Job<'_> {
             return [None; 2];
         }
         let group = Group::new(self.mapping.tensor.into(), 1);
-        let whole =
-            |kind| Some(self.collective(TaskPurpose::Tensor, kind, group, self.activation_bytes()));
-        if self.calibration.software.sequence_parallel {
-            [CollectiveKind::AllGather, CollectiveKind::ReduceScatter].map(whole)
+        let kinds = if self.calibration.software.sequence_parallel {
+            [Some(CollectiveKind::AllGather), Some(CollectiveKind::ReduceScatter)]
         } else {
-            [None, whole(CollectiveKind::AllReduce)]
-        }
+            [None, Some(CollectiveKind::AllReduce)]
+        };
+        let bytes = self.activation_bytes();
+        kinds.map(|kind| Some(self.collective(TaskPurpose::Tensor, kind?, group, bytes)))
     }
 
     pub(super) fn tensor_shown(&self, exchange: &Exchange) -> f64 {
@@ -87,7 +87,7 @@ impl Job<'_> {
         }
         let group = self.expert_group();
         let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
-        let whole = self.collective(TaskPurpose::Expert, CollectiveKind::AllToAll, group, bytes);
+        let whole = self.collective(TaskPurpose::Expert, CollectiveKind::PAIRWISE, group, bytes);
         let whole = whole.part(self.model.shares().feed_forward);
         let shown = if calibration.software.features.has(Feature::OverlappedDispatch) {
             0.0
@@ -180,9 +180,9 @@ impl Job<'_> {
                 // The backward pass reverses this order.
                 let [into, out] = self.context_turns();
                 let turns = if is_backward { [out, into] } else { [into, out] };
-                to.push(whole(CollectiveKind::AllToAll, turns[0]));
+                to.push(whole(CollectiveKind::PAIRWISE, turns[0]));
                 to.push(core);
-                to.push(whole(CollectiveKind::AllToAll, turns[1]));
+                to.push(whole(CollectiveKind::PAIRWISE, turns[1]));
             }
         }
     }
@@ -199,12 +199,8 @@ impl Job<'_> {
             return None;
         }
         let group = self.stage_group();
-        Some(self.neighbour(TaskPurpose::Pipeline, group, self.transfer_bytes()))
-    }
-
-    pub(super) fn transfer_bytes(&self) -> f64 {
         let split = if self.calibration.software.split_transfers { self.tensor() } else { 1.0 };
-        self.activation_bytes() / split
+        Some(self.neighbour(TaskPurpose::Pipeline, group, self.activation_bytes() / split))
     }
 
     pub(super) fn data_buckets(&self) -> [Bucket; 2] {

@@ -62,10 +62,12 @@ pub(super) const USABLE_MEMORY: f64 = 0.9;
 const KERNEL_START: f64 = 3.6e-6;
 /// Share of the memory rate in these products: 4.17 of 4.8 TB/s.
 const READING: f64 = 0.87;
-/// Projections, positions with the write to the cache, attention core, and two norms with their additions.
-const ATTENTION_KERNELS: f64 = 6.0;
-/// Two products and the activation. Experts add the router, its selection, and both permutations.
-const FEED_FORWARD_KERNELS: [f64; 2] = [3.0, 7.0];
+/// Both products of a part of a layer. Measured times of products include their starts.
+const PRODUCT_KERNELS: f64 = 2.0;
+/// Positions with the write to the cache, attention core, and two norms with their additions.
+const ATTENTION_KERNELS: f64 = 4.0;
+/// The activation. Experts add the router, its selection, and both permutations.
+const FEED_FORWARD_KERNELS: [f64; 2] = [1.0, 5.0];
 
 impl Replica<'_> {
     pub(super) fn decoding(&self) -> Calibration {
@@ -219,9 +221,9 @@ impl Job<'_> {
         self.model.shares().feed_forward * self.starts(kernels)
     }
 
-    fn starts(&self, kernels: f64) -> f64 {
+    fn starts(&self, others: f64) -> f64 {
         let is_measured = self.compute.operators.is_some();
-        KERNEL_START * if is_measured { kernels - 2.0 } else { kernels }
+        KERNEL_START * if is_measured { others } else { others + PRODUCT_KERNELS }
     }
 
     pub(super) fn decode_exchange(&self) -> f64 {
@@ -238,11 +240,9 @@ impl Job<'_> {
         let visits = f64::from(experts.top_k);
         let visited = count * (1.0 - (1.0 - visits / count).powf(tokens));
         let rows = tokens * visits / visited;
-        let (h, width) = (f64::from(self.model.hidden), f64::from(experts.width) / self.tensor());
-        let gates = self.model.feed_forward.activation.matrices() - 1.0;
-        let here = visited / groups;
-        let routed = self.gemms(here, [rows, h, gates * width], self.precision)
-            + self.gemms(here, [rows, width, h], self.precision);
+        let sizes = self.feed_forward_sizes(rows, f64::from(experts.width) / self.tensor());
+        let routed = sizes.map(|size| self.gemms(visited / groups, size, self.precision));
+        let routed = routed[0] + routed[1];
         if experts.shared_width == 0 {
             return routed;
         }

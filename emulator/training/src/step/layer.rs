@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computing in a layer and in the output layer, combined with the layer's communication.
 
-use std::sync::Arc;
-
 use super::Job;
 use crate::calibration::Precision;
 use crate::features::Feature;
 use crate::flops::{self, Mask};
 use crate::mapping::Recompute;
 use crate::model::{Activation, Experts, LayerShares, StateSpace};
-use crate::operators::{BACKWARD_FLOPS, Estimate, OperatorTable, Size};
+use crate::operators::{BACKWARD_FLOPS, Estimate, Size};
 use lightloom_step::program::{Exchange, LayerProgram, Overlap, PassSeconds, Stretch};
 use lightloom_step::work::{LayerWork, Passes};
 
@@ -34,13 +32,22 @@ impl LayerProducts {
     }
 }
 
-/// Products of the experts on one rank.
-pub(super) struct RoutedExperts {
-    pub(super) local: f64,
-    /// Rows, inner width and columns of the two products of one expert.
+/// The two products of a part of a layer on one rank.
+pub(super) struct ProductPair {
+    pub(super) names: [&'static str; 2],
+    /// Rows, inner width and columns.
     pub(super) sizes: [[f64; 3]; 2],
+    /// Products computed one after the other.
+    pub(super) calls: f64,
+    /// Products computed together in each call.
+    pub(super) grouped: f64,
     pub(super) efficiency: f64,
-    pub(super) is_grouped: bool,
+}
+
+impl ProductPair {
+    fn of(names: [&'static str; 2], sizes: [[f64; 3]; 2]) -> Self {
+        Self { names, sizes, calls: 1.0, grouped: 1.0, efficiency: 1.0 }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,11 +92,8 @@ impl Job<'_> {
         let mut forward = self.pass(is_expert, &products, false);
         at_least(&mut forward, launch, 0.0);
         let mut backward = self.pass(is_expert, &products, true);
-        let accumulate = self.memory_seconds(
-            2.0 * self.calibration.software.gradient_bytes * self.layer_weights(is_expert),
-        );
         let later = if self.splits_backward() { products.gemms() } else { 0.0 };
-        let weight_gradient = later + accumulate;
+        let weight_gradient = later + self.accumulation_seconds(is_expert);
         at_least(&mut backward, 2.0 * launch, weight_gradient);
         let is_fused = self.calibration.software.flash_attention;
         let selective_seconds = if is_fused { products.elements } else { products.core[0] };
@@ -230,8 +234,7 @@ impl Job<'_> {
         if depths == 0.0 {
             return output;
         }
-        let h = f64::from(self.model.hidden);
-        let gemm = self.gemm(self.tokens(), 2.0 * h, h / self.tensor(), self.precision);
+        let gemm = self.prediction_gemm();
         let spent = PassSeconds::compute;
         let projection =
             Passes { forward: spent(gemm), backward: spent(2.0 * gemm), weight_gradient: gemm };
@@ -241,59 +244,60 @@ impl Job<'_> {
 
     pub(super) fn projection_gemms(&self) -> f64 {
         let shares = self.model.shares();
-        let mamba = self
-            .model
-            .state_space
-            .as_ref()
-            .map_or(0.0, |mamba| self.pair(self.projections(mamba.projected(), mamba.inner())));
-        shares.attention * self.pair(self.attention_projections()) + shares.state_space * mamba
+        let [attention, mamba] =
+            self.mixing_products().map(|pair| pair.map_or(0.0, |pair| self.product_seconds(&pair)));
+        shares.attention * attention + shares.state_space * mamba
     }
 
-    /// Sizes of the product before and after the attention core: rows, inner width and columns.
-    pub(super) fn attention_projections(&self) -> [[f64; 3]; 2] {
+    /// Projections of an attention layer, and of a state-space layer.
+    pub(super) fn mixing_products(&self) -> [Option<ProductPair>; 2] {
         let values = self.model.attention.core_width() / 2.0;
         let into = self.model.attention.parameters(self.model.hidden)
             / f64::from(self.model.hidden)
             - values;
-        self.projections(into, values)
+        let attention = self.projections(["input projections", "output projection"], into, values);
+        let mamba = self.model.state_space.as_ref().map(|mamba| {
+            let names = ["state-space input", "state-space output"];
+            self.projections(names, mamba.projected(), mamba.inner())
+        });
+        [Some(attention), mamba]
     }
 
-    pub(super) fn projections(&self, into: f64, values: f64) -> [[f64; 3]; 2] {
+    fn projections(&self, names: [&'static str; 2], into: f64, values: f64) -> ProductPair {
         let (tokens, h) = (self.tokens(), f64::from(self.model.hidden));
-        [[tokens, h, into / self.tensor()], [tokens, values / self.tensor(), h]]
+        let into = [tokens, h, into / self.tensor()];
+        ProductPair::of(names, [into, [tokens, values / self.tensor(), h]])
     }
 
-    fn pair(&self, sizes: [[f64; 3]; 2]) -> f64 {
-        sizes.into_iter().map(|size| self.gemms(1.0, size, self.precision)).sum()
+    pub(super) fn product_seconds(&self, pair: &ProductPair) -> f64 {
+        let both = pair.sizes.map(|size| self.gemms(pair.grouped, size, self.precision));
+        pair.calls * (both[0] + both[1]) / pair.efficiency
     }
 
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
-        self.model.shares().feed_forward * self.whole_feed_forward(is_expert)
+        let (products, shared) = self.feed_forward_pairs(is_expert);
+        let shared = shared.map_or(0.0, |pair| self.product_seconds(&pair));
+        self.model.shares().feed_forward * (self.product_seconds(&products) + shared)
     }
 
-    fn whole_feed_forward(&self, is_expert: bool) -> f64 {
-        let tokens = self.tokens();
+    /// Products of a dense layer, or of routed and shared experts.
+    pub(super) fn feed_forward_pairs(&self, is_expert: bool) -> (ProductPair, Option<ProductPair>) {
         let (Some(experts), true) = (&self.model.feed_forward.experts, is_expert) else {
-            return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
+            let names = ["feed-forward up", "feed-forward down"];
+            return (self.dense_products(names, self.model.feed_forward.width), None);
         };
-        let routed = self.routed_experts(experts);
-        let seconds = if routed.is_grouped {
-            routed
-                .sizes
-                .into_iter()
-                .map(|size| self.gemms(routed.local, size, self.precision))
-                .sum()
-        } else {
-            routed.local * self.pair(routed.sizes)
-        };
-        let routed = seconds / routed.efficiency;
-        if experts.shared_width == 0 {
-            return routed;
-        }
-        routed + self.feed_forward_products(tokens, experts.shared_width.into())
+        let names = ["shared experts up", "shared experts down"];
+        let shared =
+            (experts.shared_width > 0).then(|| self.dense_products(names, experts.shared_width));
+        (self.routed_experts(experts), shared)
     }
 
-    pub(super) fn routed_experts(&self, experts: &Experts) -> RoutedExperts {
+    fn dense_products(&self, names: [&'static str; 2], width: u32) -> ProductPair {
+        let width = f64::from(width) / self.tensor();
+        ProductPair::of(names, self.feed_forward_sizes(self.tokens(), width))
+    }
+
+    fn routed_experts(&self, experts: &Experts) -> ProductPair {
         let features = self.calibration.software.features;
         let efficiency = match self.precision {
             // A fused kernel is scheduled like a dense product.
@@ -306,16 +310,16 @@ impl Job<'_> {
         // A rank with whole experts receives the tokens of its own share of the sequence.
         let cut = self.expert_layout().cut(&self.mapping);
         let rows = self.tokens() * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
-        RoutedExperts {
-            local,
-            sizes: self.feed_forward_sizes(rows, f64::from(experts.width) / cut),
-            efficiency,
-            is_grouped: features.has_any(&[Feature::GroupedExperts, Feature::FusedExperts]),
-        }
+        let is_grouped = features.has_any(&[Feature::GroupedExperts, Feature::FusedExperts]);
+        let [calls, grouped] = if is_grouped { [1.0, local] } else { [local, 1.0] };
+        let sizes = self.feed_forward_sizes(rows, f64::from(experts.width) / cut);
+        let names = ["experts up", "experts down"];
+        ProductPair { names, sizes, calls, grouped, efficiency }
     }
 
     pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
-        self.pair(self.feed_forward_sizes(rows, width / self.tensor()))
+        let sizes = self.feed_forward_sizes(rows, width / self.tensor());
+        self.product_seconds(&ProductPair::of(["up", "down"], sizes))
     }
 
     /// `width` is per rank.
@@ -337,9 +341,9 @@ impl Job<'_> {
         precision: Precision,
     ) -> f64 {
         let (compute, shares) = (self.compute, self.calibration);
-        let size = Size::of_product(count, [rows, inner, columns], precision);
-        let estimate = |table: &Arc<OperatorTable>| table.product(size, precision);
-        if let Some(estimate) = compute.operators.as_ref().and_then(estimate) {
+        let size = Size::of_product(count, [rows, inner, columns], precision.format());
+        let table = compute.operators.as_ref();
+        if let Some(estimate) = table.and_then(|table| table.product(size, precision)) {
             let seconds = estimate.ratio * size.roofline(self.peak(precision), compute.memory_rate);
             return seconds.max(self.start_seconds());
         }
@@ -376,10 +380,10 @@ impl Job<'_> {
             let seconds = [forward, BACKWARD_FLOPS * forward];
             let Some(estimates) = self.attention_estimates() else { return seconds.into() };
             // Relative to the time at peak.
-            let at = |pass: usize| {
+            let [forward, backward] = [0, 1].map(|pass| {
                 estimates[pass].ratio * seconds[pass] * self.calibration.attention_efficiency
-            };
-            return (at(0), at(1));
+            });
+            return (forward, backward);
         }
         let scores = self.model.shares().attention
             * f64::from(self.model.attention.heads())
@@ -394,16 +398,20 @@ impl Job<'_> {
 
     pub(super) fn attention_estimates(&self) -> Option<[Estimate; 2]> {
         let attention = &self.model.attention;
-        let (heads, tokens) = (f64::from(attention.heads()), self.batch.tokens as f64);
-        let head_size = attention.core_width() / 2.0 / heads;
-        let sequences = f64::from(self.mapping.micro_batch) / f64::from(self.mapping.context);
+        let head_size = attention.core_width() / 2.0 / f64::from(attention.heads());
         let table = self.compute.operators.as_ref()?;
-        table.attention(sequences * heads / self.tensor(), tokens, head_size)
+        table.attention(self.rank_heads(), self.batch.tokens as f64, head_size)
+    }
+
+    /// Heads of all sequences of a micro-batch on one rank.
+    pub(super) fn rank_heads(&self) -> f64 {
+        let sequences = f64::from(self.mapping.micro_batch) / f64::from(self.mapping.context);
+        sequences * f64::from(self.model.attention.heads()) / self.tensor()
     }
 
     pub(super) fn element_seconds(&self, is_expert: bool) -> f64 {
         let table = self.compute.operators.as_ref();
-        let relative = table.map_or(1.0, |table| table.source.elementwise);
+        let relative = table.map_or(1.0, |table| table.elementwise);
         relative * self.memory_seconds(self.element_bytes(is_expert))
     }
 
@@ -455,6 +463,18 @@ impl Job<'_> {
         let per_part = routed + per_width * width / self.tensor();
         2.0 * tokens * (residual + cast + shares.feed_forward * per_part)
             + tokens * shares.state_space * mamba / self.tensor()
+    }
+
+    /// Adds the gradients of a micro-batch to those of the step.
+    pub(super) fn accumulation_seconds(&self, is_expert: bool) -> f64 {
+        let bytes = 2.0 * self.calibration.software.gradient_bytes;
+        self.memory_seconds(bytes * self.layer_weights(is_expert))
+    }
+
+    /// Projection of a prediction depth from the last layer and the next token.
+    pub(super) fn prediction_gemm(&self) -> f64 {
+        let h = f64::from(self.model.hidden);
+        self.gemm(self.tokens(), 2.0 * h, h / self.tensor(), self.precision)
     }
 
     fn layer_weights(&self, is_expert: bool) -> f64 {

@@ -4,8 +4,9 @@
 use serde::Serialize;
 
 use super::Job;
+use super::layer::ProductPair;
 use crate::mapping::Recompute;
-use crate::operators::{MeasuredProduct, Size};
+use crate::operators::{Estimate, Size};
 
 /// An operator of a step, summed over its calls on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,49 +30,46 @@ impl Job<'_> {
     /// Returns the computing operators of a mean pipeline stage, slowest first.
     pub fn operators(&self) -> Vec<StepOperator> {
         let again = f64::from(u8::from(self.mapping.recompute == Recompute::Full));
+        let is_selective = self.mapping.recompute == Recompute::Selective;
+        // Selective recomputation repeats the core, or the norms and activations if the core is fused.
+        let [again_core, again_elements] = [false, true].map(|is_fused| {
+            let repeats = is_selective && self.calibration.software.flash_attention == is_fused;
+            again + f64::from(u8::from(repeats))
+        });
         let micro_batches = self.mapping.micro_batches(self.batch) as f64;
         let per_stage = micro_batches / f64::from(self.mapping.pipeline);
         let shares = self.model.shares();
-        let [dense, expert] = [self.model.dense_layers(), self.model.expert_layers()]
-            .map(|layers| f64::from(layers) * per_stage);
+        // A prediction depth has a layer of the last kind.
+        let depths = f64::from(self.model.prediction_depths);
+        let mut layers = [self.model.dense_layers(), self.model.expert_layers()].map(f64::from);
+        layers[usize::from(layers[1] > 0.0)] += depths;
+        let [dense, expert] = layers.map(|layers| layers * per_stage);
         let passes = 3.0 + again;
-        let [into, out] = self.attention_projections();
-        let attention = (dense + expert) * shares.attention;
-        let mut all = vec![
-            self.products("input projections", attention * passes, 1.0, into),
-            self.products("output projection", attention * passes, 1.0, out),
-        ];
-        if let Some(mamba) = &self.model.state_space {
-            let [into, out] = self.projections(mamba.projected(), mamba.inner());
-            let times = (dense + expert) * shares.state_space * passes;
-            all.push(self.products("state-space input", times, 1.0, into));
-            all.push(self.products("state-space output", times, 1.0, out));
+        let mut all = Vec::new();
+        let mixing = self.mixing_products().into_iter().zip([shares.attention, shares.state_space]);
+        for (pair, share) in mixing {
+            all.extend(
+                pair.iter().flat_map(|it| self.products(it, (dense + expert) * share * passes)),
+            );
         }
-        let width = f64::from(self.model.feed_forward.width) / self.tensor();
-        let feed_forward = shares.feed_forward * passes;
-        let [up, down] = self.feed_forward_sizes(self.tokens(), width);
-        all.push(self.products("feed-forward up", dense * feed_forward, 1.0, up));
-        all.push(self.products("feed-forward down", dense * feed_forward, 1.0, down));
-        if let Some(experts) = &self.model.feed_forward.experts {
-            let routed = self.routed_experts(experts);
-            let [up, down] = routed.sizes;
-            for (name, size) in [("experts up", up), ("experts down", down)] {
-                let [calls, count] =
-                    if routed.is_grouped { [1.0, routed.local] } else { [routed.local, 1.0] };
-                let times = expert * feed_forward * calls / routed.efficiency;
-                all.push(self.products(name, times, count, size));
+        for (layers, is_expert) in [(dense, false), (expert, true)] {
+            let (products, shared) = self.feed_forward_pairs(is_expert);
+            for pair in [Some(products), shared].iter().flatten() {
+                all.extend(self.products(pair, layers * (shares.feed_forward * passes)));
             }
-            let width = f64::from(experts.shared_width) / self.tensor();
-            let [up, down] = self.feed_forward_sizes(self.tokens(), width);
-            all.push(self.products("shared experts up", expert * feed_forward, 1.0, up));
-            all.push(self.products("shared experts down", expert * feed_forward, 1.0, down));
         }
-        all.extend(self.cores((dense + expert) * (1.0 + again), dense + expert));
+        all.extend(self.cores((dense + expert) * (1.0 + again_core), dense + expert));
         let elements = dense * self.element_seconds(false) + expert * self.element_seconds(true);
+        let accumulation =
+            dense * self.accumulation_seconds(false) + expert * self.accumulation_seconds(true);
         let output = self.output();
+        let outputs = per_stage * (1.0 + depths);
+        let predictions = per_stage * depths * 3.0;
         for (name, seconds) in [
-            ("norms and activations", elements * passes),
-            ("output layer", per_stage * (output.forward.total() + output.backward.total())),
+            ("norms and activations", elements * (3.0 + again_elements)),
+            ("gradient accumulation", accumulation),
+            ("output layer", outputs * (output.forward.total() + output.backward.total())),
+            ("prediction projections", predictions * self.prediction_gemm()),
             ("optimizer", self.optimizer()),
         ] {
             all.push(StepOperator { name, size: String::new(), seconds, nearest: None });
@@ -81,52 +79,45 @@ impl Job<'_> {
         all
     }
 
-    /// `count` grouped products of this size, `times` per step.
-    fn products(&self, name: &'static str, times: f64, count: f64, size: [f64; 3]) -> StepOperator {
-        let seconds = if times > 0.0 && size[1] * size[2] > 0.0 {
-            times * self.gemms(count, size, self.precision)
-        } else {
-            0.0
-        };
-        let nearest = self.compute.operators.as_ref().and_then(|table| {
-            let whole = Size::of_product(count, size, self.precision);
-            let estimate = table.product(whole, self.precision)?;
-            let MeasuredProduct { rows, inner, columns, .. } =
-                table.source.products[estimate.nearest];
-            Some(NearestPoint {
-                size: format!("{rows}×{inner}×{columns}"),
-                factor: estimate.factor,
-            })
-        });
-        let [rows, inner, columns] = size.map(|side| side.round());
-        let of = if count > 1.0 { format!("{count:.0} × ") } else { String::new() };
-        StepOperator { name, size: format!("{of}{rows}×{inner}×{columns}"), seconds, nearest }
+    /// Both products of a pair, computed `times` per step.
+    fn products(&self, pair: &ProductPair, times: f64) -> [StepOperator; 2] {
+        let times = times * pair.calls / pair.efficiency;
+        [0, 1].map(|at| {
+            let size = pair.sizes[at];
+            let seconds = if times > 0.0 && size[1] * size[2] > 0.0 {
+                times * self.gemms(pair.grouped, size, self.precision)
+            } else {
+                0.0
+            };
+            let nearest = self.compute.operators.as_ref().and_then(|table| {
+                let whole = Size::of_product(pair.grouped, size, self.precision.format());
+                let Estimate { nearest: [rows, inner, columns], factor, .. } =
+                    table.product(whole, self.precision)?;
+                Some(NearestPoint { size: format!("{rows}×{inner}×{columns}"), factor })
+            });
+            let [rows, inner, columns] = size.map(|side| side.round());
+            let of =
+                if pair.grouped > 1.0 { format!("{:.0} × ", pair.grouped) } else { String::new() };
+            let size = format!("{of}{rows}×{inner}×{columns}");
+            StepOperator { name: pair.names[at], size, seconds, nearest }
+        })
     }
 
     /// Forward and backward pass of the attention core.
     fn cores(&self, forward: f64, backward: f64) -> [StepOperator; 2] {
         let (once, back) = self.attention_core();
-        let sequences = f64::from(self.mapping.micro_batch) / f64::from(self.mapping.context);
-        let heads = sequences * f64::from(self.model.attention.heads()) / self.tensor();
-        let size = format!("{heads:.0}×{}", self.batch.tokens);
-        let nearest = |pass: usize| {
-            let estimate = self.attention_estimates()?[pass];
-            let table = self.compute.operators.as_ref()?;
-            let point = table.source.attention[estimate.nearest];
-            Some(NearestPoint {
-                size: format!("{}×{}", point.heads, point.tokens),
-                factor: estimate.factor,
-            })
-        };
+        let size = format!("{:.0}×{}", self.rank_heads(), self.batch.tokens);
+        let estimates = self.attention_estimates();
         [
             ("attention core, forward", forward * once, 0),
             ("attention core, backward", backward * back, 1),
         ]
-        .map(|(name, seconds, pass)| StepOperator {
-            name,
-            size: size.clone(),
-            seconds,
-            nearest: nearest(pass),
+        .map(|(name, seconds, pass)| {
+            let nearest = estimates.map(|estimates| {
+                let Estimate { nearest: [heads, tokens, _], factor, .. } = estimates[pass];
+                NearestPoint { size: format!("{heads}×{tokens}"), factor }
+            });
+            StepOperator { name, size: size.clone(), seconds, nearest }
         })
     }
 }

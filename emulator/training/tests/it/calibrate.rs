@@ -148,7 +148,7 @@ fn beyond(vector: &[f64], others: &[&[f64]]) -> f64 {
 fn target(constant: &fit::Constant) -> f64 {
     let (mut chip, mut framework) = shipped("megatron-bridge-26.02.01", "gb300");
     let start = constant.of(&mut chip, &mut framework).ln();
-    let [low, high] = constant.limits().map(f64::ln);
+    let [low, high] = constant.limits.map(f64::ln);
     let far = if start - low > high - start { low } else { high };
     f64::midpoint(start, far).exp()
 }

@@ -18,3 +18,4 @@ mod one_gpu;
 mod published_runs;
 mod rl_rows;
 mod serving_rows;
+mod step_operators;

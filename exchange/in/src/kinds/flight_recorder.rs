@@ -95,10 +95,8 @@ impl RecordedCollective {
         let ranks = if operation.is_between_two() { 2 } else { ranks };
         let put_in = bytes(&self.input_sizes, &self.input_dtypes);
         let afterwards = bytes(&self.output_sizes, &self.output_dtypes);
-        let by_output =
-            matches!(operation, Operation::AllGather | Operation::Scatter | Operation::Receive);
         let size = match (put_in, afterwards) {
-            (_, Some(bytes)) if by_output => Size::Output(bytes),
+            (_, Some(bytes)) if operation.is_sized_by_output() => Size::Output(bytes),
             (Some(bytes), _) => Size::Input(bytes),
             (None, Some(bytes)) => Size::Output(bytes),
             (None, None) => return None,

@@ -70,7 +70,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
             profile.ranks_per_host = profile.ranks_per_host.max(Some(n_ranks / nnodes));
         }
         if let Some(collective) = read.coll_perf {
-            let operation = Operation::of_name(&collective.coll).unwrap_or(Operation::AllReduce);
+            let operation = Operation::of_name(&collective.coll).unwrap_or(Operation::ALL_REDUCE);
             let size = Size::Count(collective.coll_msg_size_bytes);
             let exchange = Exchange::new(operation, (0..n_ranks).collect(), size);
             *profile.exchanged.entry(n_ranks).or_default() += exchange.bytes;

@@ -37,15 +37,15 @@ pub(super) struct ShippedCircuits<'a> {
 
 impl<'a> ShippedCircuits<'a> {
     pub(super) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
-        let ports = |circuit: &CrossConnect| {
+        let by_ports = circuits.circuits().map(|circuit| {
             let (a, b) = (circuit.a_port, circuit.b_port);
             ((circuit.ocs, a.min(b), a.max(b)), *circuit)
-        };
+        });
         let held = order.plan.phases.iter().rev().find(|phase| !phase.circuits.is_empty());
         let up: BTreeSet<CrossConnect> =
             held.iter().flat_map(|phase| phase.circuits.iter().copied()).collect();
         Self {
-            by_ports: circuits.circuits().map(ports).collect(),
+            by_ports: by_ports.collect(),
             passed: up.clone(),
             training: BTreeMap::new(),
             up,
@@ -71,10 +71,8 @@ impl<'a> ShippedCircuits<'a> {
     }
 
     fn publish(&self, context: &mut Context<'_>) {
-        let carries = |circuit: &&CrossConnect| {
-            !self.drained.contains(circuit) && !self.unproven.contains(circuit)
-        };
-        context.circuits_up = self.up.iter().filter(carries).copied().collect();
+        let up = &(&self.up - &self.drained) - &self.unproven;
+        context.circuits_up = up.into_iter().collect();
         context.post(Notice::Circuits);
     }
 
@@ -113,12 +111,11 @@ impl<'a> ShippedCircuits<'a> {
         }
         self.training.retain(|circuit, _| lit.contains(circuit));
         let until = now + self.order.timing.bring_up;
-        let begins = |circuit: &&CrossConnect| {
-            !self.up.contains(circuit)
-                && !self.training.contains_key(circuit)
+        let mut begun: Vec<CrossConnect> = lit.difference(&self.up).copied().collect();
+        begun.retain(|circuit| {
+            !self.training.contains_key(circuit)
                 && !ends(circuit).iter().any(|port| self.unfit.contains(port))
-        };
-        let begun: Vec<CrossConnect> = lit.iter().filter(begins).copied().collect();
+        });
         self.training.extend(begun.iter().map(|circuit| (*circuit, until)));
         if !lost.is_empty() {
             self.publish(context);

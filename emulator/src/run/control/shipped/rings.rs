@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use lightloom_engine::LinkId;
 use lightloom_engine::steady::Stage;
 use lightloom_fabric::fault::{FaultSet, Part as PlannedPart};
-use lightloom_fabric::khop::Path;
-use lightloom_planner::khop::{Change, GroupChange, Layout, RingGroup};
+use lightloom_fabric::khop::{Path, Port};
+use lightloom_planner::khop::{Change, GroupChange, Layout};
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -64,27 +64,24 @@ impl<'a> ShippedRings<'a> {
     }
 
     pub(super) fn meets(&self, broken: PlannedPart, found: PlannedPart) -> bool {
-        let hbd = &self.inner.fabric.hbd;
-        let ends = |part: PlannedPart| match part {
-            PlannedPart::Fibre(port) => vec![Some(port), hbd.peer(port)],
-            _ => Vec::new(),
-        };
         match (broken, found) {
-            (PlannedPart::Fibre(_), PlannedPart::Fibre(_)) => {
-                ends(broken).iter().any(|end| ends(found).contains(end))
+            (PlannedPart::Fibre(one), PlannedPart::Fibre(other)) => {
+                self.ends(one).iter().any(|end| self.ends(other).contains(end))
             }
-            (PlannedPart::Fibre(_), PlannedPart::Bundle(bundle)) => {
-                ends(broken).iter().flatten().any(|end| end.bundle == bundle)
+            (PlannedPart::Fibre(port), PlannedPart::Bundle(bundle))
+            | (PlannedPart::Bundle(bundle), PlannedPart::Fibre(port)) => {
+                self.ends(port).iter().flatten().any(|end| end.bundle == bundle)
             }
-            (PlannedPart::Bundle(bundle), PlannedPart::Fibre(_)) => {
-                ends(found).iter().flatten().any(|end| end.bundle == bundle)
-            }
-            (PlannedPart::Node(node), PlannedPart::Fibre(_)) => {
-                ends(found).iter().flatten().any(|end| end.bundle.node == node)
+            (PlannedPart::Node(node), PlannedPart::Fibre(port)) => {
+                self.ends(port).iter().flatten().any(|end| end.bundle.node == node)
             }
             (PlannedPart::Bundle(one), PlannedPart::Bundle(other)) => one == other,
             (broken, found) => broken.node().is_some() && broken.node() == found.node(),
         }
+    }
+
+    fn ends(&self, port: Port) -> [Option<Port>; 2] {
+        [Some(port), self.inner.fabric.hbd.peer(port)]
     }
 
     pub(super) fn first_packet(&self, context: &Context<'_>, fault: usize) -> Option<Picoseconds> {
@@ -103,7 +100,8 @@ impl<'a> ShippedRings<'a> {
         &mut self,
         context: &mut Context<'_>,
         fault: Option<usize>,
-        (layout, known): (Layout, FaultSet),
+        layout: Layout,
+        known: FaultSet,
         goes_on: SimTime,
     ) {
         let before: Vec<Vec<NodeId>> =
@@ -125,17 +123,17 @@ impl<'a> ShippedRings<'a> {
     }
 
     fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
-        let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
-            layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()
-        };
-        let mut free = of_jobs(&self.inner.layout);
+        let mut free = self.inner.layout.groups.clone();
+        free.retain(|group| group.job.is_some());
         let mut moved = Vec::new();
         for (group, placed) in self.inner.groups.iter().enumerate() {
             if placed.is_lost {
                 continue;
             }
-            let same = |new: &RingGroup| new.job == Some(placed.job) && new.ranks == placed.nodes;
-            match free.iter().position(same) {
+            let own = free
+                .iter()
+                .position(|new| new.job == Some(placed.job) && new.ranks == placed.nodes);
+            match own {
                 Some(at) => {
                     free.remove(at);
                     if members[group].as_ref() != Some(&self.inner.members_of(group)) {
@@ -151,11 +149,11 @@ impl<'a> ShippedRings<'a> {
             else {
                 continue;
             };
-            let shared = |new: &RingGroup| {
-                new.ranks.iter().filter(|node| placed.nodes.contains(node)).count()
-            };
             let like = (0..free.len()).filter(|at| free[*at].job == Some(placed.job));
-            let best = like.max_by_key(|at| (shared(&free[*at]), usize::MAX - at));
+            let best = like.max_by_key(|at| {
+                let ranks = free[*at].ranks.iter();
+                (ranks.filter(|node| placed.nodes.contains(node)).count(), usize::MAX - at)
+            });
             let to = to.or_else(|| best.map(|at| free.remove(at).ranks));
             let from = placed.nodes.clone();
             changes.push(match to {

@@ -17,9 +17,9 @@ use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::LeafId;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-use super::super::super::RunError;
+use super::super::super::RunResult;
 use super::super::super::context::{Context, Notice};
-use super::super::lanes::{LaneDivision, LaneShare, LaneShares, Lanes, Leaves, Left};
+use super::super::lanes::{LaneDivision, LaneShares, Lanes, Leaves, Left};
 use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
 use crate::substrate::DCN;
@@ -44,26 +44,26 @@ struct DividedPhase {
 }
 
 impl DividedPhase {
-    fn of(leaves: &Leaves<'_>, lanes: &Lanes, (plan, phase): (&CircuitPlan, usize)) -> Self {
+    fn of(leaves: &Leaves<'_>, lanes: &Lanes, plan: &CircuitPlan, phase: usize) -> Self {
         let demand = &plan.phases[phase].demand;
         let flows = demand.flows();
         let left: BTreeMap<[usize; 2], u64> =
             flows.map(|(from, to, bytes)| ([from, to].map(LeafId::index), bytes.0)).collect();
         let division = lanes.division(leaves, &left, &plan.plan.phases[phase].routes);
-        let share = |(&[from, to], &own): (&[usize; 2], &u64)| {
+        let shares = left.iter().map(|(&[from, to], &own)| {
             ([from, to], lanes.divide(Left { from, to, own, of_leaves: own }, &division))
-        };
-        let shares: BTreeMap<[usize; 2], LaneShares> = left.iter().map(share).collect();
+        });
+        let shares: BTreeMap<[usize; 2], LaneShares> = shares.collect();
         let seconds = division.seconds(leaves, shares.values().flatten());
         let mut taken = BTreeMap::<[usize; 2], u64>::new();
-        let exchange = |((from, to), Bytes(bytes)): ((u32, u32), Bytes)| {
+        let exchanges = demand.exchanges().into_iter().flatten();
+        let own = exchanges.filter_map(|((from, to), Bytes(bytes))| {
             let ends = [leaves.gpu(from)?, leaves.gpu(to)?];
             let taken = taken.entry(ends.map(|end| end.leaf)).or_default();
             *taken += bytes;
             Some((ends.map(|end| end.host), *taken - bytes..*taken))
-        };
-        let exchanges = demand.exchanges().into_iter().flatten();
-        let own: BTreeMap<[VertexId; 2], Range<u64>> = exchanges.filter_map(exchange).collect();
+        });
+        let own: BTreeMap<[VertexId; 2], Range<u64>> = own.collect();
         let hosts: BTreeSet<VertexId> = own.keys().map(|[from, _]| *from).collect();
         Self { seconds: seconds.filter(|_| hosts.len() == own.len()), shares, own }
     }
@@ -113,8 +113,10 @@ impl<'a> Circuits<'a> {
         let (leaves, plan) = (&self.leaves, self.plan);
         let lanes = &*self.lanes.get_or_insert_with(|| Lanes::now(leaves, context));
         let divided = phase.map(|phase| {
-            let of = || DividedPhase::of(leaves, lanes, (plan, phase));
-            &*self.divided.entry(phase).or_insert_with(of)
+            &*self
+                .divided
+                .entry(phase)
+                .or_insert_with(|| DividedPhase::of(leaves, lanes, plan, phase))
         });
         let left = Left { from, to, own: 1 << 40, of_leaves: 1 << 40 };
         let planned = divided.and_then(|divided| divided.shares.get(&[from, to]).cloned());
@@ -131,7 +133,8 @@ impl<'a> Circuits<'a> {
         &mut self,
         context: &Context<'_>,
         ends: [VertexId; 2],
-        (phase, is_paced): (Option<usize>, bool),
+        phase: Option<usize>,
+        is_paced: bool,
     ) -> Option<Vec<RouteShare>> {
         let [from, to] = ends.map(|host| Leaves::end(context.substrate, host));
         let (from, to) = (from?, to?);
@@ -145,33 +148,33 @@ impl<'a> Circuits<'a> {
         let seconds = divided.filter(|_| is_paced && own.is_some()).and_then(|it| it.seconds);
         let own = own.filter(|own| own.end <= sum).unwrap_or(0..sum);
         let mut until = 0;
-        let way = |(hops, size): LaneShare| {
+        let ways = parts.into_iter().filter_map(|(hops, size)| {
             let from_here = until.max(own.start);
             until += size;
             let size = until.min(own.end).checked_sub(from_here).filter(|size| *size > 0)?;
             let route = self.leaves.way(context.substrate, [from, to], &hops);
             let pace = seconds.map(|seconds| BitsPerSecond((8.0 * size as f64 / seconds) as u64));
             Some(RouteShare { route, share: size as f64 / (own.end - own.start) as f64, pace })
-        };
-        let ways: Vec<RouteShare> = parts.into_iter().filter_map(way).collect();
-        (!ways.is_empty()).then_some(ways)
+        });
+        Some(ways.collect()).filter(|ways: &Vec<RouteShare>| !ways.is_empty())
     }
 
     pub(super) fn ways(
         &mut self,
         context: &Context<'_>,
-        (kind, hosts): (Option<CollectiveKind>, &[VertexId]),
+        kind: Option<CollectiveKind>,
+        hosts: &[VertexId],
         phase: Option<usize>,
     ) -> Option<HostRoutes> {
         let pairs = match kind {
             None => vec![(0, 1)],
             Some(kind) => kind.pairs(hosts.len()),
         };
-        let way = |(from, to): (usize, usize)| {
+        let ways = pairs.into_iter().map(|(from, to)| {
             let ends = [hosts[from], hosts[to]];
-            Some((ends.into(), self.ways_of(context, ends, (phase, kind.is_some()))?))
-        };
-        pairs.into_iter().map(way).collect()
+            Some((ends.into(), self.ways_of(context, ends, phase, kind.is_some())?))
+        });
+        ways.collect()
     }
 
     fn place(&self, job: &str, phase: &str) -> Option<usize> {
@@ -185,7 +188,8 @@ impl Phases {
     pub(super) fn of(
         circuits: &Circuits<'_>,
         job: &str,
-        (graph, dimensions): (&TaskGraph, &[TaskPurpose]),
+        graph: &TaskGraph,
+        dimensions: &[TaskPurpose],
     ) -> Self {
         let mut of_task = vec![0; dimensions.len()];
         for (at, task) in graph.tasks().iter().enumerate() {
@@ -199,12 +203,11 @@ impl Phases {
             of_task[at] = own.max(follows.unwrap_or(0));
         }
         // With sharded weights, replicas communicate in every pass.
-        let in_passes = |at: &usize| {
-            of_task[*at] > 0
-                && matches!(dimensions[*at], TaskPurpose::Tensor | TaskPurpose::Pipeline)
-        };
+        let is_in_passes = of_task.iter().zip(dimensions).any(|(phase, purpose)| {
+            *phase > 0 && matches!(purpose, TaskPurpose::Tensor | TaskPurpose::Pipeline)
+        });
         let mut own = NAMES.map(|names| names.iter().find_map(|phase| circuits.place(job, phase)));
-        if (0..dimensions.len()).any(|at| in_passes(&at)) {
+        if is_in_passes {
             [own[0], own[1]] = [own[1].or(own[0]), None];
         }
         let mut count = [0; NAMES.len()];
@@ -279,14 +282,10 @@ impl Trainings<'_> {
         let step = training.steps.len() as u32 - 1;
         context.post(Notice::PhaseBegan { step, phase });
         let soon = context.now() + Picoseconds(1);
-        self.plan(context, soon, (TrainTimer::Asked, job, 0, 0));
+        self.plan(context, soon, TrainTimer::Asked, job, 0, 0);
     }
 
-    pub(super) fn answered(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-    ) -> Result<(), RunError> {
+    pub(super) fn answered(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         self.jobs[job].phases.asked = false;
         self.retry_held(context, job)
     }
@@ -295,7 +294,7 @@ impl Trainings<'_> {
         &mut self,
         context: &mut Context<'_>,
         notice: &Notice,
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let Some(circuits) = &mut self.circuits else { return Ok(()) };
         circuits.look_again();
         match notice {
@@ -311,22 +310,19 @@ impl Trainings<'_> {
         (0..self.jobs.len()).try_for_each(|job| self.leave_dark_lanes(context, job))
     }
 
-    pub(super) fn leave_dark_lanes(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-    ) -> Result<(), RunError> {
+    pub(super) fn leave_dark_lanes(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         let Some(circuits) = &self.circuits else { return Ok(()) };
         let training = &mut self.jobs[job];
-        let is_cut = |flow: &lightloom_engine::FlowId| {
-            context.engine.record(*flow).end.is_none()
-                && context.engine.path(*flow).iter().any(|link| {
-                    let is_optical = context.substrate.network.link(*link).spec.plane
-                        == crate::substrate::OPTICAL;
-                    (is_optical || !circuits.can_change()) && !context.carries(*link)
-                })
-        };
-        let cut = training.sending.iter().filter(|(_, sent)| sent.flows.iter().any(is_cut));
+        let cut = training.sending.iter().filter(|(_, sent)| {
+            sent.flows.iter().any(|flow| {
+                context.engine.record(*flow).end.is_none()
+                    && context.engine.path(*flow).iter().any(|link| {
+                        let is_optical = context.substrate.network.link(*link).spec.plane
+                            == crate::substrate::OPTICAL;
+                        (is_optical || !circuits.can_change()) && !context.carries(*link)
+                    })
+            })
+        });
         let cut: Vec<TaskId> = cut.map(|(task, _)| *task).collect();
         for task in &cut {
             training.hold(context, *task);

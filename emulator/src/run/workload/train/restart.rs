@@ -10,7 +10,7 @@ use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 use petgraph::unionfind::UnionFind;
 
-use super::super::super::RunError;
+use super::super::super::RunResult;
 use super::super::super::context::{Context, GroupMove};
 use super::{Interruption, TrainTimer, TrainingJob, Trainings, tasks};
 use crate::scenario::Checkpoints;
@@ -23,16 +23,16 @@ fn is_loose(purpose: TaskPurpose) -> bool {
 impl TrainingJob<'_> {
     fn interrupt(&mut self, context: &mut Context<'_>, ring: usize, is_all: bool) {
         let tensor = self.order.tensor();
-        let is_mine = |task: &TaskId| {
-            let work = &self.order.graph.tasks()[task.index()].work;
-            match work {
+        for task in self.running.clone() {
+            let is_hit = match &self.order.graph.tasks()[task.index()].work {
                 TaskWork::Ring { ring: of, .. } => *of as usize == ring,
                 TaskWork::Compute { rank, .. } => is_all && (rank / tensor) as usize == ring,
                 _ => false,
+            };
+            if is_hit {
+                self.hold(context, task);
             }
-        };
-        let mine: Vec<TaskId> = self.running.iter().copied().filter(is_mine).collect();
-        mine.into_iter().for_each(|task| self.hold(context, task));
+        }
     }
 
     /// Returns these groups and all groups that exchange more than gradients with them.
@@ -69,20 +69,22 @@ impl TrainingJob<'_> {
     /// current chunk. Its transfers are also repeated.
     fn undo_generation(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let order = self.order;
-        let is_theirs = |rank: &u32| rings.contains(&((rank / order.tensor()) as usize));
+        let theirs: BTreeSet<u32> = rings.iter().map(|ring| *ring as u32).collect();
         let mut lost = Vec::new();
         for (at, task) in order.graph.tasks().iter().enumerate() {
             let is_done = self.schedule.is_done(TaskId(at as u32));
             let is_undone = match (&task.work, order.dimensions[at]) {
                 (TaskWork::Compute { rank, .. }, TaskPurpose::Generation) => {
-                    let is_lost = !is_done && is_theirs(rank);
+                    let is_lost = !is_done && theirs.contains(&(rank / order.tensor()));
                     let is_next = task.after.iter().all(|task| self.schedule.is_done(*task));
                     self.tasks[at].is_again |= is_lost && is_next;
                     is_lost
                 }
                 (TaskWork::Transfer { from, to, .. }, purpose) if is_loose(purpose) => {
-                    let is_gone = is_done && purpose != TaskPurpose::Samples && is_theirs(to);
-                    is_gone || !is_done && (is_theirs(from) || is_theirs(to))
+                    let [from, to] =
+                        [from, to].map(|rank| theirs.contains(&(rank / order.tensor())));
+                    let is_gone = is_done && purpose != TaskPurpose::Samples && to;
+                    is_gone || !is_done && (from || to)
                 }
                 _ => false,
             };
@@ -98,22 +100,15 @@ impl TrainingJob<'_> {
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = self.rolled_back(rings);
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
-        let is_theirs =
-            |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
-        // A group that was lost while gathering weights gathers them again, but weights gathered earlier are kept.
-        let is_cut_off = |task: TaskId, work: &TaskWork| {
-            self.running.contains(&task)
-                && tasks::rings_of(work, tensor)
-                    .iter()
-                    .any(|ring| rings.contains(&(*ring as usize)))
-        };
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs = theirs.filter(|(at, (task, dimension))| {
-            if is_loose(**dimension) {
-                is_cut_off(TaskId(*at as u32), &task.work)
-            } else {
-                is_theirs(&task.work)
+            let own = tasks::rings_of(&task.work, tensor);
+            if !is_loose(**dimension) {
+                return own.iter().any(|ring| tied.contains(ring));
             }
+            // A group that was lost while gathering weights gathers them again, but weights gathered earlier are kept.
+            let is_lost = own.iter().any(|ring| rings.contains(&(*ring as usize)));
+            is_lost && self.running.contains(&TaskId(*at as u32))
         });
         let theirs: Vec<TaskId> = theirs.map(|(at, _)| TaskId(at as u32)).collect();
         for task in self.schedule.undo(graph, &theirs) {
@@ -170,20 +165,20 @@ impl Trainings<'_> {
             let Some((job, ring)) = *place else { continue };
             let training = &mut self.jobs[job];
             let seat = &mut training.seats[ring];
-            let is_hit = |own: &[LinkId]| links.iter().any(|link| own.binary_search(link).is_ok());
-            let gpu = |rank| context.substrate.rings.as_ref().and_then(|rings| rings.gpu(rank));
-            let mut gpus = seat.members.ranks.iter().filter_map(|rank| gpu(*rank));
+            let [is_hit, on_ring] = [&seat.links, &seat.ring_links]
+                .map(|own| links.iter().any(|link| own.binary_search(link).is_ok()));
+            let rings = context.substrate.rings.as_ref();
+            let mut gpus = seat.members.ranks.iter().filter_map(|rank| rings?.gpu(*rank));
             // A failed interface removes the node from the plan but does not erase its state.
             let is_dead = goes_dark
                 && gpus.any(|gpu| nodes.contains(&gpu.node))
-                && (is_hit(&seat.ring_links) || !seat.has_ring());
-            if seat.is_lost || !(is_dead || is_hit(&seat.links)) || training.is_done() {
+                && (on_ring || !seat.has_ring());
+            if seat.is_lost || !(is_dead || is_hit) || training.is_done() {
                 continue;
             }
             context.faults[fault].groups.insert(group);
             training.hit_by.insert(fault);
             let seat = &mut training.seats[ring];
-            let on_ring = is_hit(&seat.ring_links);
             if !goes_dark {
                 seat.slowed_by += u32::from(on_ring);
                 continue;
@@ -207,7 +202,7 @@ impl Trainings<'_> {
             if !goes_dark && on_ring {
                 seat.slowed_by = seat.slowed_by.saturating_sub(1);
             }
-            self.plan(context, soon, (TrainTimer::Wake, job, 0, ring as u32));
+            self.plan(context, soon, TrainTimer::Wake, job, 0, ring as u32);
         }
     }
 
@@ -215,7 +210,7 @@ impl Trainings<'_> {
         &mut self,
         context: &mut Context<'_>,
         moves: &[GroupMove],
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let mut again: Vec<Vec<usize>> = vec![Vec::new(); self.jobs.len()];
         for moved in moves {
             let Some((job, ring)) = self.places.get(moved.group).copied().flatten() else {
@@ -246,7 +241,7 @@ impl Trainings<'_> {
                 again[job].push(ring);
                 training.note_outage(context, moved.group, ring, resumes);
             }
-            self.plan(context, resumes, (TrainTimer::Resume, job, 0, ring as u32));
+            self.plan(context, resumes, TrainTimer::Resume, job, 0, ring as u32);
         }
         for (job, rings) in again.iter().enumerate().filter(|(_, rings)| !rings.is_empty()) {
             self.jobs[job].undo(context, rings);
@@ -261,7 +256,7 @@ impl Trainings<'_> {
         context: &mut Context<'_>,
         job: usize,
         ring: usize,
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let now = context.now();
         let seat = &mut self.jobs[job].seats[ring];
         if seat.is_lost || seat.is_dead {
@@ -275,12 +270,7 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    pub(super) fn wake(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-        ring: usize,
-    ) -> Result<(), RunError> {
+    pub(super) fn wake(&mut self, context: &mut Context<'_>, job: usize, ring: usize) -> RunResult {
         let now = context.now();
         let place = self.places.iter().position(|place| *place == Some((job, ring)));
         let training = &mut self.jobs[job];
@@ -300,7 +290,7 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    fn go_on(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
+    fn go_on(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         let training = &mut self.jobs[job];
         if training.loads && training.all_can_work() {
             if let Some(Checkpoints { load, .. }) = training.order.train.restart.rolls_back_to() {
@@ -308,19 +298,14 @@ impl Trainings<'_> {
                 if let Some(outage) = training.outages.last_mut() {
                     outage.ended = outage.ended.max(context.now() + load.0);
                 }
-                self.plan(context, context.now() + load.0, (TrainTimer::Loaded, job, turn, 0));
+                self.plan(context, context.now() + load.0, TrainTimer::Loaded, job, turn, 0);
             }
             return Ok(());
         }
         self.retry_held(context, job)
     }
 
-    pub(super) fn loaded(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-        turn: u16,
-    ) -> Result<(), RunError> {
+    pub(super) fn loaded(&mut self, context: &mut Context<'_>, job: usize, turn: u16) -> RunResult {
         let training = &mut self.jobs[job];
         if training.restarts as u16 != turn || !training.loads || !training.all_can_work() {
             return Ok(());

@@ -36,12 +36,6 @@ impl Seat {
     }
 
     pub(super) fn find_links(&mut self, context: &Context<'_>) {
-        let both = |links: Vec<LinkId>| {
-            let mut links: Vec<LinkId> =
-                links.into_iter().flat_map(|link| [link, link.reverse()]).collect();
-            links.sort_unstable();
-            links
-        };
         let network = &context.substrate.network;
         let interfaces = self.members.ranks.iter().flat_map(|rank| network.outgoing(*rank));
         let interfaces = interfaces.filter(|link| network.link(**link).spec.plane == DCN).copied();
@@ -49,8 +43,8 @@ impl Seat {
             true => ring_links(context, &self.members).unwrap_or_default(),
             false => Vec::new(),
         };
-        self.links = both(ring.iter().copied().chain(interfaces).collect());
-        self.ring_links = both(ring);
+        self.links = both_directions(ring.iter().copied().chain(interfaces));
+        self.ring_links = both_directions(ring.into_iter());
     }
 
     pub(super) fn directions(&self, context: &Context<'_>) -> Directions {
@@ -83,4 +77,10 @@ impl Seat {
     pub(super) fn down(&self) -> Picoseconds {
         self.down
     }
+}
+
+fn both_directions(links: impl Iterator<Item = LinkId>) -> Vec<LinkId> {
+    let mut links: Vec<LinkId> = links.flat_map(|link| [link, link.reverse()]).collect();
+    links.sort_unstable();
+    links
 }

@@ -8,8 +8,8 @@ use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskId, TaskWork};
 use lightloom_units::Picoseconds;
 
-use super::super::super::RunError;
 use super::super::super::context::Context;
+use super::super::super::{RunError, RunResult};
 use super::super::foresight::{Foresight, Share};
 use super::super::groups::ways_past;
 use super::super::sends::Sends;
@@ -51,48 +51,56 @@ impl TrainingJob<'_> {
         if self.loads {
             return true;
         }
-        let cannot = |ring: &u32| !self.seats[*ring as usize].can_work();
-        let dark = |ring: u32| !self.seats[ring as usize].has_light(context);
         let of_ring = match work {
-            TaskWork::Ring { ring, .. } => dark(*ring),
+            TaskWork::Ring { ring, .. } => Some(*ring),
             TaskWork::Transfer { from, to, .. } => {
-                self.is_inside(*from, *to) && dark(from / self.order.tensor())
+                self.is_inside(*from, *to).then(|| from / self.order.tensor())
             }
-            _ => false,
+            _ => None,
         };
-        of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
+        let mut rings = rings_of(work, self.order.tensor()).into_iter();
+        of_ring.is_some_and(|ring| !self.seats[ring as usize].has_light(context))
+            || rings.any(|ring| !self.seats[ring as usize].can_work())
     }
 
     /// Returns whether `task` has its links to itself. GPUs in a switched domain have one cable each.
     fn is_alone(&self, context: &Context<'_>, task: TaskId, ring: u32, took: Picoseconds) -> bool {
-        let domain =
-            |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);
-        let Some(own) = domain(ring) else { return true };
+        let Some(domain) = self.domain_of(context, ring) else { return true };
         let graph = &self.order.graph;
-        let rings = |of: TaskId| rings_of(&graph.tasks()[of.index()].work, self.order.tensor());
-        let is_inside = |of: &u32| domain(*of) == Some(own);
-        let meets = |other: TaskId| {
-            let rings = rings(other);
-            rings.contains(&ring) && rings.iter().filter(|of| is_inside(of)).nth(1).is_some()
-        };
-        let share = |of: TaskId| {
-            let rings = rings(of);
-            match rings.iter().filter(|of| is_inside(of)).count() {
-                0 => Share::None,
-                inside if inside == rings.len() => Share::All,
-                _ => Share::Some,
-            }
-        };
         let mut foresight = Foresight::new(graph, &self.schedule, took);
         for other in self.running.iter().chain(&self.held).copied().filter(|of| *of != task) {
-            if meets(other) {
+            let (rings, inside) = self.rings_in(context, domain, other);
+            if inside > 1 && rings.contains(&ring) {
                 return false;
             }
-            if share(other) != Share::None {
+            if inside > 0 {
                 foresight.ends_in(other, self.time_left(context, other));
             }
         }
-        !foresight.begins(share, meets)
+        !foresight.begins(
+            |task| match self.rings_in(context, domain, task) {
+                (_, 0) => Share::None,
+                (rings, inside) if inside == rings.len() => Share::All,
+                _ => Share::Some,
+            },
+            |task| {
+                let (rings, inside) = self.rings_in(context, domain, task);
+                inside > 1 && rings.contains(&ring)
+            },
+        )
+    }
+
+    fn domain_of(&self, context: &Context<'_>, ring: u32) -> Option<u32> {
+        context.substrate.domain_of(self.seats[ring as usize].members.ranks[0])
+    }
+
+    /// Returns the rings of a task, and how many of them are in this domain.
+    fn rings_in(&self, context: &Context<'_>, domain: u32, task: TaskId) -> (Vec<u32>, usize) {
+        let work = &self.order.graph.tasks()[task.index()].work;
+        let rings = rings_of(work, self.order.tensor());
+        let inside = rings.iter().filter(|ring| self.domain_of(context, **ring) == Some(domain));
+        let inside = inside.count();
+        (rings, inside)
     }
 
     fn time_left(&self, context: &Context<'_>, task: TaskId) -> Picoseconds {
@@ -129,7 +137,7 @@ impl Trainings<'_> {
         context: &mut Context<'_>,
         job: usize,
         id: TaskId,
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let now = context.now();
         let is_early = self.waits_for_circuits(job, id);
         let training = &mut self.jobs[job];
@@ -152,13 +160,14 @@ impl Trainings<'_> {
             TaskWork::Ring { kind, ring, bytes } => {
                 let seat = &training.seats[*ring as usize];
                 let settings = context.engine.settings();
-                let around = Sends::over(Route::Within(HBD), Some(*kind), (Vec::new(), *bytes));
+                let around = Sends::over(Route::Within(HBD), Some(*kind), Vec::new(), *bytes);
                 let around = Sends { directions: seat.directions(context), ..around };
                 let what = around.paced(&order.graph.pace(id), &settings.transport, Vec::new());
                 let class = self.times.class_of(context, &seat.members);
-                let is_alone = |took| training.is_alone(context, id, *ring, lag + took);
                 let took = match class.filter(|_| seat.slowed_by == 0).zip(what.around()) {
-                    Some((class, what)) => self.times.time_of(settings, class, what, is_alone)?,
+                    Some((class, what)) => self.times.time_of(settings, class, what, |took| {
+                        training.is_alone(context, id, *ring, lag + took)
+                    })?,
                     None => None,
                 };
                 took.map(|took| lag + took)
@@ -183,19 +192,14 @@ impl Trainings<'_> {
         if act == TrainTimer::Send && lag == Picoseconds::ZERO {
             return self.send(context, job, id);
         }
-        self.plan(context, time, (act, job, turn, id.0));
+        self.plan(context, time, act, job, turn, id.0);
         Ok(())
     }
 
-    pub(super) fn send(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-        id: TaskId,
-    ) -> Result<(), RunError> {
+    pub(super) fn send(&mut self, context: &mut Context<'_>, job: usize, id: TaskId) -> RunResult {
         let training = &mut self.jobs[job];
         let task = &training.order.graph.tasks()[id.index()];
-        let sends = training.sends(context, (&mut self.circuits, id));
+        let sends = training.sends(context, &mut self.circuits, id);
         let started = sends.map(|sends| context.add(|engine| sends.start(engine))).transpose();
         let started = started.map_err(|error| {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
@@ -223,7 +227,7 @@ impl Trainings<'_> {
         context: &mut Context<'_>,
         job: usize,
         id: TaskId,
-    ) -> Result<(), RunError> {
+    ) -> RunResult {
         let training = &mut self.jobs[job];
         training.running.remove(&id);
         training.tasks[id.index()].state = State::Done;
@@ -239,11 +243,7 @@ impl Trainings<'_> {
         ready.into_iter().try_for_each(|next| self.begin_task(context, job, next))
     }
 
-    pub(super) fn retry_held(
-        &mut self,
-        context: &mut Context<'_>,
-        job: usize,
-    ) -> Result<(), RunError> {
+    pub(super) fn retry_held(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         let held = std::mem::take(&mut self.jobs[job].held);
         held.into_iter().try_for_each(|task| self.begin_task(context, job, task))
     }
@@ -253,7 +253,8 @@ impl TrainingJob<'_> {
     fn sends(
         &self,
         context: &Context<'_>,
-        (circuits, task): (&mut Option<Circuits<'_>>, TaskId),
+        circuits: &mut Option<Circuits<'_>>,
+        task: TaskId,
     ) -> Option<Sends> {
         let (graph, pace) = (&self.order.graph, self.order.graph.pace(task));
         let transport = context.engine.transport();
@@ -263,8 +264,8 @@ impl TrainingJob<'_> {
                 let members = &self.seats[*ring as usize].members;
                 if self.seats[*ring as usize].has_ring() {
                     let ways = ways_past(context, members)?;
-                    let around = (members.ring.clone(), *bytes);
-                    let sends = Sends::over(Route::Within(HBD), Some(*kind), around);
+                    let hosts = members.ring.clone();
+                    let sends = Sends::over(Route::Within(HBD), Some(*kind), hosts, *bytes);
                     let inside = vec![Some(0); members.ring.len()];
                     let sends = sends.paced(&pace, transport, inside);
                     let directions = self.seats[*ring as usize].directions(context);
@@ -273,8 +274,8 @@ impl TrainingJob<'_> {
                 (Some(*kind), members.ranks.clone(), *bytes)
             }
             TaskWork::Transfer { from, to, bytes } if self.is_inside(*from, *to) => {
-                let around = (vec![self.host(*from), self.host(*to)], *bytes);
-                let sends = Sends::over(Route::Within(HBD), None, around);
+                let ends = vec![self.host(*from), self.host(*to)];
+                let sends = Sends::over(Route::Within(HBD), None, ends, *bytes);
                 return Some(sends.paced(&pace, transport, vec![Some(0); 2]));
             }
             TaskWork::Transfer { from, to, bytes } => {
@@ -287,10 +288,10 @@ impl TrainingJob<'_> {
         };
         let domains = hosts.iter().map(|host| context.substrate.domain_of(*host)).collect();
         let ways = match circuits {
-            Some(circuits) => circuits.ways(context, (kind, &hosts), self.phases.planned(task))?,
+            Some(circuits) => circuits.ways(context, kind, &hosts, self.phases.planned(task))?,
             None => HostRoutes::new(),
         };
-        let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let sends = Sends::over(context.substrate.route.clone(), kind, hosts, bytes);
         let sends = sends.paced(&pace, transport, domains);
         Some(Sends { ways, ..sends })
     }

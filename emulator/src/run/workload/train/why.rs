@@ -10,27 +10,80 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_training::graph::TaskId;
 use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
+use serde::Serialize;
 
 use super::super::super::context::Context;
 use super::tasks::rings_of;
 use super::{Interruption, TaskLog, TrainingJob};
 
+/// Exchange time of a step by parallel dimension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Exposed {
+    /// Tensor parallelism.
+    pub tp: Picoseconds,
+    /// Pipeline parallelism.
+    pub pp: Picoseconds,
+    /// Data parallelism.
+    pub dp: Picoseconds,
+    /// Context parallelism.
+    pub cp: Picoseconds,
+    /// Expert parallelism.
+    pub ep: Picoseconds,
+    /// Transfer of samples and of caches between replicas. Absent for training-only jobs.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub samples: Picoseconds,
+    /// Transfer of new weights to replicas. Absent for training-only jobs.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub weights: Picoseconds,
+}
+
+impl Exposed {
+    /// Returns the sum over all dimensions.
+    pub fn total(&self) -> Picoseconds {
+        self.tp + self.pp + self.dp + self.cp + self.ep + self.samples + self.weights
+    }
+}
+
+pub(crate) fn is_nothing(time: &Picoseconds) -> bool {
+    time.0 == 0
+}
+
+/// Step time by cause along the critical path. The parts add up exactly to the step time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WhyResult {
+    /// Computation on the critical path, including stages that another stage waits for.
+    #[serde(rename = "compute_ps")]
+    pub compute: Picoseconds,
+    /// Generation on the critical path. Absent without generation.
+    #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
+    pub generation: Picoseconds,
+    /// Exchange time on the critical path, excluding contention.
+    #[serde(rename = "exposed_ps")]
+    pub exposed: Exposed,
+    /// Additional exchange time due to contention while no fault is active.
+    #[serde(rename = "contention_ps")]
+    pub contention: Picoseconds,
+    /// Time waiting for a circuit change.
+    #[serde(rename = "transition_ps")]
+    pub transition: Picoseconds,
+    /// Time until affected groups could continue, and additional exchange time during faults.
+    #[serde(rename = "fault_ps")]
+    pub fault: Picoseconds,
+    /// Time spent redoing lost work.
+    #[serde(rename = "restart_ps")]
+    pub restart: Picoseconds,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepBreakdown {
-    pub(crate) compute: Picoseconds,
-    pub(crate) generation: Picoseconds,
-    pub(crate) exposed: [Picoseconds; 7],
-    pub(crate) contention: Picoseconds,
-    pub(crate) transition: Picoseconds,
-    pub(crate) fault: Picoseconds,
-    pub(crate) restart: Picoseconds,
+    pub(crate) parts: WhyResult,
     pub(crate) by_fault: BTreeMap<usize, [Picoseconds; 2]>,
 }
 
 impl StepBreakdown {
     fn lose(&mut self, fault: Option<usize>, waited: Picoseconds, redone: Picoseconds) {
-        self.fault += waited;
-        self.restart += redone;
+        self.parts.fault += waited;
+        self.parts.restart += redone;
         if let Some(fault) = fault {
             let parts = self.by_fault.entry(fault).or_default();
             parts[0] += waited;
@@ -39,16 +92,17 @@ impl StepBreakdown {
     }
 
     fn of(&mut self, dimension: TaskPurpose) -> &mut Picoseconds {
+        let WhyResult { compute, generation, exposed, .. } = &mut self.parts;
         match dimension {
-            TaskPurpose::Compute => &mut self.compute,
-            TaskPurpose::Generation => &mut self.generation,
-            TaskPurpose::Tensor => &mut self.exposed[0],
-            TaskPurpose::Pipeline => &mut self.exposed[1],
-            TaskPurpose::Data => &mut self.exposed[2],
-            TaskPurpose::Context => &mut self.exposed[3],
-            TaskPurpose::Expert => &mut self.exposed[4],
-            TaskPurpose::Samples => &mut self.exposed[5],
-            TaskPurpose::Weights | TaskPurpose::Reshard => &mut self.exposed[6],
+            TaskPurpose::Compute => compute,
+            TaskPurpose::Generation => generation,
+            TaskPurpose::Tensor => &mut exposed.tp,
+            TaskPurpose::Pipeline => &mut exposed.pp,
+            TaskPurpose::Data => &mut exposed.dp,
+            TaskPurpose::Context => &mut exposed.cp,
+            TaskPurpose::Expert => &mut exposed.ep,
+            TaskPurpose::Samples => &mut exposed.samples,
+            TaskPurpose::Weights | TaskPurpose::Reshard => &mut exposed.weights,
         }
     }
 }
@@ -63,10 +117,8 @@ impl TrainingJob<'_> {
         let Some(start) = self.steps.last().map(|step| step.start) else { return why };
         let last = (0..self.tasks.len()).max_by_key(|task| self.tasks[*task].end);
         let mut at = last.map(|task| TaskId(task as u32));
-        let last_before = |phase: usize| {
-            self.phases.before(phase).max_by_key(|task| self.tasks[task.index()].end)
-        };
-        let last_before = [0, 1, 2, 3].map(last_before);
+        let last_before = [0, 1, 2, 3]
+            .map(|phase| self.phases.before(phase).max_by_key(|task| self.tasks[task.index()].end));
         while let Some(task) = at {
             let after = &self.order.graph.tasks()[task.index()].after;
             at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
@@ -111,10 +163,10 @@ impl TrainingJob<'_> {
         why: &mut StepBreakdown,
     ) -> Picoseconds {
         let mut left = span(from, to);
-        let overlaps = |outage: &&Interruption| {
+        let mut outages: Vec<&Interruption> = self.outages.iter().collect();
+        outages.retain(|outage| {
             outage.began < to && outage.ended > from && !outage.rings.is_disjoint(rings)
-        };
-        let mut outages: Vec<&Interruption> = self.outages.iter().filter(overlaps).collect();
+        });
         outages.sort_unstable_by_key(|outage| (outage.began, outage.ended));
         let mut until = from;
         for outage in outages {
@@ -128,7 +180,7 @@ impl TrainingJob<'_> {
         let changing =
             self.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
         let changing = changing.sum::<Picoseconds>().min(left);
-        why.transition += changing;
+        why.parts.transition += changing;
         left.saturating_sub(changing)
     }
 
@@ -140,12 +192,11 @@ impl TrainingJob<'_> {
         why: &mut StepBreakdown,
     ) {
         let (from, to) = (task.begun, task.end);
-        let in_effect = |fault: usize| {
-            let log = &context.faults[fault];
+        let faults = context.faults.iter().enumerate().filter_map(|(fault, log)| {
             let began = log.mattered.filter(|at| *at < to && log.over() > from)?;
             Some((began, fault))
-        };
-        let mut faults: Vec<_> = (0..context.faults.len()).filter_map(in_effect).collect();
+        });
+        let mut faults: Vec<_> = faults.collect();
         if faults.iter().any(|(_, fault)| self.hit_by.contains(fault)) {
             faults.retain(|(_, fault)| self.hit_by.contains(fault));
         }
@@ -160,6 +211,6 @@ impl TrainingJob<'_> {
             delay = delay.saturating_sub(part);
             until = until.max(over);
         }
-        why.contention += delay;
+        why.parts.contention += delay;
     }
 }

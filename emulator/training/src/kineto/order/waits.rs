@@ -89,18 +89,19 @@ impl<'e> Launches<'e> {
     /// Assumes that the call waited for operations launched earlier that ended during it.
     fn ended_during(
         &self,
-        (call, name): (&Event, &str),
+        call: &Event,
+        name: &str,
         operations: &[ProfiledOperation<'_>],
     ) -> Option<HostWait> {
-        let during = |place: &usize| {
+        let mut after: Vec<usize> = self.all_before(call.ts).collect();
+        after.retain(|place| {
             let end = operations[*place].end;
             end > call.ts && end <= call.end() + CLOCK
-        };
-        let mut after: Vec<usize> = self.all_before(call.ts).filter(during).collect();
+        });
         if !name.contains("Device") && !name.contains("Ctx") {
-            let end = |place: &usize| operations[*place].end;
-            after =
-                after.into_iter().max_by(|a, b| end(a).total_cmp(&end(b))).into_iter().collect();
+            let last =
+                after.into_iter().max_by(|a, b| operations[*a].end.total_cmp(&operations[*b].end));
+            after = last.into_iter().collect();
         }
         let is_wait = !after.is_empty();
         is_wait.then_some(HostWait { thread: call.thread, begun: call.ts, end: call.end(), after })
@@ -127,16 +128,17 @@ impl ProfiledWaits {
             }
         }
         // Queries return immediately.
-        let is_query = |wait: &Event| {
-            launches.call(wait).is_some_and(|call| events.name(call).contains("Query"))
-        };
-        let blocking = waits.iter().filter(|(_, wait)| !is_query(wait));
+        let blocking = waits.iter().filter(|(_, wait)| {
+            launches.call(wait).is_none_or(|call| !events.name(call).contains("Query"))
+        });
         let mut host: Vec<HostWait> =
             blocking.filter_map(|(kind, wait)| launches.host_wait(kind, wait)).collect();
         if host.is_empty() {
             let calls = launches.calls.values().map(|call| (*call, events.name(call)));
             let calls = calls.filter(|(_, name)| name.contains("Synchronize"));
-            host = calls.filter_map(|call| launches.ended_during(call, operations)).collect();
+            host = calls
+                .filter_map(|(call, name)| launches.ended_during(call, name, operations))
+                .collect();
         }
         Self { streams: has_streams.then_some(streams), host }
     }

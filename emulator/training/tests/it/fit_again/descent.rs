@@ -160,7 +160,7 @@ fn descend(best: &mut Constants, coordinate: &Coordinate<'_>) {
     let (constant, of) = (coordinate.constant, coordinate.of);
     let mut value = best.value(constant, of);
     let mut reached = cost(best, coordinate, value);
-    let [low, high] = constant.limits();
+    let [low, high] = constant.limits;
     for step in STEPS {
         loop {
             let tried = (value.max(low) * f64::exp(step)).clamp(low, high);
