@@ -94,8 +94,10 @@ pub struct Agent {
 
 impl Kind {
     fn ingress_then_egress() -> Self {
-        let ports = |ingress| DevicePorts::IngressThenEgress { ingress };
-        Self::OpticalSwitch { ports, agent: None }
+        Self::OpticalSwitch {
+            ports: |ingress| DevicePorts::IngressThenEgress { ingress },
+            agent: None,
+        }
     }
 
     pub fn sharing(&self) -> Sharing {

@@ -64,6 +64,12 @@ struct Place {
     of: String,
 }
 
+impl Place {
+    fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+}
+
 /// Requests in progress on a connection, except those with an incomplete body.
 pub type Busy = Arc<AtomicUsize>;
 
@@ -84,8 +90,7 @@ impl Places {
     }
 
     fn take_from_most(&mut self) -> bool {
-        let idle = |place: &&Place| place.busy.load(Ordering::Relaxed) == 0;
-        let of = self.0.iter().filter(idle).map(|place| place.of.as_str());
+        let of = self.0.iter().filter(|place| place.is_idle()).map(|place| place.of.as_str());
         let most = of.max_by_key(|of| self.count(of)).map(str::to_owned);
         most.is_some_and(|most| self.take_from(&most))
     }
@@ -95,8 +100,8 @@ impl Places {
     }
 
     fn take_from(&mut self, of: &str) -> bool {
-        let idle = |place: &Place| place.of == of && place.busy.load(Ordering::Relaxed) == 0;
-        let idle = self.0.iter().position(idle).and_then(|idle| self.0.remove(idle));
+        let idle = self.0.iter().position(|place| place.of == of && place.is_idle());
+        let idle = idle.and_then(|idle| self.0.remove(idle));
         idle.map(|place| place.task.abort()).is_some()
     }
 }
@@ -192,11 +197,11 @@ pub async fn connection(
 }
 
 pub fn tls_config(tls: &TlsFile) -> io::Result<ServerConfig> {
-    let bad = |error: &dyn std::fmt::Display| io::Error::other(format!("TLS: {error}"));
-    let read = || {
-        let certificates = pem::certificates(&tls.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&tls.key)?;
-        pem::server(pem::authorities(&tls.client_ca)?, certificates, key)
-    };
-    read().map_err(|error: anyhow::Error| bad(&format!("{error:#}")))
+    read_tls(tls).map_err(|error| io::Error::other(format!("TLS: {error:#}")))
+}
+
+fn read_tls(tls: &TlsFile) -> anyhow::Result<ServerConfig> {
+    let certificates = pem::certificates(&tls.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)?;
+    pem::server(pem::authorities(&tls.client_ca)?, certificates, key)
 }

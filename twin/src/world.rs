@@ -75,9 +75,10 @@ impl World {
         seed: Seed,
     ) -> Result<Self, String> {
         let (rack, slots) = setup::rack(fabric, settings, seed);
-        let parts = setup::inventory(fabric, settings);
+        let (inventory, setup) = setup::inventory(fabric, settings);
         let draws = seed.stream("daemon scheduling", 0);
-        let daemon = TwinDaemon::new(parts, settings.flush, draws, fabric.hbd.nodes());
+        let nodes = fabric.hbd.nodes();
+        let daemon = TwinDaemon::new(inventory, setup, settings.flush, draws, nodes);
         let now = SimTime::START + Picoseconds::from_millis(1);
         let mut world = Self {
             settings: *settings,
@@ -104,7 +105,7 @@ impl World {
             life: 0,
         };
         for (index, (installed, slot)) in slots.into_iter().enumerate() {
-            let tender = installed.tender(index, now, (0, settings.switches));
+            let tender = installed.tender(index, now, 0, settings.switches);
             world.by_name.insert(tender.name().clone(), index);
             world.by_slot.insert(slot, index);
             world.devices.push(TwinDevice::new(installed, slot, tender));
@@ -127,8 +128,8 @@ impl World {
         self.take(turn);
         for index in 0..self.devices.len() {
             let installed = self.devices[index].installed;
-            let life = (self.life, self.settings.switches);
-            self.devices[index].tender = installed.tender(index, self.now, life);
+            self.devices[index].tender =
+                installed.tender(index, self.now, self.life, self.settings.switches);
             self.plan_tend(index);
         }
         self.ask_again();
@@ -319,9 +320,10 @@ impl World {
         self.look_at_phase();
         let goals = std::mem::take(&mut self.daemon.judge.committed);
         for goal in goals {
-            let truth =
-                |name: &DeviceName| Some((name.clone(), self.truth(*self.by_name.get(name)?)?));
-            let truths = goal.keys().filter_map(truth).collect();
+            let truths = goal
+                .keys()
+                .filter_map(|name| Some((name.clone(), self.truth(*self.by_name.get(name)?)?)))
+                .collect();
             self.daemon.judge.holds(&goal, &truths);
         }
         for goal in std::mem::take(&mut self.daemon.judge.undone) {
@@ -372,19 +374,19 @@ impl World {
     }
 
     fn is_beside(&self, broken: Part, found: Part) -> bool {
-        let nodes = |part: Part| {
+        let [broken, found] = [broken, found].map(|part| {
             let far = match part {
                 Part::Fibre(port) => self.fabric.hbd.peer(port).map(|far| far.bundle.node),
                 _ => None,
             };
-            part.node().into_iter().chain(far)
-        };
-        nodes(broken).any(|node| nodes(found).any(|other| other == node))
+            part.node().into_iter().chain(far).collect::<Vec<_>>()
+        });
+        broken.iter().any(|node| found.contains(node))
     }
 
     fn fabric_modules(&self) -> usize {
-        let is_module = |device: &&TwinDevice| matches!(device.installed, Installed::Module(_));
-        self.devices.iter().filter(is_module).count()
+        let devices = self.devices.iter();
+        devices.filter(|device| matches!(device.installed, Installed::Module(_))).count()
     }
 
     fn command(&mut self, command: TaskCommand) {

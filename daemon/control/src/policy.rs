@@ -200,15 +200,15 @@ impl Control {
         })
     }
     pub fn change_start(&self) -> ChangeStart {
-        let read = |device: &DeviceName| {
+        let read = self.sightings().devices().keys().filter_map(|device| {
             let read = self.sightings().reading(device)?;
             Some((device.clone(), read.positions.clone()))
-        };
+        });
         ChangeStart {
             setup: Arc::clone(&self.setup),
             plan: self.plan.clone(),
             owned: self.ledger().owned.clone(),
-            read: self.sightings().devices().keys().filter_map(read).collect(),
+            read: read.collect(),
         }
     }
 
@@ -380,13 +380,13 @@ impl Control {
         let ledger = self.ledger();
         let next = ledger.plan_named(&ledger.plan_sha256).cloned();
         if next.as_ref().map(Arc::as_ptr) != self.plan.as_ref().map(Arc::as_ptr) {
-            let spelled = |next: &Arc<Plan>| match (&self.plan, &self.spelled) {
-                (Some(before), Some(spelled)) => spelled.next(before, next),
-                _ => Spelled::of(next),
-            };
             let bypasses =
                 self.setup.on_fault == OnFault::Bypass && self.facts().replannable().is_some();
-            let spelled = next.as_ref().filter(|_| bypasses).map(spelled);
+            let spelled =
+                next.as_ref().filter(|_| bypasses).map(|next| match (&self.plan, &self.spelled) {
+                    (Some(before), Some(spelled)) => spelled.next(before, next),
+                    _ => Spelled::of(next),
+                });
             (self.plan, self.spelled) = (next, spelled);
         }
         self.applied = self.facts().load_applied();

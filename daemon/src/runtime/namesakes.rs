@@ -5,7 +5,6 @@
 use lightloom_control::controller::Event;
 use lightloom_control::management::Trouble;
 use lightloom_control::state::DeviceName;
-use lightloom_units::id::BundleId;
 
 use super::Runtime;
 
@@ -39,14 +38,17 @@ impl Runtime {
     }
 
     fn namesake(&self, device: &DeviceName) -> Option<DeviceName> {
-        let is_module = |device: &DeviceName| device.as_str().parse::<BundleId>().is_ok();
         let identity = self.contacts.get(device).map(|contact| contact.identity.as_str())?;
+        if identity.is_empty() || device.bundle().is_none() {
+            return None;
+        }
         let known = self.control.sightings().devices();
-        let is_up = |other: &DeviceName| known.get(other).is_some_and(|seen| seen.is_up());
         let mut others = self.contacts.iter().filter(|(other, contact)| {
-            *other != device && contact.identity == identity && is_module(other) && is_up(other)
+            *other != device
+                && contact.identity == identity
+                && other.bundle().is_some()
+                && known.get(*other).is_some_and(|seen| seen.is_up())
         });
-        let found = others.next().map(|(other, _)| other.clone());
-        found.filter(|_| is_module(device) && !identity.is_empty())
+        others.next().map(|(other, _)| other.clone())
     }
 }

@@ -85,7 +85,7 @@ impl Ring {
         );
         let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
         let mut config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-        config.cable(&installed);
+        config.inventory.cable(&installed, &config.bundles);
         let setup = Setup {
             installed: Some(installed),
             modules: config.bundles.clone(),

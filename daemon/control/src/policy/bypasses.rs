@@ -262,16 +262,17 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn sees_all_but(&self, plan: &Plan, parts: &[Part]) -> bool {
-        let is_broken = |bundle: BundleId| {
-            plan.faults.iter().chain(parts).any(|part| part.node() == Some(bundle.node))
-        };
+        let broken: BTreeSet<NodeId> =
+            plan.faults.iter().chain(parts).filter_map(|part| part.node()).collect();
         let Some(asked) = self.asked_all else {
             let mut down = self.sightings.down();
-            return down.all(|(device, _)| device.bundle().is_none_or(is_broken));
+            return down.all(|(device, _)| {
+                device.bundle().is_none_or(|bundle| broken.contains(&bundle.node))
+            });
         };
         let mut modules = self.setup.modules.iter();
         modules.all(|(bundle, device)| {
-            self.sightings.is_read_since(device, asked) || is_broken(*bundle)
+            self.sightings.is_read_since(device, asked) || broken.contains(&bundle.node)
         })
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use lightloom_fabric::fault::Part;
 
@@ -74,13 +75,14 @@ fn links<'a>(facts: Facts<'a>, now: &'a Now) -> Links<'a> {
 }
 
 fn concerns(culprit: &Culprit, part: &str) -> bool {
-    let is_of = |name: &str| is_inside(part, name) || is_inside(name, part);
-    match culprit {
-        Culprit::Node(node) => is_of(node),
+    let (name, other) = match culprit {
+        Culprit::Node(node) => (node.as_str(), None),
         Culprit::Transceiver(device) | Culprit::Lane(device, _) | Culprit::Connector(device) => {
-            is_of(device.as_str())
+            (device.as_str(), None)
         }
-        Culprit::Fibre(one, other) => is_of(one.as_str()) || is_of(other.as_str()),
-        Culprit::SwitchPort(switch, _) => is_of(switch.as_str()),
-    }
+        Culprit::Fibre(one, other) => (one.as_str(), Some(other.as_str())),
+        Culprit::SwitchPort(switch, _) => (switch.as_str(), None),
+    };
+    let mut names = iter::once(name).chain(other);
+    names.any(|name| is_inside(part, name) || is_inside(name, part))
 }
