@@ -61,8 +61,9 @@ impl Drop for Progress {
 }
 
 fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
-    let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
-    (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)
+    let [before, after] =
+        [before, after].map(|count| count.min(total) * 100 / total / LINE_EVERY_PERCENT);
+    (after > before).then_some(after * LINE_EVERY_PERCENT)
 }
 
 #[cfg(test)]

@@ -118,8 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     // Before the computation, which takes seconds.
-    let read = |path: &PathBuf| trace::read(path, Observation::default(), &mut inputs);
-    let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
+    let trace = arguments.faults.as_ref();
+    let trace: Option<FaultTrace> =
+        trace.map(|path| trace::read(path, Observation::default(), &mut inputs)).transpose()?;
     let (claims, why) = match arguments.study {
         PublishedStudy::Infinitehbd => {
             let mut why = why_infinitehbd(&prices, Seed(arguments.seed));
@@ -146,9 +147,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Mfu => return measured::published(&arguments.runs, arguments.format),
     };
     let sentences = sentences(&claims, &why);
-    let differs = |claim: &Claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs;
-    let is_bad = claims.iter().any(differs)
-        || sentences.iter().any(|one| one.verdict == SentenceVerdict::Contradicted);
+    let is_bad =
+        claims.iter().any(|claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs)
+            || sentences.iter().any(|one| one.verdict == SentenceVerdict::Contradicted);
     let document = ReproduceResult {
         made: Provenance::of(REPRODUCE_SCHEMA, inputs),
         study: arguments.study.name(),
@@ -203,9 +204,11 @@ pub(crate) fn why_mfu() -> Why {
 }
 
 fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
-    let mut read = |name: &str| Err(format!("the shipped file contains no {name}"));
-    let (fabric, mistakes) =
-        lightloom_planner::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
+    let (fabric, mistakes) = lightloom_planner::load(
+        "rfabric-2048.yaml",
+        shipped::RFABRIC_2048.as_bytes(),
+        &mut |name: &str| Err(format!("the shipped file contains no {name}")),
+    );
     output::diagnostics(&mistakes);
     let fabric = fabric.ok_or(output::InputRefused)?;
     let network = fabric.dcn.circuits().context("the shipped file has optical switches")?;
@@ -334,13 +337,14 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
         document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>(),
         verdicts()
     );
-    let is_in_full = |claim: &&Claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs;
+    let mut in_full: Vec<&Claim> = document.claims.iter().collect();
+    in_full.retain(|claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs);
     text.push_str(
         "\n## Claims from published sentences, and claims that differ\n\n\
          | claim | label | published | tolerance | ours | verdict |\n\
          | --- | --- | ---: | ---: | ---: | --- |\n",
     );
-    for claim in document.claims.iter().filter(is_in_full) {
+    for claim in &in_full {
         let [published, tolerance, ours, verdict] = cells(claim);
         let (label, claim) = (claim.label.name(), &claim.claim);
         let _ = writeln!(
@@ -348,8 +352,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
             "| {claim} | {label} | {published} | {tolerance} | {ours} | {verdict} |"
         );
     }
-    let in_full = document.claims.iter().filter(is_in_full);
-    let noted = in_full.filter_map(|claim| Some((&claim.claim, claim.note.as_ref()?)));
+    let noted = in_full.iter().filter_map(|claim| Some((&claim.claim, claim.note.as_ref()?)));
     for (index, (claim, note)) in noted.enumerate() {
         let lead = if index == 0 { "\n" } else { "" };
         let _ = writeln!(text, "{lead}- {claim}: {note}");
@@ -372,8 +375,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
 }
 
 fn verdicts() -> String {
-    let row = |one: SentenceVerdict| format!("| {one} | {} |\n", one.meaning());
-    let rows: String = SentenceVerdict::ALL.map(row).concat();
+    let rows = SentenceVerdict::ALL.map(|one| format!("| {one} | {} |\n", one.meaning())).concat();
     format!("| of a sentence | meaning |\n| --- | --- |\n{rows}")
 }
 

@@ -59,15 +59,16 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn open() -> Result<Self, Error> {
-        let open = || -> io::Result<Socket> {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            socket.set_cap_ack(true)?;
-            Ok(socket)
-        };
-        let socket = open().map_err(Error::cannot("open a netlink socket"))?;
+        let socket = Self::socket().map_err(Error::cannot("open a netlink socket"))?;
         Ok(Self { socket, sequence: 0 })
+    }
+
+    fn socket() -> io::Result<Socket> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_cap_ack(true)?;
+        Ok(socket)
     }
 
     /// Fails at the first refused request, although later requests may have been executed.

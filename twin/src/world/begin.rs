@@ -16,13 +16,13 @@ const SET_UP_STEP: Picoseconds = Picoseconds::from_millis(5);
 impl World {
     pub(super) fn set_up(&mut self, plan: &Plan) -> Result<(), String> {
         let until = self.now + SET_UP_MAX;
-        let is_read = |world: &Self| {
+        self.wait(until, &|world: &Self| {
             world.daemon.control.as_ref().is_some_and(|control| {
                 let mut devices = control.sightings().devices().values();
                 devices.all(|seen| seen.answers())
             })
-        };
-        self.wait(until, &is_read).map_err(|()| "not every transceiver answers".to_owned())?;
+        })
+        .map_err(|()| "not every transceiver answers".to_owned())?;
         let names: Vec<DeviceName> = self.by_name.keys().cloned().collect();
         match self.ask(Request::Adopt(names.into()), None) {
             Some(Answer::Adopted { .. }) => {}
@@ -38,8 +38,7 @@ impl World {
             Some(Answer::Accepted { .. } | Answer::Done) => {}
             other => return Err(format!("the plan is not accepted: {other:?}")),
         }
-        let is_over = |world: &Self| !world.daemon.is_busy();
-        self.wait(until, &is_over)
+        self.wait(until, &|world: &Self| !world.daemon.is_busy())
             .map_err(|()| "the plan is not on every transceiver".to_owned())?;
         let in_force = self.daemon.control.as_ref().and_then(|control| control.plan());
         if in_force.map(bypass::sha256_of) != Some(bypass::sha256_of(plan)) {
