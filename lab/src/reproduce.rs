@@ -262,34 +262,31 @@ const MOST_SETS: usize = 8;
 
 fn explained(why: &Why) -> String {
     let PublishedRange { low, high, unit, .. } = why.published;
-    let shown = |figure: f64| format!("{figure:.2}{unit}");
+    let [ours, least, most] =
+        [why.ours, why.least, why.most].map(|figure| format!("{figure:.2}{unit}"));
     let mut text = format!(
-        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations {} are within this range; \
-         all combinations range from {} to {}. We use the first option of each choice:\n",
+        "Why: {} (published {low}{unit} to {high}{unit}, ours {ours})\n\n\
+         {} of {} combinations {} are within this range; \
+         all combinations range from {least} to {most}. We use the first option of each choice:\n",
         why.claim,
-        format_args!("{low}{unit}"),
-        format_args!("{high}{unit}"),
-        shown(why.ours),
         why.within,
         why.combinations,
         match why.sentence {
             Some(_) => "of the choices that the paper leaves open",
             None => "of these assumptions, some of which differ from the paper's",
         },
-        shown(why.least),
-        shown(why.most)
     );
     for one in &why.assumptions {
         let _ = writeln!(text, "  {}: {}", one.about, one.choices.join(", "));
     }
     let mut alone = TextTable::new(["one departure", "figure"]);
     for outcome in &why.alone {
-        alone.row([together(outcome), shown(outcome.figure)]);
+        alone.row([together(outcome), format!("{:.2}{unit}", outcome.figure)]);
     }
     let mut sets = TextTable::new(["smallest set of departures that reaches the range", "figure"]);
     for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
         for outcome in same.iter().take(MOST_SETS) {
-            sets.row([together(outcome), shown(outcome.figure)]);
+            sets.row([together(outcome), format!("{:.2}{unit}", outcome.figure)]);
         }
         if same.len() > MOST_SETS {
             let more = same.len() - MOST_SETS;

@@ -111,7 +111,7 @@ impl World {
             world.devices.push(TwinDevice::new(installed, slot, tender));
         }
         world.start()?;
-        world.set_up(plan)?;
+        begin::set_up(&mut world, plan)?;
         let mut draws = seed.stream("poll phase", 0);
         let phase = Picoseconds(draws.random_range(0..settings.poll_every.get().max(1)));
         world.run_to(world.now + settings.poll_every + phase);
@@ -132,7 +132,7 @@ impl World {
                 installed.tender(index, self.now, self.life, self.settings.switches);
             self.plan_tend(index);
         }
-        self.ask_again();
+        phases::ask_again(self);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl World {
                 self.devices[index].wakes_at = None;
                 self.see(index);
             }
-            WorldEvent::Asks(life) if life == self.life => self.asks(),
+            WorldEvent::Asks(life) if life == self.life => phases::asks(self),
             WorldEvent::Asks(_) => {}
             WorldEvent::Command(life, command) if life == self.life => self.command(command),
             WorldEvent::Command(..) => {}
@@ -317,7 +317,7 @@ impl World {
         let events = std::mem::take(&mut self.inbox);
         let turn = self.daemon.turn(self.now, events);
         self.take(turn);
-        self.look_at_phase();
+        phases::look_at_phase(self);
         let goals = std::mem::take(&mut self.daemon.judge.committed);
         for goal in goals {
             let truths = goal
@@ -458,7 +458,7 @@ impl ControlSide for World {
     }
 
     fn ask(&mut self, _now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>) {
-        self.wishes(wish);
+        phases::wishes(self, wish);
         self.drain(out);
     }
 
