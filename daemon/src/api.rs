@@ -415,7 +415,10 @@ async fn diff(Posted { shared, client, mut body }: Posted<ApplyBody>) -> Reply<D
             return Err(reasons);
         }
         apply.broken = plan.as_deref().map(|plan| {
-            runtime.control.facts().broken_with(plan, &runtime.clock.now(), |_| Default::default())
+            runtime
+                .control
+                .facts()
+                .known_faults_with(plan, &runtime.clock.now(), |_| Default::default())
         });
         Ok((apply, plan.map(|plan| Arc::new(*plan))))
     })

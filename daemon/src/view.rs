@@ -232,14 +232,14 @@ fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(known: &Knowledge<'_>) -> Vec<BrokenPart> {
-    let mut broken = known.control.facts().broken();
+    let mut broken = known.control.facts().known_faults();
     broken.extend(known.control.not_bypassed(&known.now));
     parts(known, broken)
 }
 
 fn parts(known: &Knowledge<'_>, broken: BTreeMap<String, Broken>) -> Vec<BrokenPart> {
     let parts = broken.into_iter().map(|(part, broken)| BrokenPart {
-        bypassed: part.parse().is_ok_and(|part| known.control.facts().goes_around(part)),
+        bypassed: part.parse().is_ok_and(|part| known.control.facts().is_bypassed(part)),
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
@@ -249,7 +249,7 @@ fn parts(known: &Knowledge<'_>, broken: BTreeMap<String, Broken>) -> Vec<BrokenP
 }
 
 fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| {
         let mut ends = [end_name(&dark.witness), end_name(&dark.far)].into_iter();

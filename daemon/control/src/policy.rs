@@ -282,7 +282,8 @@ impl Control {
                 if apply.cause.is_none() {
                     let why = format!("part of the plan that {} applied", asked.actor);
                     let named = Broken { why, ..Broken::default() };
-                    apply.broken = Some(self.facts().broken_with(&plan, now, |_| named.clone()));
+                    apply.broken =
+                        Some(self.facts().known_faults_with(&plan, now, |_| named.clone()));
                     apply.settles = self.facts().not_bypassed_by(&plan);
                 }
                 apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));

@@ -108,7 +108,7 @@ pub(super) fn dark(
     if known.is_damaged || ledger.open.is_some() {
         return None;
     }
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let ends = plan.circuits.iter().flat_map(|circuit| [circuit.a, circuit.b]);
     let ends: BTreeMap<BundleId, Port> = ends.map(|port| (port.bundle, port)).collect();
     let closing = closing(plan);
@@ -188,7 +188,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         _ => "",
     };
     // Only mode `update` lets a plan use parts that are reported as failed.
-    let mode = if known.control.facts().broken().is_empty() { "" } else { " --mode update" };
+    let mode = if known.control.facts().known_faults().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
     (bypasses || devices.all(|(name, seen)| is_dark(name, seen)))

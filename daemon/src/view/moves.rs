@@ -23,7 +23,7 @@ pub fn diff(
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let after = apply.broken.clone().unwrap_or_else(|| broken.clone());
     let forgotten = broken.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
     let moves = preview.changes.iter().flat_map(|(device, moves)| {

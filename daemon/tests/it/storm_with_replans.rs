@@ -405,7 +405,7 @@ fn pick(ring: &Ring, rng: &mut Stream) -> Part {
 }
 
 fn repair(ring: &mut Ring) {
-    let broken = ring.control.facts().broken();
+    let broken = ring.control.facts().known_faults();
     let parts: Vec<Part> = broken.keys().map(|name| name.parse().unwrap()).collect();
     if parts.is_empty() {
         return;

@@ -30,7 +30,7 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
     let live = diagnose(&links, &loose);
     let mut all: Vec<Diagnosis> =
         live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
-    let broken = facts.reported_or_found();
+    let failed = facts.reported_or_found();
     // A device that responds again is no longer evidence of a fault.
     let still = kept.iter().filter(|kept| {
         let Named { culprit, evidence, .. } = &kept.named;
@@ -38,7 +38,7 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
             Symptom::Silent(device) => Some(device),
             _ => None,
         });
-        broken.keys().any(|part| concerns(culprit, part))
+        failed.keys().any(|part| concerns(culprit, part))
             && all.iter().all(|live| live.named.culprit != *culprit)
             && !silent.any(|device| facts.sightings.answers(device))
     });
@@ -52,21 +52,21 @@ pub(super) fn kept(
     facts: Facts<'_>,
     before: &[Diagnosis],
     now: &Now,
-    broken: &[(Part, String)],
+    failed: &[(Part, String)],
 ) -> Vec<Diagnosis> {
-    let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
+    let failed: Vec<String> = failed.iter().map(|(part, _)| part.to_string()).collect();
     let nodes: BTreeSet<&str> =
-        broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
+        failed.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
     let (links, loose) = links(facts, now).near(&nodes);
     let mut kept = before.to_vec();
     for named in diagnose(&links, &loose) {
-        if broken.iter().any(|part| concerns(&named.culprit, part)) {
+        if failed.iter().any(|part| concerns(&named.culprit, part)) {
             kept.retain(|kept| kept.named.culprit != named.culprit);
             kept.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
         }
     }
     let known = facts.reported_or_found();
-    kept.retain(|kept| known.keys().chain(&broken).any(|part| concerns(&kept.named.culprit, part)));
+    kept.retain(|kept| known.keys().chain(&failed).any(|part| concerns(&kept.named.culprit, part)));
     kept
 }
 
