@@ -373,21 +373,12 @@ impl Config {
     }
 }
 
-/// How long an optical switch may continue to execute commands after the end of a session.
-const LATE_WITHIN: Micros = Micros::from_secs(2);
-
-/// How long the network may delay the last commands of the previous leader.
-const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
-
 fn with_numbers(text: &str, node: u32, bundle: u8) -> String {
     text.replace("{node}", &node.to_string()).replace("{bundle}", &bundle.to_string())
 }
 
 fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
-    let mut limits = Limits { restore_late_within: RESTORE_LATE_WITHIN, ..Limits::default() };
-    if sharing == Sharing::Exclusive {
-        limits.late_within = LATE_WITHIN;
-    }
+    let mut limits = Limits::configured(sharing);
     for (limit, configured) in [
         (&mut limits.reply_within, file.reply_within),
         (&mut limits.reconcile_within, file.reconcile_within),

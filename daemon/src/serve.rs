@@ -23,6 +23,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
+use lightloom_control::journal::hex;
 
 /// Above it, a new connection replaces the longest idle one, or is closed if all are busy.
 const CONNECTIONS_MAX: usize = 256;
@@ -170,9 +171,7 @@ fn client_of(
     certificate: Option<&CertificateDer<'_>>,
     clients: &BTreeMap<String, ClientFile>,
 ) -> Client {
-    let hash = certificate.map(|certificate| {
-        Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-    });
+    let hash = certificate.map(|certificate| hex(&Sha256::digest(certificate)));
     let hash = hash.unwrap_or_default();
     match clients.get(&hash) {
         Some(client) => Client { name: client.name.clone(), roles: client.roles.clone() },

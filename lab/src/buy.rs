@@ -15,7 +15,6 @@ use lightloom::table::{TextTable, separated};
 
 const SCHEMA: &str = "lightloom.buy/v1";
 
-/// Compare designs by the cost of useful compute over months.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom buy topologies/buy-pretraining.yaml

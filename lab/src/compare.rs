@@ -18,7 +18,6 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Compare designs under faults: wasted GPUs, job scale, waiting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom compare --faults fault_trace.json --tp 32 --samples 100

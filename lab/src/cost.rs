@@ -21,7 +21,6 @@ use lightloom::table::{TextTable, separated};
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 const SNAPSHOTS: u64 = 200;
 
-/// Compute cost and power of the interconnect from a price file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost

@@ -35,7 +35,6 @@ use show::{DoneAtOnce, PreviewStyle};
 use slurm::SlurmArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
-/// Show, preview, apply, confirm and roll back the daemon's changes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status

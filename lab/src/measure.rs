@@ -13,7 +13,6 @@ use crate::cards::card;
 use lightloom::files;
 use lightloom::output::{self, VerbOutcome};
 
-/// Print a script that measures one GPU, and convert its result.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The script needs PyTorch and one NVIDIA GPU for about five minutes, and no network.

@@ -34,7 +34,6 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::{TextTable, separated};
 
-/// Compute training-step time and MFU, and find the best mapping.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx

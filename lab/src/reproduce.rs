@@ -32,7 +32,6 @@ use lightloom::table::TextTable;
 use lightloom::trace;
 use seeds::why_seeds;
 
-/// Recompute the claims of a paper: claim, published, ours, verdict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom reproduce infinitehbd --faults fault_trace.json

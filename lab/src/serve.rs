@@ -21,7 +21,6 @@ use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::{TextTable, separated};
 
-/// Find the GPU layout that serves requests within latency limits.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use lightloom_control::inventory::{Device, Inventory};
-use lightloom_control::mover::Follows;
+use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::state::{DeviceName, Micros, Sharing, Slot};
 use lightloom_devices::{
@@ -27,15 +27,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::cost::COST;
-
-/// Default in the configuration file.
-const DARK_LINKS_MAX: usize = 1024;
-
-/// Default in the configuration file.
-const LATE_WITHIN: Micros = Micros::from_secs(2);
-
-/// Default in the configuration file.
-const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
 /// Number of commands and command transfers in a stage before the mirrors move. The same number of
 /// commands qualifies the circuits while their links train.
@@ -108,11 +99,7 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
 }
 
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
-    let mut inventory = Inventory {
-        dark_links_max: DARK_LINKS_MAX,
-        poll_every: micros(daemon.poll_every),
-        ..Inventory::default()
-    };
+    let mut inventory = Inventory { poll_every: micros(daemon.poll_every), ..Inventory::default() };
     let mut modules = BTreeMap::new();
     for bundle in bundles(fabric) {
         let name = DeviceName::from(bundle.to_string().as_str());
@@ -124,8 +111,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Se
     for (ocs, ports) in optical_switches(fabric) {
         let name = Installed::Switch(ocs, ports).name();
         let mut device = Device::new(Sharing::Exclusive);
-        device.limits.late_within = LATE_WITHIN;
-        device.limits.restore_late_within = RESTORE_LATE_WITHIN;
+        device.limits = Limits::configured(Sharing::Exclusive);
         device.limits.power_samples = daemon.power_samples;
         device.duplex = Some(ports.output_offset());
         inventory.devices.insert(name.clone(), device);

@@ -109,6 +109,19 @@ const OPERATION_BYTES: u64 = 256;
 const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
+impl Limits {
+    /// Returns the defaults of the configuration file.
+    pub fn configured(sharing: Sharing) -> Self {
+        let late_within = match sharing {
+            // An optical switch may continue to execute commands after the end of a session.
+            Sharing::Exclusive => Micros::from_secs(2),
+            Sharing::Independent => Micros(0),
+        };
+        // The network may delay the last commands of the previous leader.
+        Self { late_within, restore_late_within: Micros::from_secs(60), ..Self::default() }
+    }
+}
+
 /// Returns when a reply is late: after a multiple of the promise and the time on the line.
 fn late(promised: Micros, bytes: u64, bits_per_second: u64) -> Micros {
     let line = Micros((10 * 1_000_000 * bytes).div_ceil(bits_per_second));

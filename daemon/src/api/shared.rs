@@ -21,6 +21,7 @@ use crate::tend::ToDevice;
 use crate::traces::{Parents, TraceParent};
 use crate::view;
 use lightloom_control::controller::{Answer, Request};
+use lightloom_control::journal::hex;
 use lightloom_control::record::Asked;
 use lightloom_control::state::DeviceName;
 
@@ -204,5 +205,5 @@ pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) ->
 pub(super) fn sha256(body: &impl Serialize) -> String {
     let mut hasher = Sha256::new();
     let _ = serde_json::to_writer(&mut hasher, body);
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize())
 }

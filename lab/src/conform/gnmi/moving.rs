@@ -256,16 +256,16 @@ fn undisturbed(
 }
 
 fn set_others(gnmi: &mut GnmiSuite) -> CaseResult {
-    undisturbed(gnmi, |gnmi| {
-        let (name, input, output) = (gnmi.name("b"), gnmi.input(1), gnmi.output(1));
-        let part = gnmi.joins(&name, &input, &output)?;
-        update(gnmi, vec![part])
-    })
+    undisturbed_by(gnmi, "b", 1)
 }
 
 fn set_same(gnmi: &mut GnmiSuite) -> CaseResult {
+    undisturbed_by(gnmi, "a", 0)
+}
+
+fn undisturbed_by(gnmi: &mut GnmiSuite, name: &str, index: usize) -> CaseResult {
     undisturbed(gnmi, |gnmi| {
-        let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
+        let (name, input, output) = (gnmi.name(name), gnmi.input(index), gnmi.output(index));
         let part = gnmi.joins(&name, &input, &output)?;
         update(gnmi, vec![part])
     })
