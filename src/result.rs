@@ -236,16 +236,11 @@ impl Tree {
     }
 
     fn tables(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for (name, rows) in self.lists() {
+        let names = self.lists().flat_map(|(name, rows)| {
             let inner = rows.iter().flat_map(Self::lists).map(|(inner, _)| inner);
-            for name in std::iter::once(name).chain(inner) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        names
+            std::iter::once(name).chain(inner)
+        });
+        names.collect::<IndexSet<&str>>().into_iter().collect()
     }
 
     fn without(self, names: &[&str]) -> Self {

@@ -45,7 +45,7 @@ pub use log::log;
 pub use module::module;
 pub use moves::diff;
 pub use silence::when_known;
-pub use twins::{answer, mode, on_failure};
+pub use twins::{mode, on_failure};
 pub use watched::watched;
 
 const TRANSACTIONS_SHOWN: usize = 20;
@@ -421,7 +421,7 @@ pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
         .take(others)
         .filter(|(sha256, _)| !sha256.is_empty() && ledger.plan_named(sha256).is_none());
     let states = lost.map(|(sha256, why)| LostState {
-        what: format!("plan {}", sha256.get(..12).unwrap_or(sha256)),
+        what: words::plan(sha256),
         why: why.into(),
         next: "apply its file again: lightloom ctl apply PLAN".into(),
     });
