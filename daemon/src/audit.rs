@@ -49,8 +49,8 @@ fn short(text: &str, most: usize) -> String {
     match text.len() <= most {
         true => text.to_owned(),
         false => {
-            let start = &text[..text.floor_char_boundary(most)];
-            format!("{start}… ({} bytes in total)", text.len())
+            let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            format!("{}… ({} bytes in total)", &text[..end], text.len())
         }
     }
 }
