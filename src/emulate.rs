@@ -155,7 +155,7 @@ fn run_once(
     result.head.took(begun.elapsed().as_secs_f64());
     result.head.made.inputs.clone_from(&source.inputs);
     if let Some(engine) = finished.engine.engine() {
-        arguments.look.write(&result, engine, (&finished.substrate, &finished.series))?;
+        arguments.look.write(&result, engine, &finished.substrate, &finished.series)?;
     }
     conclude(arguments, source, &result, || heading(scenario, &start))
 }

@@ -2,7 +2,7 @@
 //! Reads files up to the size limit, and writes files atomically.
 
 use std::fs::{self, File};
-use std::io::{Cursor, ErrorKind, Read, Write};
+use std::io::{self, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
@@ -80,22 +80,26 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
         STANDARD_INPUT.get_or_init(|| bytes.clone());
         return Ok(bytes);
     }
-    let unreadable = |error: std::io::Error| {
+    let (length, contents) = open_document(path).map_err(|error| {
         let message = format!("cannot read: {error}");
         let mistake = Diagnostic::whole_file(codes::UNREADABLE, &name, message);
         Box::new(match advice(path, &error) {
             Some(advice) => mistake.with_help(advice),
             None => mistake,
         })
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
+    })?;
+    document::take(&name, length, contents)
+}
+
+/// Opens a file, and returns its length if it is a regular file.
+fn open_document(path: &Path) -> io::Result<(Option<u64>, Box<dyn Read>)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
     if metadata.is_dir() {
-        return Err(unreadable(ErrorKind::IsADirectory.into()));
+        return Err(ErrorKind::IsADirectory.into());
     }
     note_read(path);
-    let length = metadata.is_file().then_some(metadata.len());
-    document::take(&name, length, unpacked(file).map_err(unreadable)?)
+    Ok((metadata.is_file().then_some(metadata.len()), unpacked(file)?))
 }
 
 fn advice(path: &Path, error: &std::io::Error) -> Option<&'static str> {
@@ -146,17 +150,22 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
     let name = name(&beside);
-    let message = |error: std::io::Error| {
-        let near = neighbour_like(&beside).filter(|_| error.kind() == ErrorKind::NotFound);
-        let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        format!("cannot read {name}: {error}{near}")
-    };
-    let file = File::open(&beside).map_err(message)?;
-    note_read(&beside);
+    match read_beside(&beside) {
+        Ok(bytes) => Ok(NamedFile { name, bytes }),
+        Err(error) => {
+            let near = neighbour_like(&beside).filter(|_| error.kind() == ErrorKind::NotFound);
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            Err(format!("cannot read {name}: {error}{near}"))
+        }
+    }
+}
+
+fn read_beside(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    note_read(path);
     let mut bytes = Vec::new();
-    let file = unpacked(file).map_err(message)?;
-    file.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(message)?;
-    Ok(NamedFile { name, bytes })
+    unpacked(file)?.take(MAX_TRACE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn neighbour_like(path: &Path) -> Option<String> {
@@ -179,7 +188,7 @@ pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
 /// # Errors
 /// If writing fails. The file at `path` is then unchanged.
 pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}", path.display());
+    let failed = format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     anyhow::ensure!(
         !is_input(&target),
@@ -187,7 +196,7 @@ pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
         path.display()
     );
     if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(&target, contents).with_context(failed);
+        return fs::write(&target, contents).context(failed);
     }
     let temporary = temporary_name(&target);
     write_through(&temporary, contents)
@@ -195,7 +204,7 @@ pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
         .inspect_err(|_| {
             let _ = fs::remove_file(&temporary);
         })
-        .with_context(failed)
+        .context(failed)
 }
 
 fn temporary_name(target: &Path) -> PathBuf {

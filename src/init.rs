@@ -207,9 +207,9 @@ fn ask_for_preset() -> anyhow::Result<Preset> {
         }
     }
     let answer = ask("Preset?", "--preset khop", "khop")?;
-    let known = || Preset::ALL.map(|(_, name, _)| name).join(", ");
     Preset::named(&answer).ok_or_else(|| {
-        WrongUsage(format!("unknown preset `{answer}`: use one of {}", known())).into()
+        let known = Preset::ALL.map(|(_, name, _)| name).join(", ");
+        WrongUsage(format!("unknown preset `{answer}`: use one of {known}")).into()
     })
 }
 

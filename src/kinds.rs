@@ -52,9 +52,13 @@ pub const KINDS: &[FileKind] = &[
         name: "fabric",
         about: "A cluster: installed parts, cabling and jobs",
         check: Some(|file, bytes| {
-            let path = Path::new(file);
-            let mut read = |name: &str| files::text_beside(path, name);
-            lightloom_planner::load_with(file, bytes, &mut read, mapped::search).1
+            let loaded = lightloom_planner::load_with(
+                file,
+                bytes,
+                &mut |name| files::text_beside(Path::new(file), name),
+                mapped::search,
+            );
+            loaded.1
         }),
         schema: include_str!("../docs/schemas/fabric.json"),
         codes: file::codes::ALL,
@@ -134,8 +138,8 @@ impl FileKind {
         bytes: &[u8],
         readers: &[Reader],
     ) -> Result<Vec<Diagnostic>, Needed> {
-        let reader = || readers.iter().find(|reader| reader.kind == self.name);
-        let check = self.check.or_else(|| reader().map(|reader| reader.check)).ok_or(Needed)?;
+        let reader = readers.iter().find(|reader| reader.kind == self.name);
+        let check = self.check.or(reader.map(|reader| reader.check)).ok_or(Needed)?;
         Ok(check(file, bytes))
     }
 

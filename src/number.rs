@@ -52,9 +52,9 @@ fn in_digits(text: &str) -> Vec<u64> {
         _ => &[1.0],
     };
     let number = text.trim_end_matches(['k', 'K', 'm', 'M']).parse::<f64>().unwrap_or(f64::NAN);
-    let is_whole = |number: &f64| (0.0..=1e18).contains(number) && number.fract() == 0.0;
-    let numbers = factors.iter().map(|factor| number * factor).filter(is_whole);
-    numbers.map(|number| number as u64).collect()
+    let numbers = factors.iter().map(|factor| number * factor);
+    let whole = numbers.filter(|number| (0.0..=1e18).contains(number) && number.fract() == 0.0);
+    whole.map(|number| number as u64).collect()
 }
 
 #[cfg(test)]

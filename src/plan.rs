@@ -186,9 +186,10 @@ pub struct Took {
 
 impl fmt::Display for Took {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let milliseconds = |took: Duration| took.as_secs_f64() * 1e3;
-        let planned = milliseconds(self.planned);
-        match self.proven.map(milliseconds) {
+        let [planned, proven] =
+            [Some(self.planned), self.proven].map(|took| took.map(|took| took.as_secs_f64() * 1e3));
+        let planned = planned.unwrap_or_default();
+        match proven {
             Some(proven) => write!(f, "planned in {planned:.2} ms, proven in {proven:.2} ms"),
             None => write!(f, "planned and proven in {planned:.2} ms"),
         }
@@ -345,28 +346,34 @@ fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
     }
     let mut gpus = TextTable::new(["GPUs", "count", "share", "lower bound"]);
     let total = metrics.gpus_total;
-    let mut line = |what: &str, count: u64, bound: String| {
+    let is_idle = plan.jobs.is_empty();
+    let rows = [
+        ("all", Some(total)),
+        ("on failed nodes", Some(metrics.gpus_faulty)),
+        ("working for jobs", Some(metrics.gpus_used)),
+        ("in spare rings", Some(metrics.gpus_spare)),
+        ("idle, without jobs", is_idle.then_some(metrics.gpus_wasted)),
+        ("wasted", (!is_idle).then_some(metrics.gpus_wasted)),
+        ("  of them, pass-through", metrics.gpus_passing),
+    ];
+    for (what, count) in rows {
+        let Some(count) = count else { continue };
+        let bound = match what {
+            "wasted" => percent(metrics.waste_ratio_lower_bound),
+            _ => "-".to_owned(),
+        };
         gpus.row([what.to_owned(), count.to_string(), percent(count as f64 / total as f64), bound]);
-    };
-    line("all", total, "-".into());
-    line("on failed nodes", metrics.gpus_faulty, "-".into());
-    line("working for jobs", metrics.gpus_used, "-".into());
-    line("in spare rings", metrics.gpus_spare, "-".into());
-    match plan.jobs.is_empty() {
-        true => line("idle, without jobs", metrics.gpus_wasted, "-".into()),
-        false => line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound)),
-    }
-    if let Some(passing) = metrics.gpus_passing {
-        line("  of them, pass-through", passing, "-".into());
     }
     let proofs: String = plan.jobs.iter().filter_map(ring_proof).collect();
-    let searches: String = fabric.jobs.iter().zip(&plan.jobs).filter_map(search_text).collect();
+    let jobs_planned = fabric.jobs.iter().zip(&plan.jobs);
+    let searches: String =
+        jobs_planned.filter_map(|(job, planned)| search_text(job, planned)).collect();
     format!("{jobs}{proofs}{searches}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
 }
 
-fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
-    let (Searched { sequences, sequence, .. }, step) = (planned.searched.as_ref()?, &job.step);
+fn search_text(job: &Job, planned: &JobPlan) -> Option<String> {
     let found = planned.searched.as_ref()?;
+    let Searched { sequences, sequence, .. } = found;
     Some(format!(
         "{}: the shortest step of {} mappings, by the closed form of `lightloom mfu` ({}, constants {}, bf16, {sequences} \
          sequences of {sequence} tokens, no virtual stages): {:.3} s, MFU {}, recompute {}\n  to keep it: tp: {}, step: {}\n",
@@ -378,7 +385,11 @@ fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
         percent(found.mfu),
         found.recompute,
         found.tp,
-        serde_json::to_string(step).ok()?.replace('"', "").replace(':', ": ").replace(',', ", "),
+        serde_json::to_string(&job.step)
+            .ok()?
+            .replace('"', "")
+            .replace(':', ": ")
+            .replace(',', ", "),
     ))
 }
 
@@ -418,33 +429,33 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             .filter(|rank| rank.job == Some(index))
             .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
             .collect();
-        let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
+        let counts: [u32; 4] =
+            std::array::from_fn(|axis| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0));
         // The gradient ring is closed, so the last rank neighbours the first; pipeline stages form a line.
-        let together = |axis: usize, is_round: bool| {
-            let count = count(axis);
+        let [data, stages] = [(3, true), (1, false)].map(|(axis, is_round)| {
             let pairs = at.iter().filter_map(|(rank, leaf)| {
                 let mut next = *rank;
                 next[axis] += 1;
-                if is_round && count > 2 {
-                    next[axis] %= count;
+                if is_round && counts[axis] > 2 {
+                    next[axis] %= counts[axis];
                 }
                 at.get(&next).map(|other| leaf == other)
             });
             let (same, all) =
                 pairs.fold((0, 0), |(same, all), is_same| (same + u32::from(is_same), all + 1));
             if all == 0 { "-".to_owned() } else { percent(f64::from(same) / f64::from(all)) }
-        };
+        });
         let experts =
             plan.ranks.iter().filter(|rank| rank.job == Some(index)).map(|rank| rank.ep + 1);
         table.row([
             job.name.clone(),
-            count(0).to_string(),
-            count(1).to_string(),
-            count(2).to_string(),
-            count(3).to_string(),
+            counts[0].to_string(),
+            counts[1].to_string(),
+            counts[2].to_string(),
+            counts[3].to_string(),
             experts.max().unwrap_or(0).to_string(),
-            together(3, true),
-            together(1, false),
+            data,
+            stages,
         ]);
         rows += 1;
     }

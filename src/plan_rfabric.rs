@@ -145,23 +145,29 @@ pub fn weight_sync(choices: &[SyncChoice]) -> String {
     choices.iter().map(choice_text).collect()
 }
 
-fn choice_text(choice: &SyncChoice) -> String {
-    let time = |time: Option<Picoseconds>| time.map_or("not served".to_owned(), rounded);
-    let share = |share: Option<f64>| match share {
+fn served(time: Option<Picoseconds>) -> String {
+    time.map_or("not served".to_owned(), rounded)
+}
+
+fn paying_share(share: Option<f64>) -> String {
+    match share {
         None => "never".to_owned(),
         Some(0.0) => "any share".to_owned(),
         Some(share) => format!("{:.2} % of bytes", 100.0 * share),
-    };
+    }
+}
+
+fn choice_text(choice: &SyncChoice) -> String {
     let table = TextTable::of(&choice.methods)
         .column("weight sync", |method| method.method.name())
         .column("on rings", |method| method.ring_bytes)
         .column("below leaves", |method| method.leaf_bytes)
         .column("between leaves", |method| method.demand_bytes)
         .column("from trainer", |method| method.trainer_bytes)
-        .column("planned", |method| time(method.planned_ps))
-        .column("packets alone", |method| time(method.packets_ps))
-        .column("change pays from", |method| share(method.change_pays_from))
-        .column("without slack", |method| share(method.change_pays_from_without_slack))
+        .column("planned", |method| served(method.planned_ps))
+        .column("packets alone", |method| served(method.packets_ps))
+        .column("change pays from", |method| paying_share(method.change_pays_from))
+        .column("without slack", |method| paying_share(method.change_pays_from_without_slack))
         .table();
     let heading = format!(
         "\n{}: new weights, {:.3} of the bytes; method in the file: {}.\n",
@@ -197,14 +203,14 @@ fn best_text(
     let served = choice.methods.iter().filter_map(|method| Some((time(method)?, method.method)));
     let mut by_time: Vec<_> = served.collect();
     by_time.sort_by_key(|(time, _)| *time);
-    let Some(((least, _), _)) = by_time.split_first() else { return String::new() };
-    let ratio = |time: Picoseconds| time.as_secs_f64() / least.as_secs_f64();
-    let (best, others): (Vec<_>, Vec<_>) =
-        by_time.iter().partition(|(time, _)| ratio(*time) < ALIKE);
-    let best: Vec<&str> = best.iter().map(|(_, method)| method.name()).collect();
-    let others = others.iter().map(|(time, method)| {
-        format!("; {} takes {:.2} times as long", method.name(), ratio(*time))
-    });
+    let Some((least, _)) = by_time.first().copied() else { return String::new() };
+    let ratios = by_time
+        .iter()
+        .map(|(time, method)| (time.as_secs_f64() / least.as_secs_f64(), method.name()));
+    let (best, others): (Vec<_>, Vec<_>) = ratios.partition(|(ratio, _)| *ratio < ALIKE);
+    let best: Vec<&str> = best.iter().map(|(_, method)| *method).collect();
+    let others =
+        others.iter().map(|(ratio, method)| format!("; {method} takes {ratio:.2} times as long"));
     format!("Best {over}: {}{}.\n", best.join(", "), others.collect::<String>())
 }
 

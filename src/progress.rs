@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::output;
 
@@ -24,11 +24,8 @@ const LINE_EVERY_PERCENT: u64 = 10;
 impl Progress {
     /// `what` names the items ("samples", "windows").
     pub fn new(what: &str, total: u64) -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta}")
-                .expect("the template is well-formed");
-            ProgressBar::new(total).with_style(style).with_message(what.to_owned())
-        });
+        let bar = bar(total, "{msg} {wide_bar} {percent:>3} % {eta}");
+        let bar = bar.map(|bar| bar.with_message(what.to_owned()));
         Self {
             what: what.to_owned(),
             total: total.max(1),
@@ -52,17 +49,18 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
+/// Returns a bar on a terminal, which disappears when it is dropped.
+pub(crate) fn bar(total: u64, template: &str) -> Option<ProgressBar> {
+    let style = ProgressStyle::with_template(template).expect("the template is well-formed");
+    io::stderr()
+        .is_terminal()
+        .then(|| ProgressBar::new(total).with_style(style).with_finish(ProgressFinish::AndClear))
 }
 
 fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
-    let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
-    (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)
+    let [before, after] =
+        [before, after].map(|count| count.min(total) * 100 / total / LINE_EVERY_PERCENT);
+    (after > before).then_some(after * LINE_EVERY_PERCENT)
 }
 
 #[cfg(test)]

@@ -165,6 +165,15 @@ fn proven_stages(
     proven.map(|()| stages).map_err(|found| plan::not_valid(&found))
 }
 
+fn figures(plan: &Plan) -> serde_json::Value {
+    json!({
+        "gpus_used": plan.metrics.gpus_used,
+        "waste_ratio": plan.metrics.waste_ratio,
+        "cross_tor_share": plan.metrics.cross_tor_share,
+        "step_time_ps": plan.metrics.step_time_ps,
+    })
+}
+
 fn result_document(
     inputs: &Inputs,
     before: &Plan,
@@ -173,14 +182,6 @@ fn result_document(
 ) -> serde_json::Value {
     let Replanned { plan: next, change, ranks_changed, circuits_made, circuits_removed, .. } =
         replanned;
-    let figures = |plan: &Plan| {
-        json!({
-            "gpus_used": plan.metrics.gpus_used,
-            "waste_ratio": plan.metrics.waste_ratio,
-            "cross_tor_share": plan.metrics.cross_tor_share,
-            "step_time_ps": plan.metrics.step_time_ps,
-        })
-    };
     json!({
         "schema": SCHEMA,
         "version": VERSION,
@@ -398,13 +399,13 @@ fn describe(before: &Plan, replanned: &Replanned, k: u8) -> String {
     let whys: BTreeMap<String, MoveReason> =
         replanned.moves.iter().map(|moved| (moved.group.to_string(), moved.why)).collect();
     let mut groups = TextTable::new(["group", "what", "why", "nodes out", "nodes in"]);
-    let list = |nodes: Vec<NodeId>| {
-        let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-        if names.is_empty() { "-".to_owned() } else { names.join(" ") }
-    };
     for (what, group, out, into) in change.groups.iter().map(|change| summary(before, change)) {
         let why = whys.get(&group).map_or_else(|| "-".to_owned(), ToString::to_string);
-        groups.row([group, what.to_owned(), why, list(out), list(into)]);
+        let [out, into] = [out, into].map(|nodes| match nodes.is_empty() {
+            true => "-".to_owned(),
+            false => nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        });
+        groups.row([group, what.to_owned(), why, out, into]);
     }
     let mut bundles = TextTable::new(["bundle", "from", "to"]);
     for (bundle, from, to) in &change.bundles {

@@ -5,7 +5,7 @@ mod against;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -143,19 +143,12 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
         Some(rows) => rows,
         None => vec![Row::of(&document.without(&ABOUT))],
     };
-    let mut columns: Vec<&str> = Vec::new();
-    let mut tables: Vec<&str> = Vec::new();
-    for row in &rows {
-        let place = |names: &mut Vec<_>, name| {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        };
-        row.cells.iter().for_each(|(name, _)| place(&mut columns, name.as_str()));
-        row.tables.iter().for_each(|name| place(&mut tables, name.as_str()));
-    }
+    let columns: IndexSet<&str> =
+        rows.iter().flat_map(|row| &row.cells).map(|(name, _)| name.as_str()).collect();
+    let tables: IndexSet<&str> =
+        rows.iter().flat_map(|row| &row.tables).map(String::as_str).collect();
     if !tables.is_empty() {
-        let tables = tables.join(", ");
+        let tables = tables.into_iter().collect::<Vec<_>>().join(", ");
         output::note(&format!("the CSV omits these tables, which --table prints: {tables}"));
     }
     if columns.is_empty() {
@@ -164,8 +157,10 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     csv.write_record(&columns)?;
     for row in &rows {
-        let cell = |column: &&str| row.cells.iter().find(|(name, _)| name == column);
-        csv.write_record(columns.iter().map(|column| cell(column).map_or("", |(_, value)| value)))?;
+        csv.write_record(columns.iter().map(|column| {
+            let cell = row.cells.iter().find(|(name, _)| name == column);
+            cell.map_or("", |(_, value)| value)
+        }))?;
     }
     Ok(String::from_utf8(csv.into_inner()?)?)
 }
@@ -218,13 +213,13 @@ impl Tree {
             return Vec::new();
         };
         let label = fields.iter().find_map(|(name, value)| Some((name.clone(), value.text()?)));
-        let labelled = |row: &Self| {
+        let rows = inner.iter().map(|row| {
             let mut labelled = Row::default();
             labelled.cells.extend(label.clone());
             labelled.add(String::new(), row);
             labelled
-        };
-        inner.iter().map(labelled).collect()
+        });
+        rows.collect()
     }
 
     fn lists(&self) -> impl Iterator<Item = (&str, &[Self])> {
@@ -241,16 +236,11 @@ impl Tree {
     }
 
     fn tables(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for (name, rows) in self.lists() {
+        let names = self.lists().flat_map(|(name, rows)| {
             let inner = rows.iter().flat_map(Self::lists).map(|(inner, _)| inner);
-            for name in std::iter::once(name).chain(inner) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        names
+            std::iter::once(name).chain(inner)
+        });
+        names.collect::<IndexSet<&str>>().into_iter().collect()
     }
 
     fn without(self, names: &[&str]) -> Self {

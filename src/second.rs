@@ -22,7 +22,6 @@ pub const PROGRAM: &str = "lightloom-lab";
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
     pub name: &'static str,
-    /// Identical to the description in the second program.
     pub about: &'static str,
     pub example: &'static str,
 }

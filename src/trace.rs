@@ -139,32 +139,40 @@ fn synth(arguments: &Synth) -> anyhow::Result<()> {
 fn describe(statistics: &Statistics) -> String {
     let concurrency = &statistics.concurrency;
     let servers = f64::from(statistics.servers);
-    let out = |count: u32| format!("{count} ({:.2} %)", 100.0 * f64::from(count) / servers);
+    let [p50, p90, p99, most] = [
+        concurrency.p50_servers,
+        concurrency.p90_servers,
+        concurrency.p99_servers,
+        concurrency.max_servers,
+    ]
+    .map(|count| format!("{count} ({:.2} %)", 100.0 * f64::from(count) / servers));
+    let durations = &statistics.durations;
     let mut table = TextTable::new(["figure", "value"]);
-    let mut line = |figure: &str, value: String| table.row([figure.to_owned(), value]);
-    line("servers watched", statistics.servers.to_string());
-    line("servers with a fault", statistics.servers_affected.to_string());
-    line("days watched", format!("{}", statistics.window_days));
-    line("faults", statistics.faults.to_string());
-    line("faults without an end", statistics.open_faults.to_string());
-    line("faults of zero length", statistics.durations.zero_length.to_string());
-    line("faults per server and year", format!("{:.2}", statistics.faults_per_server_year));
-    line("server-days lost", format!("{:.1}", statistics.server_days));
-    line("servers out of service, mean", format!("{:.3} %", 100.0 * concurrency.mean_ratio));
-    line("servers out of service, P50", out(concurrency.p50_servers));
-    line("servers out of service, P90", out(concurrency.p90_servers));
-    line("servers out of service, P99", out(concurrency.p99_servers));
-    line("servers out of service, maximum", out(concurrency.max_servers));
-    line("fault duration in days, mean", format!("{:.2}", statistics.durations.mean_days));
-    for (share, days) in &statistics.durations.quantiles_days {
-        line(&format!("fault duration in days, P{:.0}", share * 100.0), format!("{days:.3}"));
+    for (figure, value) in [
+        ("servers watched", statistics.servers.to_string()),
+        ("servers with a fault", statistics.servers_affected.to_string()),
+        ("days watched", statistics.window_days.to_string()),
+        ("faults", statistics.faults.to_string()),
+        ("faults without an end", statistics.open_faults.to_string()),
+        ("faults of zero length", durations.zero_length.to_string()),
+        ("faults per server and year", format!("{:.2}", statistics.faults_per_server_year)),
+        ("server-days lost", format!("{:.1}", statistics.server_days)),
+        ("servers out of service, mean", format!("{:.3} %", 100.0 * concurrency.mean_ratio)),
+        ("servers out of service, P50", p50),
+        ("servers out of service, P90", p90),
+        ("servers out of service, P99", p99),
+        ("servers out of service, maximum", most),
+        ("fault duration in days, mean", format!("{:.2}", durations.mean_days)),
+    ] {
+        table.row([figure.to_owned(), value]);
+    }
+    for (share, days) in &durations.quantiles_days {
+        let figure = format!("fault duration in days, P{:.0}", share * 100.0);
+        table.row([figure, format!("{days:.3}")]);
     }
     for (ratio, month) in statistics.mean_ratio_by_month.iter().zip(0..) {
-        let (from, to) = (month * 30, (month + 1) * 30);
-        line(
-            &format!("servers out of service, days {from}-{to}"),
-            format!("{:.2} %", 100.0 * ratio),
-        );
+        let figure = format!("servers out of service, days {}-{}", month * 30, (month + 1) * 30);
+        table.row([figure, format!("{:.2} %", 100.0 * ratio)]);
     }
     let mut kinds = TextTable::new(["class of fault", "faults", "share of downtime"]);
     for kind in &statistics.kinds {

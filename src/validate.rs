@@ -120,11 +120,11 @@ fn examine(
     readers: &[Reader],
 ) -> anyhow::Result<FileFindings> {
     let file = files::name(path);
-    let named = |kind: Option<&'static FileKind>| kind.map(|kind| kind.name);
     let bytes = match files::read_document(path) {
         Ok(bytes) => bytes,
         Err(mistake) => {
-            return Ok(FileFindings { file, kind: named(kind), mistakes: vec![*mistake] });
+            let kind = kind.map(|kind| kind.name);
+            return Ok(FileFindings { file, kind, mistakes: vec![*mistake] });
         }
     };
     if plan::is_plan(&bytes) {
@@ -142,7 +142,7 @@ fn examine(
         (Some(kind), _) => kind.check(&file, &bytes, readers)?,
         (None, _) => unknown_kind(&file, &bytes),
     };
-    Ok(FileFindings { file, kind: named(kind), mistakes })
+    Ok(FileFindings { file, kind: kind.map(|kind| kind.name), mistakes })
 }
 
 fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Diagnostic> {
@@ -151,17 +151,16 @@ fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Dia
         let help = "add `--fabric FILE` to check it";
         return vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)];
     };
-    let not_sound = |text: String| Diagnostic::whole_file(codes::NOT_SOUND, file, text);
-    let plan = match replan::read_plan(path, &mut Inputs::new()) {
-        Ok(plan) => plan,
-        Err(error) => return vec![not_sound(format!("{error:#}"))],
-    };
-    let faults = match khop::from_document(fabric, &plan) {
-        Ok((_, faults)) => faults,
-        Err(error) => return vec![not_sound(error.to_string())],
-    };
+    let reasons = violations(path, fabric).unwrap_or_else(|error| vec![format!("{error:#}")]);
+    let mistakes = reasons.into_iter();
+    mistakes.map(|reason| Diagnostic::whole_file(codes::NOT_SOUND, file, reason)).collect()
+}
+
+fn violations(path: &std::path::Path, fabric: &Fabric) -> anyhow::Result<Vec<String>> {
+    let plan = replan::read_plan(path, &mut Inputs::new())?;
+    let (_, faults) = khop::from_document(fabric, &plan)?;
     let violations = check(fabric, &faults, &plan).err().unwrap_or_default();
-    violations.iter().map(|violation| not_sound(violation.to_string())).collect()
+    Ok(violations.iter().map(ToString::to_string).collect())
 }
 
 fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {

@@ -123,12 +123,12 @@ impl OrderDesk {
     }
 
     pub(crate) fn waiting(&self) -> Vec<(MessageStream, usize, u128)> {
-        let waits = |(stream, traffic): (&MessageStream, &StreamTraffic)| {
+        let waiting = self.streams.iter().filter_map(|(stream, traffic)| {
             let (first, _) = traffic.receives.front()?;
             let missing = u128::from(*first).saturating_sub(traffic.arrived);
             Some((*stream, traffic.receives.len(), missing))
-        };
-        let mut waiting: Vec<_> = self.streams.iter().filter_map(waits).collect();
+        });
+        let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable();
         waiting
     }

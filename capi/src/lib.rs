@@ -137,8 +137,8 @@ pub extern "C" fn lightloom_time_resolution() -> u64 {
 pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) -> usize {
     failure::last(|text| {
         if !buffer.is_null() && size > 0 {
-            let fits = |length: &usize| text.is_char_boundary(*length);
-            let copied = (0..=text.len().min(size - 1)).rev().find(fits).unwrap_or(0);
+            let mut lengths = (0..=text.len().min(size - 1)).rev();
+            let copied = lengths.find(|length| text.is_char_boundary(*length)).unwrap_or(0);
             // SAFETY: the caller guarantees room for `size` bytes, and no more are copied.
             unsafe {
                 text.as_ptr().copy_to_nonoverlapping(buffer.cast(), copied);

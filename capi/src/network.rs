@@ -40,19 +40,19 @@ impl OwnedRun {
         start: RunStart,
         desk: &Rc<RefCell<OrderDesk>>,
     ) -> Result<Self, CallFailure> {
-        let failed =
-            |error: &dyn std::fmt::Display| CallFailure::new(ErrorCode::Failed, error.to_string());
         let (scenario, start) = (Box::into_raw(Box::new(scenario)), Box::into_raw(Box::new(start)));
         let mut running = Self { session: None, prepared: std::ptr::null_mut(), start, scenario };
         // SAFETY: both pointers come from boxes that only `drop` frees, and only after everything that
         // borrows from them.
         let (scenario, start) = unsafe { (&*scenario, &*start) };
-        let prepared = PreparedProgram::new(scenario, start).map_err(|error| failed(&error))?;
+        let prepared = PreparedProgram::new(scenario, start)
+            .map_err(|error| CallFailure::new(ErrorCode::Failed, error.to_string()))?;
         running.prepared = Box::into_raw(Box::new(prepared));
         // SAFETY: as above.
         let prepared = unsafe { &*running.prepared };
         let program = Box::new(Program { desk: desk.clone() });
-        let session = ProgramSession::open(prepared, program).map_err(|error| failed(&error))?;
+        let session = ProgramSession::open(prepared, program)
+            .map_err(|error| CallFailure::new(ErrorCode::Failed, error.to_string()))?;
         running.session = Some(session);
         Ok(running)
     }
@@ -107,12 +107,11 @@ impl OpenNetwork {
     }
 
     pub(crate) fn read(name: &str, bytes: &[u8], folder: &Path) -> Result<Self, CallFailure> {
-        let mut beside = |named: &str| {
+        let (scenario, mistakes) = load_called(name, bytes, &mut |named: &str| {
             let there = folder.join(named);
             let bytes = read(&there, MAX_TRACE_BYTES)?;
             Ok(NamedFile { name: there.display().to_string(), bytes })
-        };
-        let (scenario, mistakes) = load_called(name, bytes, &mut beside);
+        });
         let scenario =
             scenario.ok_or_else(|| CallFailure::new(ErrorCode::BadFile, listed(&mistakes)))?;
         let start = plan(&scenario)
@@ -175,10 +174,10 @@ impl OpenNetwork {
 const MOST_LISTED: usize = 10;
 
 fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    File::open(path)
+        .and_then(|file| file.take(limit as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     Ok(bytes)
 }
 

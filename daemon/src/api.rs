@@ -54,7 +54,7 @@ use problem::{Answered, Problem, Reply};
 use reading::Posted;
 use responses::InCommon;
 pub use shared::Shared;
-use shared::{asked, sha256};
+use shared::{aside, asked, sha256};
 
 const LOG_RECORDS_SHOWN: usize = 100;
 const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
@@ -155,10 +155,12 @@ pub fn router(shared: Shared) -> Router {
 }
 
 async fn healthz(State(shared): State<Shared>) -> Response {
-    let why = |runtime: &Runtime| {
-        runtime.control.failed().map(str::to_owned).or_else(|| runtime.audit.failure())
-    };
-    match shared.look(why).await {
+    let failure = shared
+        .look(|runtime: &Runtime| {
+            runtime.control.failed().map(str::to_owned).or_else(|| runtime.audit.failure())
+        })
+        .await;
+    match failure {
         Ok(None) => "ok\n".into_response(),
         Ok(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
         Err(problem) => problem.into_response(),
@@ -217,13 +219,13 @@ async fn transaction(
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let until = tokio::time::Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
     loop {
-        let find = move |runtime: &Runtime| {
+        shared.changes.mark_unchanged();
+        let found = shared.look_stored(move |runtime: &Runtime| {
             let history = &runtime.control.ledger().history;
             let past = history.iter().find(|past| past.txn == Txn(txn));
             past.map(|past| view::transaction(&runtime.into(), past))
-        };
-        shared.changes.mark_unchanged();
-        if let Some(past) = shared.look_stored(find).await? {
+        });
+        if let Some(past) = found.await? {
             return Ok(Json(past));
         }
         if tokio::time::timeout_at(until, shared.changes.changed()).await.is_err() {
@@ -239,11 +241,11 @@ async fn journal(
     Extension(client): Extension<Client>,
 ) -> Reply<Vec<Transaction>> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
-    let all = |runtime: &Runtime| {
+    let found = shared.look_stored(|runtime: &Runtime| {
         let history = runtime.control.ledger().history.iter().rev();
         history.map(|past| view::transaction(&runtime.into(), past)).collect()
-    };
-    shared.look_stored(all).await.map(Json)
+    });
+    found.await.map(Json)
 }
 
 /// Returns the journal records up to the first corrupt one, and the position of the corruption.
@@ -257,13 +259,13 @@ async fn log(
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let place = shared.look(|runtime: &Runtime| runtime.place.clone()).await?;
     // Verifying a long journal takes time, so it must not block the runtime's task.
-    let read = move || {
+    let log = aside(move || {
         let read = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")));
         let (records, damage) = read?;
         let last = last.last.unwrap_or(LOG_RECORDS_SHOWN);
         Ok(view::log(&records, damage.as_ref(), &place, last))
-    };
-    tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
+    });
+    log.await?.map(Json)
 }
 
 /// Returns the identity, firmware, state and power-on path of a transceiver.
@@ -305,8 +307,8 @@ async fn read_apply(
     }
     let (wanted, plan_sha256, plan) = match (body.plan.take(), &body.target, body.again) {
         (None, None, true) => {
-            let find = |runtime: &Runtime| runtime.control.facts().applied_last();
-            let (sha256, plan) = shared.look(find).await?.map_err(Problem::Refused)?;
+            let last = shared.look(|runtime: &Runtime| runtime.control.facts().applied_last());
+            let (sha256, plan) = last.await?.map_err(Problem::Refused)?;
             wanted_by(shared, Box::new(Arc::unwrap_or_clone(plan)), Some(sha256), body).await?
         }
         (Some(PlanDocument(plan)), None, false) => {
@@ -351,8 +353,8 @@ async fn read_restore(
         let reason = "`restore` cannot be combined with a phase or with mode overwrite or probe";
         return Err(Problem::Refused(vec![reason.into()]));
     }
-    let find = |runtime: &Runtime| runtime.control.controller().way_home();
-    let home = shared.look(find).await?.map_err(Problem::Refused)?;
+    let home = shared.look(|runtime: &Runtime| runtime.control.controller().way_home());
+    let home = home.await?.map_err(Problem::Refused)?;
     let (version, on_failure) = (body.expected_version, body.on_failure.map(view::on_failure));
     Ok((Apply { version, confirm_within, on_failure, ..home }, None))
 }
@@ -365,13 +367,12 @@ async fn wanted_by(
 ) -> Result<(Wanted, String, Option<Box<Plan>>), Problem> {
     let start = shared.look(|runtime| runtime.control.change_start()).await?;
     let (phase, mode) = (body.phase.clone(), view::mode(body.mode));
-    let planned = move || {
+    let planned = aside(move || {
         desired::prove(&plan, start.setup.installed.as_ref())?;
         let wanted = start.wanted(&plan, phase.as_deref(), mode)?;
         Ok((wanted, sha256.unwrap_or_else(|| digest(&plan)), Some(plan)))
-    };
-    let planned = tokio::task::spawn_blocking(planned).await.map_err(|_| Problem::Gone)?;
-    planned.map_err(Problem::Refused)
+    });
+    planned.await?.map_err(Problem::Refused)
 }
 
 fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
@@ -388,10 +389,11 @@ fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
 }
 
 fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> SwitchState {
-    let slots = |slots: &BTreeMap<u32, u32>| {
-        slots.iter().map(|(&slot, &position)| (Slot(slot), Position(position))).collect()
-    };
-    target.iter().map(|(device, s)| (DeviceName::from(device.as_str()), slots(s))).collect()
+    let devices = target.iter().map(|(device, slots)| {
+        let slots = slots.iter().map(|(&slot, &position)| (Slot(slot), Position(position)));
+        (DeviceName::from(device.as_str()), slots.collect())
+    });
+    devices.collect()
 }
 
 fn confirmation(apply: &Apply) -> String {
@@ -413,7 +415,10 @@ async fn diff(Posted { shared, client, mut body }: Posted<ApplyBody>) -> Reply<D
             return Err(reasons);
         }
         apply.broken = plan.as_deref().map(|plan| {
-            runtime.control.facts().broken_with(plan, &runtime.clock.now(), |_| Default::default())
+            runtime
+                .control
+                .facts()
+                .known_faults_with(plan, &runtime.clock.now(), |_| Default::default())
         });
         Ok((apply, plan.map(|plan| Arc::new(*plan))))
     })
@@ -433,15 +438,15 @@ async fn previewed(
     shared: &Shared,
     find: impl FnOnce(&Runtime) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> + Send + 'static,
 ) -> Reply<Diff> {
-    let look = move |runtime: &Runtime| {
+    let previewed = shared.look(move |runtime: &Runtime| {
         let (apply, plan) = find(runtime)?;
         let next = Txn(runtime.control.ledger().last_txn.0 + 1);
         let preview = runtime.control.controller().preview(&apply)?;
         let diff =
             view::diff(&runtime.into(), &preview, &apply, plan.as_deref(), confirmation(&apply));
         Ok((preview, next, diff))
-    };
-    let (preview, txn, mut diff) = match shared.look(look).await? {
+    });
+    let (preview, txn, mut diff) = match previewed.await? {
         Ok(found) => found,
         Err(reasons) => return Err(Problem::Refused(shared.with_times(reasons).await)),
     };
@@ -481,13 +486,13 @@ async fn bytes_of(
     let (sender, receiver) = oneshot::channel();
     let call = Call::Preview(device.clone(), ops, sender);
     shared.calls.send(call).await.map_err(|_| Problem::Gone)?;
-    let gone = || Err(NoPreview::NotNow("the device's task has ended".into()));
-    let (requests, trouble) = match receiver.await.unwrap_or_else(|_| gone()) {
-        Ok(requests) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
-        Err(NoPreview::NotNow(why)) => (Vec::new(), Some(why)),
-        Err(NoPreview::Refused(why)) => {
+    let (requests, trouble) = match receiver.await {
+        Ok(Ok(requests)) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
+        Ok(Err(NoPreview::NotNow(why))) => (Vec::new(), Some(why)),
+        Ok(Err(NoPreview::Refused(why))) => {
             return Err(Problem::Refused(vec![format!("{device}: {why}")]));
         }
+        Err(_) => (Vec::new(), Some("the device's task has ended".into())),
     };
     Ok(DeviceBytes { device: device.to_string(), requests, trouble })
 }
@@ -526,7 +531,7 @@ async fn apply(
         }
         Err(problem) => Err(problem),
     };
-    let call = move |asked, answer| {
+    let change = shared.change(&client, "apply", asked, Role::Apply, move |asked, answer| {
         let (apply, plan) = read?;
         let typed = body.confirmation.as_deref();
         if apply.mode == Mode::Overwrite && typed != Some(&confirmation(&apply)) {
@@ -535,8 +540,8 @@ async fn apply(
             return Err(Problem::Refused(vec![reason]));
         }
         Ok(Call::Ask { asked, request: Request::Apply(apply), plan, answer })
-    };
-    shared.change(&client, "apply", asked, Role::Apply, call).await
+    });
+    change.await
 }
 
 /// Confirms a pending change.
@@ -544,9 +549,8 @@ async fn apply(
     responses((status = 200), (status = 409)))]
 async fn confirm(Posted { shared, client, body }: Posted<TxnBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let request = Request::Confirm(Txn(body.txn));
-    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
-    shared.change(&client, "confirm", asked, Role::Confirm, call).await
+    let request = Ok(Request::Confirm(Txn(body.txn)));
+    shared.change_by(&client, "confirm", asked, Role::Confirm, request).await
 }
 
 /// Undoes a transaction and all later ones. Faults detected since then remain bypassed.
@@ -561,13 +565,11 @@ async fn rollback(
         Ok(()) => shared.before(&asked, change).await,
         Err(role) => Err(Problem::Forbidden(role)),
     };
-    let call = |asked, answer| {
-        before?;
-        let confirm_within = confirm_within(body.confirm_within_ms)?;
-        let rollback = Rollback { txn: Txn(body.txn), confirm_within, around: None };
-        Ok(Call::Ask { asked, request: Request::Rollback(rollback), plan: None, answer })
-    };
-    shared.change(&client, "rollback", asked, Role::Apply, call).await
+    let confirm_within = before.and_then(|()| confirm_within(body.confirm_within_ms));
+    let request = confirm_within.map(|confirm_within| {
+        Request::Rollback(Rollback { txn: Txn(body.txn), confirm_within, around: None })
+    });
+    shared.change_by(&client, "rollback", asked, Role::Apply, request).await
 }
 
 /// Adopts the current positions of these devices without switching any circuits.
@@ -575,26 +577,19 @@ async fn rollback(
     responses((status = 200), (status = 409), (status = 422)))]
 async fn adopt(Posted { shared, client, body }: Posted<AdoptBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let every = |runtime: &Runtime| {
-        let devices = runtime.control.sightings().inventory().devices.iter();
-        devices.filter(|(_, d)| !d.is_lever).map(|(name, _)| name.clone()).collect()
-    };
-    let devices: Vec<DeviceName> = match &body.devices[..] {
-        [all] if all == "all" && client.must_have(Role::Apply).is_ok() => {
-            shared.look(every).await?
-        }
-        named => {
-            let named = named.to_vec();
-            let devices = move |runtime: &Runtime| {
-                named.iter().flat_map(|name| devices_named(runtime, name)).collect()
-            };
-            shared.look(devices).await?
-        }
-    };
     let (against_plan, leave_out_silent) = (body.against_plan, body.devices == ["all"]);
-    let request = Request::Adopt(Adopt { devices, leave_out_silent, against_plan });
-    let call = |asked, answer| Ok(Call::Ask { asked, request, plan: None, answer });
-    shared.change(&client, "adopt", asked, Role::Apply, call).await
+    let adopts_all = leave_out_silent && client.must_have(Role::Apply).is_ok();
+    let devices = shared.look(move |runtime: &Runtime| -> Vec<DeviceName> {
+        if adopts_all {
+            let devices = runtime.control.sightings().inventory().devices.iter();
+            devices.filter(|(_, d)| !d.is_lever).map(|(name, _)| name.clone()).collect()
+        } else {
+            body.devices.iter().flat_map(|name| devices_named(runtime, name)).collect()
+        }
+    });
+    let devices = devices.await?;
+    let request = Ok(Request::Adopt(Adopt { devices, leave_out_silent, against_plan }));
+    shared.change_by(&client, "adopt", asked, Role::Apply, request).await
 }
 
 /// Drains these devices and keeps them drained.
@@ -625,11 +620,8 @@ async fn hold(
         Ok(()) => shared.look(move |runtime: &Runtime| levers_of(runtime, &names)).await?,
         Err(_) => Ok(Vec::new()),
     };
-    let call = |asked, answer| {
-        let request = Request::Hold { slots: slots.map_err(Problem::Refused)?, drained };
-        Ok(Call::Ask { asked, request, plan: None, answer })
-    };
-    shared.change(client, verb, asked, Role::Apply, call).await
+    let request = slots.map(|slots| Request::Hold { slots, drained }).map_err(Problem::Refused);
+    shared.change_by(client, verb, asked, Role::Apply, request).await
 }
 
 fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
@@ -672,11 +664,11 @@ async fn fault(Posted { shared, client, body }: Posted<FaultBody>) -> Result<Ans
         Ok(()) => told(&shared, &client, &body).await,
         Err(role) => Err(Problem::Forbidden(role)),
     };
-    let call = |asked, answer| {
+    let change = shared.change(&client, "fault", asked, Role::Apply, |asked, answer| {
         let (broken, repaired) = told?;
         Ok(Call::Fault { asked, broken, repaired, answer })
-    };
-    shared.change(&client, "fault", asked, Role::Apply, call).await
+    });
+    change.await
 }
 
 /// Previews a bypass or a repair, including the bytes for each device, without changing anything.
@@ -694,20 +686,19 @@ async fn fault_diff(Posted { shared, client, body }: Posted<FaultBody>) -> Reply
 type Told = (Vec<(Part, String)>, Vec<Part>);
 
 async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told, Problem> {
-    let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
-        let parse = |text: &String| {
-            text.parse::<Part>().map_err(|error| Problem::Refused(vec![error.to_string()]))
-        };
-        parts.iter().map(parse).collect()
-    };
     let why = format!("reported by {}", client.name);
-    let (broken, repaired) = (parse(&body.broken)?, parse(&body.repaired)?);
+    let (broken, repaired) = (parts(&body.broken)?, parts(&body.repaired)?);
     let named = [broken.clone(), repaired.clone()].concat();
     let missing = shared.look(move |runtime| not_installed(runtime, &named)).await?;
     if !missing.is_empty() {
         return Err(Problem::Refused(missing));
     }
     Ok((broken.into_iter().map(|part| (part, why.clone())).collect(), repaired))
+}
+
+fn parts(texts: &[String]) -> Result<Vec<Part>, Problem> {
+    let parts = texts.iter().map(|text| text.parse::<Part>());
+    parts.collect::<Result<_, _>>().map_err(|error| Problem::Refused(vec![error.to_string()]))
 }
 
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {

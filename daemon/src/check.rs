@@ -26,30 +26,33 @@ pub struct Checked {
     pub audit: String,
 }
 
+impl Checked {
+    fn found(&mut self, place: &str, error: &anyhow::Error) {
+        let reason = format!("{error:#}");
+        self.findings.push(Finding { place: place.to_owned(), reason });
+    }
+}
+
 pub fn check(config: &Config) -> Checked {
     let mut checked = Checked::default();
-    let mut found = |place: &str, error: &anyhow::Error| {
-        let reason = format!("{error:#}");
-        checked.findings.push(Finding { place: place.to_owned(), reason });
-    };
     let mut key = None;
     match start::check_journal(config) {
         Ok((records, ledger)) => (checked.journal_records, key) = (records, ledger.audit_key),
-        Err(error) => found("journal", &error),
+        Err(error) => checked.found("journal", &error),
     }
     match key::verify(config, key.as_deref()) {
         Ok(verified) => checked.audit = verified.summary(),
-        Err(error) => found("audit log", &error),
+        Err(error) => checked.found("audit log", &error),
     }
     for (name, (file, _)) in &config.drivers {
         if let Err((place, error)) = file.protocol().check() {
-            found(&format!("device {name}, {place}"), &error);
+            checked.found(&format!("device {name}, {place}"), &error);
         }
     }
     if let Some(tls) = &config.file.tls
         && let Err(error) = private(&tls.key)
     {
-        found("tls/key", &error);
+        checked.found("tls/key", &error);
     }
     checked
 }

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use lightloom_fabric::document::{self, Check, Code, Diagnostic};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
-use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
 
@@ -23,7 +22,7 @@ use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::management::Management;
 use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::policy::OnFault;
-use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
+use lightloom_control::state::{DeviceName, Micros, Sharing, Slot};
 
 use crate::protocol::agent::{AgentModuleFile, AgentTlsFile};
 use crate::protocol::transceiver::SerialFile;
@@ -156,23 +155,21 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
 }
 
 fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
-    let mut refuse = |key: &str, message: &str, help: &str| {
-        check.error(codes::NO_EFFECT, &format!("/policies/{key}"), message).help(help);
-    };
     let PoliciesFile { on_fault, move_groups, max_healthy_circuits, .. } = policies;
     if policies.heal_hours.is_some_and(|[from, to]| from == to || from.max(to) > 24) {
-        let help = "use two different hours from 0 to 24, such as [22, 5], or omit this";
-        refuse("heal_hours", "this is not a range of hours", help);
+        check
+            .error(codes::NO_EFFECT, "/policies/heal_hours", "this is not a range of hours")
+            .help("use two different hours from 0 to 24, such as [22, 5], or omit this");
     }
     if *on_fault == OnFault::Report {
         let message = "with `on_fault: report`, no bypass starts automatically";
-        let help = "use `on_fault: bypass`, or omit this";
-        for key in move_groups
-            .map(|_| "move_groups")
-            .into_iter()
-            .chain(max_healthy_circuits.map(|_| "max_healthy_circuits"))
-        {
-            refuse(key, message, help);
+        let keys = [
+            move_groups.map(|_| "/policies/move_groups"),
+            max_healthy_circuits.map(|_| "/policies/max_healthy_circuits"),
+        ];
+        for key in keys.into_iter().flatten() {
+            let help = "use `on_fault: bypass`, or omit this";
+            check.error(codes::NO_EFFECT, key, message).help(help);
         }
         return;
     }
@@ -184,7 +181,9 @@ fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
         }
         _ => return,
     };
-    refuse("max_healthy_circuits", message, "use `move_groups: own-job`, or omit this");
+    check
+        .error(codes::NO_EFFECT, "/policies/max_healthy_circuits", message)
+        .help("use `move_groups: own-job`, or omit this");
 }
 
 fn inventory(policies: &PoliciesFile) -> Inventory {
@@ -204,19 +203,6 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 impl Config {
     pub fn journal_file(&self) -> PathBuf {
         self.file.state_dir.join("journal.log")
-    }
-
-    pub fn cable(&mut self, installed: &Fabric) {
-        let hbd = &installed.hbd;
-        let end = |port: Port| {
-            let device = self.bundles.get(&port.bundle)?.clone();
-            Some((device, Slot(0), Position(u32::from(port.path))))
-        };
-        for (a, b) in hbd.fibres().map(|fibre| hbd.ports(fibre)) {
-            if let (Some(a), Some(b)) = (end(a), end(b)) {
-                self.inventory.fibres.extend([(a.clone(), b.clone()), (b, a)]);
-            }
-        }
     }
 
     fn add(&mut self, path: &str, file: DeviceFile, check: &mut Check<'_>) {
@@ -281,21 +267,21 @@ impl Config {
         for node in first..=last {
             for bundle in 0..modules.bundles {
                 let name = BundleId { node: NodeId(node), bundle }.to_string();
-                let named = |text: &str| {
-                    let text = text.replace("{node}", &node.to_string());
-                    text.replace("{bundle}", &bundle.to_string())
-                };
                 let driver = match (&modules.serial, &modules.agent) {
                     (Some(serial), None) => DriverFile::Ocstrx(SerialFile {
-                        serial: named(serial),
+                        serial: with_numbers(serial, node, bundle),
                         bits_per_second: modules.bits_per_second,
                         policy: modules.policy,
                     }),
                     (None, Some(agent)) => DriverFile::Agent(AgentModuleFile {
-                        tcp: named(&agent.tcp),
-                        module: named(&agent.module),
+                        tcp: with_numbers(&agent.tcp, node, bundle),
+                        module: with_numbers(&agent.module, node, bundle),
                         tls: AgentTlsFile {
-                            name: agent.tls.name.as_deref().map(named),
+                            name: agent
+                                .tls
+                                .name
+                                .as_deref()
+                                .map(|name| with_numbers(name, node, bundle)),
                             ..agent.tls.clone()
                         },
                         serial: None,
@@ -340,30 +326,33 @@ impl Config {
                 .error(codes::NOT_INSTALLED, "/policies/on_fault", message)
                 .help("use `on_fault: report`, or omit it");
         }
-        let mut report = |path: &str, message: String| {
-            check.error(codes::NOT_INSTALLED, path, message).help(&help);
-        };
+        let mut missing = Vec::new();
         for job in self.file.policies.heal.iter().flatten() {
             if installed.jobs.iter().all(|one| one.name != *job) {
-                report("/policies/heal", format!("the fabric has no job `{job}`"));
+                missing.push(("/policies/heal".into(), format!("the fabric has no job `{job}`")));
             }
         }
         for (index, modules) in self.file.modules.iter().enumerate() {
             let last = modules.nodes[1];
             if last >= nodes {
-                report(&format!("/modules/{index}/nodes"), format!("n{last} is not in the fabric"));
+                let message = format!("n{last} is not in the fabric");
+                missing.push((format!("/modules/{index}/nodes"), message));
             }
             if modules.bundles > bundles {
                 let message =
                     format!("the fabric has fewer than {} bundles per node", modules.bundles);
-                report(&format!("/modules/{index}/bundles"), message);
+                missing.push((format!("/modules/{index}/bundles"), message));
             }
         }
         for (index, device) in self.file.devices.iter().enumerate() {
             let Ok(bundle) = device.name.parse::<BundleId>() else { continue };
             if bundle.node.0 >= nodes || bundle.bundle >= bundles {
-                report(&format!("/devices/{index}/name"), format!("{bundle} is not in the fabric"));
+                let message = format!("{bundle} is not in the fabric");
+                missing.push((format!("/devices/{index}/name"), message));
             }
+        }
+        for (path, message) in missing {
+            check.error(codes::NOT_INSTALLED, &path, message).help(&help);
         }
     }
 
@@ -384,30 +373,24 @@ impl Config {
     }
 }
 
-/// How long an optical switch may continue to execute commands after the end of a session.
-const LATE_WITHIN: Micros = Micros::from_secs(2);
-
-/// How long the network may delay the last commands of the previous leader.
-const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
+fn with_numbers(text: &str, node: u32, bundle: u8) -> String {
+    text.replace("{node}", &node.to_string()).replace("{bundle}", &bundle.to_string())
+}
 
 fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
-    let mut limits = Limits { restore_late_within: RESTORE_LATE_WITHIN, ..Limits::default() };
-    if sharing == Sharing::Exclusive {
-        limits.late_within = LATE_WITHIN;
+    let mut limits = Limits::configured(sharing);
+    for (limit, configured) in [
+        (&mut limits.reply_within, file.reply_within),
+        (&mut limits.reconcile_within, file.reconcile_within),
+        (&mut limits.read_within, file.reply_within),
+        (&mut limits.switch_within, file.reply_within),
+        (&mut limits.settle_within, file.settle_within),
+        (&mut limits.late_within, file.late_within),
+        (&mut limits.restore_late_within, file.restore_late_within),
+        (&mut limits.dark_within, file.settle_within),
+    ] {
+        *limit = configured.map_or(*limit, micros);
     }
-    let set = |to: &mut Micros, from: Option<Text<Picoseconds>>| {
-        if let Some(time) = from {
-            *to = micros(time);
-        }
-    };
-    set(&mut limits.reply_within, file.reply_within);
-    set(&mut limits.reconcile_within, file.reconcile_within);
-    set(&mut limits.read_within, file.reply_within);
-    set(&mut limits.switch_within, file.reply_within);
-    set(&mut limits.settle_within, file.settle_within);
-    set(&mut limits.late_within, file.late_within);
-    set(&mut limits.restore_late_within, file.restore_late_within);
-    set(&mut limits.dark_within, file.settle_within);
     if let Some(dbm) = file.power_min_dbm {
         #[expect(clippy::cast_possible_truncation, reason = "clamped")]
         let mdbm = (dbm * 1000.0).clamp(-99_000.0, 99_000.0) as i32;

@@ -121,14 +121,14 @@ fn document(hook: Hook, key: &str, what: &impl Serialize) -> Vec<u8> {
 }
 
 fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
-    let shown = || hook.command.join(" ");
+    let shown = hook.command.join(" ");
     let (program, arguments) = hook.command.split_first().map_or(("", &[][..]), |(p, a)| (p, a));
     let within = Duration::from_secs_f64(hook.within.0.as_secs_f64());
     let mut command = Command::new(program);
     command.args(arguments).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child =
-        command.spawn().map_err(|error| HookError::NotStarted { command: shown(), error })?;
+        command.spawn().map_err(|error| HookError::NotStarted { command: shown.clone(), error })?;
     let (input, errors) = (child.stdin.take(), child.stderr.take());
     let document = document.to_vec();
     // Write on a separate thread, so that a command that does not read its input cannot block the
@@ -146,7 +146,7 @@ fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
             Ok(None) if Instant::now() < until => std::thread::sleep(LOOK_EVERY),
             _ => {
                 kill(&mut child);
-                return Err(HookError::Late { command: shown(), within });
+                return Err(HookError::Late { command: shown, within });
             }
         }
     };
@@ -162,7 +162,7 @@ fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
         "" => String::new(),
         line => format!(": {}", line.chars().take(SAID_BYTES_MAX).collect::<String>()),
     };
-    Err(HookError::Refused { command: shown(), status, said })
+    Err(HookError::Refused { command: shown, status, said })
 }
 
 fn kill(child: &mut Child) {

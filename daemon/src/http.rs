@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,11 @@ use crate::protocol::{secret, tls as pem};
 
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
 
+fn certificates(path: &Path) -> anyhow::Result<Vec<Certificate<'static>>> {
+    let found = pem::certificates(path)?;
+    Ok(found.iter().map(|one| Certificate::from_der(one).to_owned()).collect())
+}
+
 pub fn agent(tls: Option<&HttpTlsFile>, within: Duration) -> anyhow::Result<Agent> {
     let mut config = Agent::config_builder()
         .timeout_connect(Some(CONNECT_WITHIN))
@@ -18,11 +24,7 @@ pub fn agent(tls: Option<&HttpTlsFile>, within: Duration) -> anyhow::Result<Agen
         .http_status_as_error(false)
         .proxy(None);
     if let Some(tls) = tls {
-        let read = |path: &std::path::Path| -> anyhow::Result<Vec<Certificate<'static>>> {
-            let found = pem::certificates(path)?;
-            Ok(found.iter().map(|one| Certificate::from_der(one).to_owned()).collect())
-        };
-        let authorities = read(&tls.ca)?;
+        let authorities = certificates(&tls.ca)?;
         let mut builder = TlsConfig::builder()
             .root_certs(RootCerts::new_with_certs(&authorities))
             .unversioned_rustls_crypto_provider(Arc::new(
@@ -30,7 +32,7 @@ pub fn agent(tls: Option<&HttpTlsFile>, within: Duration) -> anyhow::Result<Agen
             ));
         if let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) {
             let key = PrivateKey::from_pem(secret(key)?.as_bytes())?;
-            let own = ClientCert::new_with_certs(&read(certificate)?, key);
+            let own = ClientCert::new_with_certs(&certificates(certificate)?, key);
             builder = builder.client_cert(Some(own));
         }
         config = config.tls_config(builder.build());

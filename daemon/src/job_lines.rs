@@ -139,8 +139,7 @@ impl JobServer {
         let (header, body) = line.split_once(';')?;
         let fields: Vec<&str> = body.split(',').collect();
         let [group, first, second] = fields[..] else { return None };
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte);
-        if group.len() != 64 || !group.bytes().all(is_digit) {
+        if group.len() != 64 || !group.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')) {
             return None;
         }
         match header {

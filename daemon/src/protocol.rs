@@ -94,8 +94,10 @@ pub struct Agent {
 
 impl Kind {
     fn ingress_then_egress() -> Self {
-        let ports = |ingress| DevicePorts::IngressThenEgress { ingress };
-        Self::OpticalSwitch { ports, agent: None }
+        Self::OpticalSwitch {
+            ports: |ingress| DevicePorts::IngressThenEgress { ingress },
+            agent: None,
+        }
     }
 
     pub fn sharing(&self) -> Sharing {
@@ -123,8 +125,9 @@ fn yes() -> bool {
     true
 }
 
+/// Reads a password or key. Fails if all users can read the file.
 #[cfg(feature = "tls")]
-pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
+pub fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     use anyhow::Context as _;
     private(path)?;
     let text = std::fs::read_to_string(path);

@@ -240,7 +240,7 @@ impl Runtime {
 
     pub fn take_event(&mut self, event: FromDevice) {
         match event {
-            FromDevice::Event(event) => self.one_name_each(*event),
+            FromDevice::Event(event) => namesakes::one_name_each(self, *event),
             FromDevice::Identity(device, identity) => {
                 self.contacts.entry(device).or_default().identity = identity;
             }

@@ -23,6 +23,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
+use lightloom_control::journal::hex;
 
 /// Above it, a new connection replaces the longest idle one, or is closed if all are busy.
 const CONNECTIONS_MAX: usize = 256;
@@ -64,6 +65,12 @@ struct Place {
     of: String,
 }
 
+impl Place {
+    fn is_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+}
+
 /// Requests in progress on a connection, except those with an incomplete body.
 pub type Busy = Arc<AtomicUsize>;
 
@@ -84,8 +91,7 @@ impl Places {
     }
 
     fn take_from_most(&mut self) -> bool {
-        let idle = |place: &&Place| place.busy.load(Ordering::Relaxed) == 0;
-        let of = self.0.iter().filter(idle).map(|place| place.of.as_str());
+        let of = self.0.iter().filter(|place| place.is_idle()).map(|place| place.of.as_str());
         let most = of.max_by_key(|of| self.count(of)).map(str::to_owned);
         most.is_some_and(|most| self.take_from(&most))
     }
@@ -95,8 +101,8 @@ impl Places {
     }
 
     fn take_from(&mut self, of: &str) -> bool {
-        let idle = |place: &Place| place.of == of && place.busy.load(Ordering::Relaxed) == 0;
-        let idle = self.0.iter().position(idle).and_then(|idle| self.0.remove(idle));
+        let idle = self.0.iter().position(|place| place.of == of && place.is_idle());
+        let idle = idle.and_then(|idle| self.0.remove(idle));
         idle.map(|place| place.task.abort()).is_some()
     }
 }
@@ -165,9 +171,7 @@ fn client_of(
     certificate: Option<&CertificateDer<'_>>,
     clients: &BTreeMap<String, ClientFile>,
 ) -> Client {
-    let hash = certificate.map(|certificate| {
-        Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-    });
+    let hash = certificate.map(|certificate| hex(&Sha256::digest(certificate)));
     let hash = hash.unwrap_or_default();
     match clients.get(&hash) {
         Some(client) => Client { name: client.name.clone(), roles: client.roles.clone() },
@@ -192,11 +196,11 @@ pub async fn connection(
 }
 
 pub fn tls_config(tls: &TlsFile) -> io::Result<ServerConfig> {
-    let bad = |error: &dyn std::fmt::Display| io::Error::other(format!("TLS: {error}"));
-    let read = || {
-        let certificates = pem::certificates(&tls.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&tls.key)?;
-        pem::server(pem::authorities(&tls.client_ca)?, certificates, key)
-    };
-    read().map_err(|error: anyhow::Error| bad(&format!("{error:#}")))
+    read_tls(tls).map_err(|error| io::Error::other(format!("TLS: {error:#}")))
+}
+
+fn read_tls(tls: &TlsFile) -> anyhow::Result<ServerConfig> {
+    let certificates = pem::certificates(&tls.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key)?;
+    pem::server(pem::authorities(&tls.client_ca)?, certificates, key)
 }

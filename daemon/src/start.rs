@@ -42,12 +42,12 @@ pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
         return Ok((config, None));
     };
     let beside = file.parent().unwrap_or(Path::new("."));
-    let mut beside = |name: &str| {
-        fs::read_to_string(beside.join(name))
-            .map_err(|error| format!("cannot read {name}: {error}"))
-    };
-    let installed =
-        checked(&file, |shown, bytes| lightloom_planner::load(shown, bytes, &mut beside))?;
+    let installed = checked(&file, |shown, bytes| {
+        lightloom_planner::load(shown, bytes, &mut |name: &str| {
+            fs::read_to_string(beside.join(name))
+                .map_err(|error| format!("cannot read {name}: {error}"))
+        })
+    })?;
     let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
     // Make the path absolute, because the commands in messages may be run from another directory.
     config.file.fabric = Some(std::path::absolute(file)?);
@@ -122,7 +122,7 @@ fn begin(
     open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
 ) -> anyhow::Result<Daemon> {
     if let Some(installed) = &installed {
-        config.cable(installed);
+        config.inventory.cable(installed, &config.bundles);
     }
     let folder = config.file.state_dir.clone();
     make_folders(&disk::Real, &folder, 0o750)

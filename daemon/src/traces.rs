@@ -42,8 +42,7 @@ impl TraceParent {
 
 fn bytes_of<const LENGTH: usize>(hex: &str) -> Option<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if hex.len() != 2 * LENGTH || !hex.bytes().all(is_hex) {
+    if hex.len() != 2 * LENGTH || !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
         return None;
     }
     for (byte, digits) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {

@@ -23,7 +23,7 @@ use crate::cluster::{JournalPlace, Leadership};
 use crate::journal::Damage;
 use crate::runtime::{Contact, Runtime};
 use lightloom_control::bypass::is_inside;
-use lightloom_control::controller::{Crossed, OWN_CHANGES_MAX, end_name};
+use lightloom_control::controller::{OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Ledger, Open, Past};
 use lightloom_control::policy::Control;
@@ -45,7 +45,7 @@ pub use log::log;
 pub use module::module;
 pub use moves::diff;
 pub use silence::when_known;
-pub use twins::{answer, mode, on_failure};
+pub use twins::{mode, on_failure};
 pub use watched::watched;
 
 const TRANSACTIONS_SHOWN: usize = 20;
@@ -232,23 +232,24 @@ fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(known: &Knowledge<'_>) -> Vec<BrokenPart> {
-    let mut broken = known.control.facts().broken();
+    let mut broken = known.control.facts().known_faults();
     broken.extend(known.control.not_bypassed(&known.now));
-    broken.into_iter().map(|broken| part(known, broken)).collect()
+    parts(known, broken)
 }
 
-fn part(known: &Knowledge<'_>, (part, broken): (String, Broken)) -> BrokenPart {
-    BrokenPart {
-        bypassed: part.parse().is_ok_and(|part| known.control.facts().goes_around(part)),
+fn parts(known: &Knowledge<'_>, broken: BTreeMap<String, Broken>) -> Vec<BrokenPart> {
+    let parts = broken.into_iter().map(|(part, broken)| BrokenPart {
+        bypassed: part.parse().is_ok_and(|part| known.control.facts().is_bypassed(part)),
         part,
         since_unix_ms: Some(broken.wall_ms).filter(|ms| *ms > 0),
         why: broken.why,
         price: broken.price,
-    }
+    });
+    parts.collect()
 }
 
 fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| {
         let mut ends = [end_name(&dark.witness), end_name(&dark.far)].into_iter();
@@ -265,12 +266,13 @@ fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
 }
 
 fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
-    let of = |crossed: Crossed| CrossedEnd {
+    let crossed = known.control.sightings().crossed(device, known.control.ledger());
+    let ends = crossed.into_iter().map(|crossed| CrossedEnd {
         end: end_name(&crossed.end),
         lit_by: crossed.lit_by,
         should_be: end_name(&crossed.should_be),
-    };
-    known.control.sightings().crossed(device, known.control.ledger()).into_iter().map(of).collect()
+    });
+    ends.collect()
 }
 
 pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
@@ -345,14 +347,14 @@ fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
 }
 
 fn drift_of(known: &Knowledge<'_>, name: &DeviceName) -> Vec<DriftedSlot> {
-    let of = |drift: &lightloom_control::state::Drift| DriftedSlot {
+    let seen = &known.control.sightings().devices()[name];
+    let slots = seen.drift().iter().filter(|_| seen.is_up()).map(|drift| DriftedSlot {
         device: name.to_string(),
         slot: drift.slot.0,
         ledger: drift.wanted.0,
         device_says: drift.observed.0,
-    };
-    let seen = &known.control.sightings().devices()[name];
-    seen.drift().iter().filter(|_| seen.is_up()).map(of).collect()
+    });
+    slots.collect()
 }
 
 fn lost(runtime: &Runtime) -> Vec<LostState> {
@@ -408,23 +410,20 @@ pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
 }
 
 pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
-    let lost = |sha256: &str| !sha256.is_empty() && ledger.plan_named(sha256).is_none();
-    let short = |sha256: &str| sha256.get(..12).unwrap_or(sha256).to_owned();
     let (now, applied) = (ledger.plan_sha256.as_str(), ledger.applied_sha256.as_str());
-    let mut all = Vec::new();
-    if lost(now) {
-        all.push(LostState {
-            what: format!("plan {}", short(now)),
-            why: "the devices are set to it, and faults cannot be bypassed without it".into(),
-            next: "apply its file again: lightloom ctl apply PLAN".into(),
-        });
-    }
-    if applied != now && lost(applied) {
-        all.push(LostState {
-            what: format!("plan {}", short(applied)),
-            why: "it was applied last, but bypasses have replaced it since".into(),
-            next: "apply its file again: lightloom ctl apply PLAN".into(),
-        });
-    }
-    all
+    let plans = [
+        (now, "the devices are set to it, and faults cannot be bypassed without it"),
+        (applied, "it was applied last, but bypasses have replaced it since"),
+    ];
+    let others = if applied == now { 1 } else { 2 };
+    let lost = plans
+        .into_iter()
+        .take(others)
+        .filter(|(sha256, _)| !sha256.is_empty() && ledger.plan_named(sha256).is_none());
+    let states = lost.map(|(sha256, why)| LostState {
+        what: words::plan(sha256),
+        why: why.into(),
+        next: "apply its file again: lightloom ctl apply PLAN".into(),
+    });
+    states.collect()
 }

@@ -212,8 +212,9 @@ impl<H: Hardware> SerialModule<H> {
         if self.module.moving() || !self.module.answers(now) {
             return;
         }
-        let same_start = |waiting: &PendingFire| waiting.boots == self.module.boots();
-        if let Some(waiting) = self.waiting.take().filter(same_start) {
+        if let Some(waiting) = self.waiting.take()
+            && waiting.boots == self.module.boots()
+        {
             let reply = Reply::Fired(self.module.fire_report(now));
             send(waiting.sequence, waiting.command, &reply, out);
         }

@@ -266,12 +266,9 @@ impl<H: Hardware> Module<H> {
     }
 
     fn window(&self, offset: u8) -> RegisterAddress {
-        let select = |field: crate::cmis::BitField<u8>| field.get(&self.memory).unwrap_or(0);
-        RegisterAddress {
-            bank: select(lower::BANK_SELECT),
-            page: select(lower::PAGE_SELECT),
-            offset,
-        }
+        let [bank, page] = [lower::BANK_SELECT, lower::PAGE_SELECT]
+            .map(|field| field.get(&self.memory).unwrap_or(0));
+        RegisterAddress { bank, page, offset }
     }
 
     fn hold_after(&self, at: RegisterAddress) -> u32 {
@@ -379,8 +376,7 @@ impl<H: Hardware> Module<H> {
             all_deactivated: self.power.all_deactivated(),
         };
         let hardware = &mut self.hardware;
-        let order = (transaction, groups);
-        let fired = self.switch.fire(&self.profile, hardware, now, order, permission);
+        let fired = self.switch.fire(&self.profile, hardware, now, transaction, groups, permission);
         self.drive_transmitters(now);
         fired
     }

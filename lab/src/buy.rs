@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
-use lightloom_study::buy::{Answer, BuyError, Candidate, Question, Row, buy, refuse_buy};
+use lightloom_study::buy::{Answer, BuyError, Question, Row, buy, refuse_buy};
 use lightloom_units::seed::Seed;
 use serde::Serialize;
 
@@ -15,7 +15,6 @@ use lightloom::table::{TextTable, separated};
 
 const SCHEMA: &str = "lightloom.buy/v1";
 
-/// Compare designs by the cost of useful compute over months.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom buy topologies/buy-pretraining.yaml
@@ -81,8 +80,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 
 fn placed(error: BuyError, question: &Question, file: &Path, bytes: &[u8]) -> anyhow::Error {
     let BuyError::Network(name, why) = &error else { return error.into() };
-    let is_it = |other: &Candidate| other.network.as_ref().is_some_and(|one| one.name() == *name);
-    let of_design = question.candidates.iter().position(is_it);
+    let of_design = question.candidates.iter().position(|candidate| {
+        candidate.network.as_ref().is_some_and(|network| network.name() == *name)
+    });
     let path = match of_design {
         Some(index) if question.usual_network.as_ref() != Some(name) => {
             format!("/designs/{index}/network")
@@ -161,11 +161,10 @@ fn purchases(rows: &[Row]) -> TextTable {
     }
     let mut table = TextTable::new(["design", "part", "$"]);
     for row in designs {
-        let usd = |usd: f64| separated(&format!("{usd:.0}"));
-        for part in &row.purchase {
-            table.row([row.design.clone(), part.part.clone(), usd(part.usd)]);
+        let parts = row.purchase.iter().map(|part| (part.part.as_str(), part.usd));
+        for (part, usd) in parts.chain([("total", row.capex_usd)]) {
+            table.row([row.design.clone(), part.to_owned(), separated(&format!("{usd:.0}"))]);
         }
-        table.row([row.design.clone(), "total".to_owned(), usd(row.capex_usd)]);
     }
     table
 }

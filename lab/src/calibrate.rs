@@ -83,18 +83,17 @@ fn shown(refit: &Refit) -> String {
         let [before, after] = shares.map(|share| format!("{:.1} %", 100.0 * share));
         errors.row([what.to_owned(), number.to_string(), before, after]);
     }
-    let interval = |name| {
-        let interval = refit.intervals.get(name);
-        interval.map_or_else(String::new, |[low, high]| format!("{low:.4} to {high:.4}"))
-    };
-    let others =
-        |name| refit.stands_in_for.get(name).map_or_else(String::new, |all| all.join(", "));
     let constants = TextTable::of(&refit.changed)
         .column("constant", |(name, _)| **name)
         .column("before", |(_, [before, _])| format!("{before:.4}"))
         .column("after", |(_, [_, after])| format!("{after:.4}"))
-        .column("95 % interval", |(name, _)| interval(*name))
-        .column("equally good alternatives", |(name, _)| others(*name))
+        .column("95 % interval", |(name, _)| {
+            let interval = refit.intervals.get(*name);
+            interval.map_or_else(String::new, |[low, high]| format!("{low:.4} to {high:.4}"))
+        })
+        .column("equally good alternatives", |(name, _)| {
+            refit.stands_in_for.get(*name).map_or_else(String::new, |all| all.join(", "))
+        })
         .table();
     let mut text = format!(
         "constants of {} refitted; mean absolute errors of the step\n\n{errors}\n{constants}\n",

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Subcommand};
 use lightloom::output::{self, VerbOutcome};
+use lightloom::second::VERBS;
 use lightloom::{cli as first, emulate, explain, plan, validate};
 use lightloom_twin::make_control;
 
@@ -80,12 +81,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 pub(crate) fn command() -> clap::Command {
-    first::grouped(Arguments::command().bin_name("lightloom"))
+    let command = VERBS.iter().fold(Arguments::command(), |command, verb| {
+        command.mut_subcommand(verb.name, |own| own.about(verb.about))
+    });
+    first::grouped(command.bin_name("lightloom"))
 }
 
 #[cfg(test)]
 mod tests {
-    use lightloom::second::VERBS;
+    use super::VERBS;
 
     #[test]
     fn command_is_well_formed_and_every_verb_has_an_example() {
@@ -107,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn main_program_lists_the_lab_verbs_with_the_same_texts() {
+    fn main_program_lists_the_lab_verbs_with_an_example_from_their_help() {
         let command = super::command();
         let all: Vec<_> = command.get_subcommands().collect();
         let own = &all[all.len() - VERBS.len()..];
@@ -116,7 +120,6 @@ mod tests {
                 styled.map(ToString::to_string).unwrap_or_default()
             };
             assert_eq!(listed.name, verb.get_name());
-            assert_eq!(listed.about, text(verb.get_about()), "{}", listed.name);
             let (help, name) = (text(verb.get_after_help()), listed.name);
             assert!(help.contains(listed.example), "{name}: the example is missing from the help");
         }

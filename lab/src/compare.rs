@@ -18,7 +18,6 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Compare designs under faults: wasted GPUs, job scale, waiting.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom compare --faults fault_trace.json --tp 32 --samples 100
@@ -179,22 +178,32 @@ bound: one ideal switch over all GPUs. ±: standard deviation of the samples' me
 job: largest job that never waits; job 1%: largest job that waits for at most 1 % of the time.
 ";
 
+fn shown_share(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share + 0.0)
+}
+
 fn fabric_text(fabric: &FabricFigures) -> String {
-    let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
-    let or_none = |share: Option<f64>| share.map_or("-".to_owned(), percent);
     let mut table = TextTable::new(["this fabric, as planned", "mean", "bound"]);
-    table.row(["GPUs wasted".into(), percent(fabric.waste_mean), percent(fabric.lower_bound_mean)]);
+    table.row([
+        "GPUs wasted".into(),
+        shown_share(fabric.waste_mean),
+        shown_share(fabric.lower_bound_mean),
+    ]);
     if let Some(passing) = fabric.passing_mean {
-        table.row(["  of these, passing light through".into(), percent(passing), "-".into()]);
+        table.row(["  of these, passing light through".into(), shown_share(passing), "-".into()]);
     }
-    let bound = or_none(fabric.cross_tor_share_lower_bound_mean);
-    table.row(["inner hops that cross ToRs".into(), percent(fabric.cross_tor_share_mean), bound]);
+    let bound = fabric.cross_tor_share_lower_bound_mean.map_or("-".to_owned(), shown_share);
+    table.row([
+        "inner hops that cross ToRs".into(),
+        shown_share(fabric.cross_tor_share_mean),
+        bound,
+    ]);
     if let Some(gain) = fabric.orchestration_gain_mean {
-        let bound = or_none(fabric.orchestration_gain_upper_bound_mean);
-        table.row(["saved by joint planning".into(), percent(gain), bound]);
+        let bound = fabric.orchestration_gain_upper_bound_mean.map_or("-".to_owned(), shown_share);
+        table.row(["saved by joint planning".into(), shown_share(gain), bound]);
     }
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
-        format!("{} moments have no plan; first reason: {why}\n", percent(1.0 - fabric.planned))
+        format!("{} moments have no plan; first reason: {why}\n", shown_share(1.0 - fabric.planned))
     });
     format!(
         "\n{}: {} moments of the fault histories\n\n{table}{refused}",

@@ -8,7 +8,6 @@ use lightloom_training::cards;
 use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 
-/// Print the completion script for a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  lightloom completions bash > /etc/bash_completion.d/lightloom")]
 pub(crate) struct Arguments {

@@ -21,7 +21,6 @@ use lightloom::table::{TextTable, separated};
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 const SNAPSHOTS: u64 = 200;
 
-/// Compute cost and power of the interconnect from a price file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost
@@ -171,24 +170,23 @@ fn usable(
     let samples = source.samples(cluster, arguments.samples, Seed(arguments.seed))?;
     let tp = &[arguments.tp];
     let study = Study { cluster, architectures, tp, jobs: &[], samples: &samples };
-    let usable = |(row, cost): (lightloom_study::compare::Row, &CostRow)| match row.outcome {
-        RowOutcome::Held(figures) => {
-            let per_gpu = priced(cost)?.cost_per_gpu_usd;
-            let usable_mean_gpus = figures.usable_mean_gpus;
-            Some(UsableCost {
-                arch: row.arch,
-                waste_mean: figures.waste_mean,
+    let rows = compare(&study, &|_| ()).into_iter().zip(costs);
+    let usable = rows.filter_map(|(row, cost)| {
+        let RowOutcome::Held(figures) = row.outcome else { return None };
+        let (per_gpu, usable_mean_gpus) =
+            (priced(cost)?.cost_per_gpu_usd, figures.usable_mean_gpus);
+        Some(UsableCost {
+            arch: row.arch,
+            waste_mean: figures.waste_mean,
+            usable_mean_gpus,
+            cost_per_usable_gpu_usd: cost_per_usable_gpu(
+                per_gpu,
+                cluster.gpus(),
                 usable_mean_gpus,
-                cost_per_usable_gpu_usd: cost_per_usable_gpu(
-                    per_gpu,
-                    cluster.gpus(),
-                    usable_mean_gpus,
-                )?,
-            })
-        }
-        RowOutcome::CannotHold { .. } => None,
-    };
-    Ok(compare(&study, &|_| ()).into_iter().zip(costs).filter_map(usable).collect())
+            )?,
+        })
+    });
+    Ok(usable.collect())
 }
 
 fn priced(row: &CostRow) -> Option<&CostFigures> {
@@ -231,21 +229,24 @@ fn describe(document: &CostResult, with_bill: bool) -> String {
 }
 
 fn summary(document: &CostResult) -> TextTable {
-    let usable = |row: &CostRow| document.usable.iter().find(|usable| usable.arch == row.arch);
-    TextTable::of(document.rows.iter().filter_map(|row| Some((row, priced(row)?))))
-        .column("design", |(row, _)| row.arch.clone())
-        .column("GB/s", |(_, figures)| format!("{:.0}", figures.gbytes_per_s_per_gpu))
-        .column("$/GPU", |(_, figures)| format!("{:.2}", figures.cost_per_gpu_usd))
-        .column("low", |(_, figures)| format!("{:.0}", figures.cost_per_gpu_low_usd))
-        .column("high", |(_, figures)| format!("{:.0}", figures.cost_per_gpu_high_usd))
-        .column("$/GB/s", |(_, figures)| format!("{:.2}", figures.cost_per_gbytes_per_s_usd))
-        .column("W/GPU", |(_, figures)| or_dash(figures.power_per_gpu_w, 2))
-        .column("W/GB/s", |(_, figures)| or_dash(figures.power_per_gbytes_per_s_w, 3))
-        .column("waste %", |(row, _)| or_dash(usable(row).map(|of| 100.0 * of.waste_mean), 2))
-        .column("$/usable GPU", |(row, _)| {
-            or_dash(usable(row).map(|of| of.cost_per_usable_gpu_usd), 2)
+    let rows = document.rows.iter().filter_map(|row| {
+        let usable = document.usable.iter().find(|usable| usable.arch == row.arch);
+        Some((row, priced(row)?, usable))
+    });
+    TextTable::of(rows)
+        .column("design", |(row, ..)| row.arch.clone())
+        .column("GB/s", |(_, figures, _)| format!("{:.0}", figures.gbytes_per_s_per_gpu))
+        .column("$/GPU", |(_, figures, _)| format!("{:.2}", figures.cost_per_gpu_usd))
+        .column("low", |(_, figures, _)| format!("{:.0}", figures.cost_per_gpu_low_usd))
+        .column("high", |(_, figures, _)| format!("{:.0}", figures.cost_per_gpu_high_usd))
+        .column("$/GB/s", |(_, figures, _)| format!("{:.2}", figures.cost_per_gbytes_per_s_usd))
+        .column("W/GPU", |(_, figures, _)| or_dash(figures.power_per_gpu_w, 2))
+        .column("W/GB/s", |(_, figures, _)| or_dash(figures.power_per_gbytes_per_s_w, 3))
+        .column("waste %", |(.., usable)| or_dash(usable.map(|of| 100.0 * of.waste_mean), 2))
+        .column("$/usable GPU", |(.., usable)| {
+            or_dash(usable.map(|of| of.cost_per_usable_gpu_usd), 2)
         })
-        .column("confidence", |(_, figures)| figures.confidence.name())
+        .column("confidence", |(_, figures, _)| figures.confidence.name())
         .table()
 }
 

@@ -35,7 +35,6 @@ use show::{DoneAtOnce, PreviewStyle};
 use slurm::SlurmArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
-/// Show, preview, apply, confirm and roll back the daemon's changes.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status
@@ -217,10 +216,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             session.look("/v1/journal", |all: &Vec<_>| show::transactions(all, *last))
         }
         Verb::Module { device } => session.look(&format!("/v1/module/{device}"), show::module),
-        Verb::Commission(wanted) => session.commission(wanted),
+        Verb::Commission(wanted) => commission::run(&session, wanted),
         Verb::Watch => session.watch(),
         Verb::Wait { devices, within } => session.wait(&wanted::listed(devices), *within),
-        Verb::Slurm(wanted) => session.slurm(wanted),
+        Verb::Slurm(wanted) => slurm::run(&session, wanted),
         Verb::Page { listen } => page::serve(&session.client, *listen),
         Verb::Diff(wanted) => {
             let preview = PreviewStyle { by_device: true, ..wanted.preview() };
@@ -230,7 +229,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             session.diff("diff", &wanted.body()?, wanted.preview())
         }
         Verb::Apply(apply) => session.apply(apply),
-        Verb::Phase(phase) => session.phase(phase),
+        Verb::Phase(phase) => phase::run(&session, phase),
         Verb::Confirm { txn } => {
             let body = TxnBody { request_id: fresh_id("confirm"), txn: *txn };
             session.change("confirm", &body, &DoneAtOnce::Confirmed(*txn))

@@ -16,7 +16,6 @@ use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::shipped;
 
-/// Plan 2,880 GPUs, fail a node, and open the report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom demo

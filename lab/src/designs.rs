@@ -57,11 +57,11 @@ pub(crate) fn designs(
     prices: &PriceList,
     inputs: &mut Inputs,
 ) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
-    let design = |name: &String| match is_fabric_file(name) {
+    let designs = names.iter().map(|name| match is_fabric_file(name) {
         true => fabric_design(Path::new(name), prices, inputs),
         false => parse(name).map_err(|error| WrongUsage(format!("--arch: {error}")).into()),
-    };
-    names.iter().map(design).collect()
+    });
+    designs.collect()
 }
 
 pub(crate) fn fabric_design(
@@ -82,25 +82,27 @@ pub(crate) fn fault_source(
     }
     if let Some(ratio) = text.strip_prefix("iid:") {
         let ratio = ratio.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
-        let wrong =
-            || WrongUsage(format!("--faults {text}: expected a probability, such as `iid:0.05`"));
-        return Ok(FaultSource::Independent(ratio.ok_or_else(wrong)?));
+        let ratio = ratio.ok_or_else(|| {
+            WrongUsage(format!("--faults {text}: expected a probability, such as `iid:0.05`"))
+        })?;
+        return Ok(FaultSource::Independent(ratio));
     }
     let observation = Observation { servers, ..Observation::default() };
     Ok(FaultSource::Trace(trace::read(&PathBuf::from(text), observation, inputs)?))
 }
 
 pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
-    let mut read = |name: &str, file: &str, bytes: &[u8]| {
-        inputs.insert("prices".to_owned(), Input::of(name, bytes));
-        read_prices(file, bytes)
+    let read = match path {
+        None => Ok((shipped::PRICES.as_bytes().to_vec(), "shipped".to_owned())),
+        Some(path) => files::read_document(path).map(|bytes| (bytes, files::name(path))),
     };
-    let (list, mistakes) = match path {
-        None => read("shipped", "prices.yaml", shipped::PRICES.as_bytes()),
-        Some(path) => match files::read_document(path) {
-            Ok(bytes) => read(&files::name(path), &files::name(path), &bytes),
-            Err(mistake) => (None, vec![*mistake]),
-        },
+    let (list, mistakes) = match read {
+        Ok((bytes, name)) => {
+            let read = read_prices(if path.is_some() { &name } else { "prices.yaml" }, &bytes);
+            inputs.insert("prices".to_owned(), Input::of(name, &bytes));
+            read
+        }
+        Err(mistake) => (None, vec![*mistake]),
     };
     output::diagnostics(&mistakes);
     let list = list.ok_or(InputRefused)?;
@@ -136,30 +138,33 @@ pub(crate) fn read_buy(
 ) -> anyhow::Result<BuyAsked> {
     let name = files::name(path);
     files::note_input(inputs, "buy", &name, bytes);
-    let beside = |file: &str| path.parent().unwrap_or(Path::new("")).join(file);
-    let mut fabrics = |file: &str| {
-        fabric_design(&beside(file), prices, inputs).map_err(|error| error.to_string())
-    };
-    let (question, mistakes) = load_buy(&name, bytes, &mut fabrics);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let (question, mistakes) = load_buy(&name, bytes, &mut |file: &str| {
+        fabric_design(&folder.join(file), prices, inputs).map_err(|error| error.to_string())
+    });
     output::diagnostics(&mistakes);
     let mut question = question.ok_or(InputRefused)?;
-    let refuse = |at: &str, message: String| {
-        output::diagnostics(&refuse_buy(&name, bytes, at, message));
-        InputRefused
-    };
     let mut step = None;
     if let Some(file) = question.step_from.clone() {
-        let refuse =
-            |why| refuse("/workload/step/from", format!("{}: {why}", beside(&file).display()));
-        step = Some(take_step(&mut question, &file, &beside(&file), inputs).map_err(refuse)?);
+        let from = folder.join(&file);
+        step = match take_step(&mut question, &file, &from, inputs) {
+            Ok(taken) => Some(taken),
+            Err(why) => {
+                let message = format!("{}: {why}", from.display());
+                let mistakes = refuse_buy(&name, bytes, "/workload/step/from", message);
+                output::diagnostics(&mistakes);
+                return Err(InputRefused.into());
+            }
+        };
     }
     let trace = match &question.faults {
-        FaultModel::Trace(file) if !beside(file).is_file() => {
-            let message = format!("file {} does not exist", beside(file).display());
-            return Err(refuse("/faults/trace", message).into());
+        FaultModel::Trace(file) if !folder.join(file).is_file() => {
+            let message = format!("file {} does not exist", folder.join(file).display());
+            output::diagnostics(&refuse_buy(&name, bytes, "/faults/trace", message));
+            return Err(InputRefused.into());
         }
         FaultModel::Trace(file) => {
-            Some(trace::read(&beside(file), Observation::default(), inputs)?)
+            Some(trace::read(&folder.join(file), Observation::default(), inputs)?)
         }
         _ => None,
     };

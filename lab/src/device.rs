@@ -14,7 +14,6 @@ use crate::signals;
 use lightloom::files;
 use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome};
 
-/// Emulate transceivers and optical switches, with their faults.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom device serve topologies/devices/ring-32.yaml --links /tmp/modules --control /tmp/faults

@@ -20,7 +20,6 @@ use lightloom::{files, plan, replan};
 
 const SCHEMA: &str = "lightloom.export/v1";
 
-/// Convert a plan for another program, and list lost information.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom export --list

@@ -17,13 +17,13 @@ pub(crate) const READERS: &[Reader] = &[
     Reader {
         kind: "buy",
         check: |file, bytes| {
-            let mut fabrics = |name: &str| {
+            let loaded = buy::load_buy(file, bytes, &mut |name: &str| {
                 let path = Path::new(file).parent().unwrap_or(Path::new("")).join(name);
                 let prices = prices(None, &mut Inputs::new()).unwrap_or_default();
                 let design = fabric_design(&path, &prices, &mut Inputs::new());
                 design.map_err(|error| error.to_string())
-            };
-            buy::load_buy(file, bytes, &mut fabrics).1
+            });
+            loaded.1
         },
         codes: &[],
     },

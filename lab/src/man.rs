@@ -10,7 +10,6 @@ use lightloom::output::{self, VerbOutcome};
 
 use crate::cli;
 
-/// Write the manual pages of the program and of each verb.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   lightloom man --folder ~/.local/share/man/man1 && man lightloom-emulate")]

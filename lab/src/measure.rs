@@ -13,7 +13,6 @@ use crate::cards::card;
 use lightloom::files;
 use lightloom::output::{self, VerbOutcome};
 
-/// Print a script that measures one GPU, and convert its result.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The script needs PyTorch and one NVIDIA GPU for about five minutes, and no network.
@@ -47,8 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     };
     let bytes = files::read_result(from)?;
-    let place = || from.display().to_string();
-    let result = GpuResult::read(&String::from_utf8_lossy(&bytes)).with_context(place)?;
+    let place = from.display().to_string();
+    let result = GpuResult::read(&String::from_utf8_lossy(&bytes)).context(place.clone())?;
     for error in &result.errors {
         output::note(&format!("not measured: {error}"));
     }
@@ -60,8 +59,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let measured = measured_card(gpu)
         .or_else(|| target.clone())
         .ok_or_else(|| ResultError::UnknownGpu(gpu.clone()))
-        .with_context(place)?;
-    let mut card = result.card(&measured, arguments.eager).with_context(place)?;
+        .context(place.clone())?;
+    let mut card = result.card(&measured, arguments.eager).context(place)?;
     if let Some(target) = target {
         let source = format!("{}; operators measured on {gpu}", target.source);
         card = Accelerator { operators: card.operators, source, ..target };
@@ -83,10 +82,14 @@ fn measured_card(gpu: &str) -> Option<Accelerator> {
     let name = gpu.to_lowercase();
     let words: Vec<&str> = name.split(|letter: char| !letter.is_alphanumeric()).collect();
     // Cards with PCIe are slower than the shipped ones.
-    let is_one =
-        |name: &&str| !words.contains(&"pcie") && name.split('-').all(|part| words.contains(&part));
-    let known = accelerators.into_iter().filter(is_one);
-    cards::accelerator(known.max_by_key(|known| known.len())?).ok()
+    if words.contains(&"pcie") {
+        return None;
+    }
+    let known = accelerators
+        .into_iter()
+        .filter(|name| name.split('-').all(|part| words.contains(&part)))
+        .max_by_key(|name| name.len());
+    cards::accelerator(known?).ok()
 }
 
 /// Writes one line for each measured point.

@@ -21,7 +21,7 @@ use lightloom_training::network::Network;
 use lightloom_training::request::{self, MfuReport, Prepared, Request, Row};
 use lightloom_training::runs::refit::{self, RefitFile};
 use lightloom_training::search::{Found, Search, SearchOutcome};
-use lightloom_training::step::{Job, StepOperator};
+use lightloom_training::step::StepOperator;
 
 use crate::cards::{PRECISIONS, card};
 use limits::LimitArguments;
@@ -34,7 +34,6 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::{TextTable, separated};
 
-/// Compute training-step time and MFU, and find the best mapping.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
@@ -152,12 +151,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         is_good &= add_packets(&mut rows, &found, &job, &arguments.packets)?;
     }
     let mut report = job.report(rows, tried, inputs);
-    let step = |(_, _, found): &&(u64, &Network, Found)| found.step.step_seconds;
-    let fastest = found.iter().min_by(|a, b| step(a).total_cmp(&step(b)));
+    let fastest =
+        found.iter().min_by(|a, b| a.2.step.step_seconds.total_cmp(&b.2.step.step_seconds));
     if let Some((gpus, network, found)) = fastest.filter(|_| arguments.why) {
-        let operators = |job: &Job<'_>| Some(job.operators());
-        report.operators =
-            job.search(*gpus, network).with_job(found.mapping, operators).unwrap_or_default();
+        let search = job.search(*gpus, network);
+        let operators = search.with_job(found.mapping, |job| Some(job.operators()));
+        report.operators = operators.unwrap_or_default();
     }
     arguments.result.show(&report, "rows", || text(&report, job.request().convention))?;
     Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
@@ -364,26 +363,27 @@ fn operators(all: &[StepOperator], is_measured: bool) -> String {
         return String::new();
     }
     let total: f64 = all.iter().map(|one| one.seconds).sum();
-    let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / total);
-    let nearest = |one: &StepOperator| one.nearest.clone();
     let table = TextTable::of(&all[..all.len().min(10)])
         .column("operator", |one| one.name)
         .column("size", |one| one.size.clone())
         .column("s per step", |one| seconds(one.seconds))
-        .column("share", |one| share(one.seconds))
-        .column("nearest measured", |one| nearest(one).map_or("-".to_owned(), |near| near.size))
+        .column("share", |one| format!("{:.1} %", 100.0 * one.seconds / total))
+        .column("nearest measured", |one| {
+            one.nearest.as_ref().map_or("-".to_owned(), |near| near.size.clone())
+        })
         .column("away", |one| {
-            nearest(one).map_or(String::new(), |near| format!("× {:.2}", near.factor))
+            one.nearest.as_ref().map_or(String::new(), |near| format!("× {:.2}", near.factor))
         })
         .table();
     if !is_measured {
         return format!("\n{table}");
     }
-    let is_far = |one: &&StepOperator| {
+    let far = all.iter().filter(|one| {
         !one.size.is_empty() && one.nearest.as_ref().is_none_or(|near| near.factor > 2.0)
-    };
-    let far = all.iter().filter(is_far).map(|one| one.seconds).fold(0.0, |sum, one| sum + one);
-    format!("\n{table}more than a factor of 2 from any measurement: {} of the time\n", share(far))
+    });
+    let far = far.map(|one| one.seconds).fold(0.0, |sum, one| sum + one);
+    let share = 100.0 * far / total;
+    format!("\n{table}more than a factor of 2 from any measurement: {share:.1} % of the time\n")
 }
 
 fn explain(search: &Search<'_>, outcome: &SearchOutcome) {

@@ -25,7 +25,6 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::{files, plan};
 use study::StudyQuestion;
 
-/// Write one page about a design: plan, waste, cost and power.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json -o report.html

@@ -32,7 +32,6 @@ use lightloom::table::TextTable;
 use lightloom::trace;
 use seeds::why_seeds;
 
-/// Recompute the claims of a paper: claim, published, ours, verdict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom reproduce infinitehbd --faults fault_trace.json
@@ -118,8 +117,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let prices = prices(arguments.prices.as_deref(), &mut inputs)?;
     // Before the computation, which takes seconds.
-    let read = |path: &PathBuf| trace::read(path, Observation::default(), &mut inputs);
-    let trace: Option<FaultTrace> = arguments.faults.as_ref().map(read).transpose()?;
+    let trace = arguments.faults.as_ref();
+    let trace: Option<FaultTrace> =
+        trace.map(|path| trace::read(path, Observation::default(), &mut inputs)).transpose()?;
     let (claims, why) = match arguments.study {
         PublishedStudy::Infinitehbd => {
             let mut why = why_infinitehbd(&prices, Seed(arguments.seed));
@@ -146,9 +146,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         PublishedStudy::Mfu => return measured::published(&arguments.runs, arguments.format),
     };
     let sentences = sentences(&claims, &why);
-    let differs = |claim: &Claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs;
-    let is_bad = claims.iter().any(differs)
-        || sentences.iter().any(|one| one.verdict == SentenceVerdict::Contradicted);
+    let is_bad =
+        claims.iter().any(|claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs)
+            || sentences.iter().any(|one| one.verdict == SentenceVerdict::Contradicted);
     let document = ReproduceResult {
         made: Provenance::of(REPRODUCE_SCHEMA, inputs),
         study: arguments.study.name(),
@@ -203,9 +203,11 @@ pub(crate) fn why_mfu() -> Why {
 }
 
 fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
-    let mut read = |name: &str| Err(format!("the shipped file contains no {name}"));
-    let (fabric, mistakes) =
-        lightloom_planner::load("rfabric-2048.yaml", shipped::RFABRIC_2048.as_bytes(), &mut read);
+    let (fabric, mistakes) = lightloom_planner::load(
+        "rfabric-2048.yaml",
+        shipped::RFABRIC_2048.as_bytes(),
+        &mut |name: &str| Err(format!("the shipped file contains no {name}")),
+    );
     output::diagnostics(&mistakes);
     let fabric = fabric.ok_or(output::InputRefused)?;
     let network = fabric.dcn.circuits().context("the shipped file has optical switches")?;
@@ -259,34 +261,31 @@ const MOST_SETS: usize = 8;
 
 fn explained(why: &Why) -> String {
     let PublishedRange { low, high, unit, .. } = why.published;
-    let shown = |figure: f64| format!("{figure:.2}{unit}");
+    let [ours, least, most] =
+        [why.ours, why.least, why.most].map(|figure| format!("{figure:.2}{unit}"));
     let mut text = format!(
-        "Why: {} (published {} to {}, ours {})\n\n{} of {} combinations {} are within this range; \
-         all combinations range from {} to {}. We use the first option of each choice:\n",
+        "Why: {} (published {low}{unit} to {high}{unit}, ours {ours})\n\n\
+         {} of {} combinations {} are within this range; \
+         all combinations range from {least} to {most}. We use the first option of each choice:\n",
         why.claim,
-        format_args!("{low}{unit}"),
-        format_args!("{high}{unit}"),
-        shown(why.ours),
         why.within,
         why.combinations,
         match why.sentence {
             Some(_) => "of the choices that the paper leaves open",
             None => "of these assumptions, some of which differ from the paper's",
         },
-        shown(why.least),
-        shown(why.most)
     );
     for one in &why.assumptions {
         let _ = writeln!(text, "  {}: {}", one.about, one.choices.join(", "));
     }
     let mut alone = TextTable::new(["one departure", "figure"]);
     for outcome in &why.alone {
-        alone.row([together(outcome), shown(outcome.figure)]);
+        alone.row([together(outcome), format!("{:.2}{unit}", outcome.figure)]);
     }
     let mut sets = TextTable::new(["smallest set of departures that reaches the range", "figure"]);
     for same in why.minimal.chunk_by(|a, b| a.departures.len() == b.departures.len()) {
         for outcome in same.iter().take(MOST_SETS) {
-            sets.row([together(outcome), shown(outcome.figure)]);
+            sets.row([together(outcome), format!("{:.2}{unit}", outcome.figure)]);
         }
         if same.len() > MOST_SETS {
             let more = same.len() - MOST_SETS;
@@ -334,13 +333,14 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
         document.sentences.iter().map(|one| format!("- {one}\n")).collect::<String>(),
         verdicts()
     );
-    let is_in_full = |claim: &&Claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs;
+    let mut in_full: Vec<&Claim> = document.claims.iter().collect();
+    in_full.retain(|claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs);
     text.push_str(
         "\n## Claims from published sentences, and claims that differ\n\n\
          | claim | label | published | tolerance | ours | verdict |\n\
          | --- | --- | ---: | ---: | ---: | --- |\n",
     );
-    for claim in document.claims.iter().filter(is_in_full) {
+    for claim in &in_full {
         let [published, tolerance, ours, verdict] = cells(claim);
         let (label, claim) = (claim.label.name(), &claim.claim);
         let _ = writeln!(
@@ -348,8 +348,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
             "| {claim} | {label} | {published} | {tolerance} | {ours} | {verdict} |"
         );
     }
-    let in_full = document.claims.iter().filter(is_in_full);
-    let noted = in_full.filter_map(|claim| Some((&claim.claim, claim.note.as_ref()?)));
+    let noted = in_full.iter().filter_map(|claim| Some((&claim.claim, claim.note.as_ref()?)));
     for (index, (claim, note)) in noted.enumerate() {
         let lead = if index == 0 { "\n" } else { "" };
         let _ = writeln!(text, "{lead}- {claim}: {note}");
@@ -372,8 +371,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
 }
 
 fn verdicts() -> String {
-    let row = |one: SentenceVerdict| format!("| {one} | {} |\n", one.meaning());
-    let rows: String = SentenceVerdict::ALL.map(row).concat();
+    let rows = SentenceVerdict::ALL.map(|one| format!("| {one} | {} |\n", one.meaning())).concat();
     format!("| of a sentence | meaning |\n| --- | --- |\n{rows}")
 }
 

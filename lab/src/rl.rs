@@ -25,7 +25,6 @@ use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
 use lightloom::{fabric, plan};
 
-/// Compute a reinforcement-learning step, and size its replicas.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048

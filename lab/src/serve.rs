@@ -21,7 +21,6 @@ use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::{TextTable, separated};
 
-/// Find the GPU layout that serves requests within latency limits.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
@@ -321,17 +320,18 @@ fn layout(result: &ServingResult, all: u32) -> String {
     }
 }
 
+fn token_time(seconds: Option<f64>) -> String {
+    seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
+}
+
 fn text(result: &ServeResult, arguments: &Arguments) -> String {
-    let token = |seconds: Option<f64>| {
-        seconds.map_or("–".to_owned(), |seconds| format!("{:.1} ms", 1e3 * seconds))
-    };
     let table = TextTable::of(&result.layouts)
         .column("layout of the GPUs", |one| layout(one, result.gpus))
         .column("within", |one| format!("{:.2} %", 100.0 * one.within))
         .column("TTFT P50", |one| format!("{:.0} ms", 1e3 * one.ttft_p50_seconds))
         .column("P99", |one| format!("{:.0} ms", 1e3 * one.ttft_p99_seconds))
-        .column("TPOT P50", |one| token(one.tpot_p50_seconds))
-        .column("P99", |one| token(one.tpot_p99_seconds))
+        .column("TPOT P50", |one| token_time(one.tpot_p50_seconds))
+        .column("P99", |one| token_time(one.tpot_p99_seconds))
         .column("tokens/s", |one| format!("{:.0}", one.tokens_per_second))
         .column("in flight", |one| format!("{:.1}", one.mean_requests))
         .column("caches moved", |one| Bytes(one.moved_bytes))

@@ -15,7 +15,6 @@ use lightloom::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 mod inside;
 mod job;
 
-/// Run real programs on emulated light, with one namespace per node.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin

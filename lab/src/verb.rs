@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use lightloom_daemon::protocol::secret;
 use lightloom_lab::conform;
 use lightloom_lab::conform::link::{ExchangeError, RealDevice};
 use lightloom_lab::conform::profile::ProfileLink;
@@ -49,21 +49,8 @@ pub(crate) struct Arguments {
     /// argument is `warm` (only the control software) or `cold`.
     #[arg(long, value_name = "COMMAND", requires = "may_move")]
     restart: Option<String>,
-    /// gNMI: CA certificate (PEM) that signs the device's certificate.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// gNMI: name in the device's certificate [default: the host of the target].
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// gNMI: client certificate chain (PEM), if the device requires one.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    certificate: Option<PathBuf>,
-    /// gNMI: private key (PEM) of the client certificate.
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    key: Option<PathBuf>,
-    /// gNMI: connect without TLS, for emulated devices.
-    #[arg(long)]
-    plaintext: bool,
+    #[command(flatten)]
+    tls: Tls,
     /// TL1 and gNMI: account name.
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
@@ -111,21 +98,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if arguments.restart.is_some() && !matches!(protocol, Protocol::Scpi | Protocol::Tl1) {
         return Err(WrongUsage("--restart applies only to scpi:// and tl1://".into()).into());
     }
-    let tls = Tls {
-        ca: arguments.ca.clone(),
-        name: arguments.name.clone(),
-        certificate: arguments.certificate.clone(),
-        key: arguments.key.clone(),
-        plaintext: arguments.plaintext,
-    };
-    let address = target::address(&arguments.target, &tls, arguments.bits_per_second)
+    let address = target::address(&arguments.target, &arguments.tls, arguments.bits_per_second)
         .map_err(|error| WrongUsage(format!("{error:#}")))?;
     let login = match (&arguments.user, &arguments.password_file) {
         (Some(_), _) if !matches!(protocol, Protocol::Tl1 | Protocol::Gnmi) => {
             let why = "--user and --password-file apply only to tl1:// and gnmi://";
             return Err(WrongUsage(why.into()).into());
         }
-        (Some(_), _) if arguments.plaintext => {
+        (Some(_), _) if arguments.tls.plaintext => {
             let why = "the password would be sent in plain text: use --ca instead of --plaintext";
             return Err(WrongUsage(why.into()).into());
         }
@@ -177,19 +157,6 @@ fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
             std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
         }
     }
-}
-
-fn secret(path: &Path) -> anyhow::Result<String> {
-    let shown = path.display();
-    let mode =
-        path.metadata().with_context(|| format!("cannot read {shown}"))?.permissions().mode();
-    anyhow::ensure!(
-        mode & 0o007 == 0,
-        "{shown} is world-readable (mode {:04o}): chmod o= {shown}",
-        mode & 0o777
-    );
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use lightloom_emulator::run::{Progress, RunPass};
 use lightloom_units::SimTime;
 
 use crate::output;
-use crate::progress::QUIET_FOR;
+use crate::progress::{QUIET_FOR, bar};
 
 /// Without a terminal, also report each tenth of the run.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -28,14 +27,9 @@ struct LastShown {
 
 impl Default for Live {
     fn default() -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {msg}")
-                .expect("the template is well-formed");
-            ProgressBar::new(1000).with_style(style)
-        });
         let now = Instant::now();
         Self {
-            bar,
+            bar: bar(1000, "{wide_bar} {percent:>3} % {msg}"),
             begun: now,
             first: now,
             pass: RunPass::Faults,
@@ -81,14 +75,6 @@ impl Progress for Live {
             output::note(&format!("emulating: {percent} %, {}", self.line(now, packet_hops)));
             self.last.at = Instant::now();
             self.last.tenth = tenth;
-        }
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 }

@@ -15,7 +15,7 @@ use lightloom_engine::capture::{
     Slice, Tap, TimelineTrack, Watch, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
 use lightloom_engine::{Engine, LinkId, PacketArrival};
-use lightloom_units::{Picoseconds, SimTime};
+use lightloom_units::Picoseconds;
 
 use crate::files;
 use crate::output::{self, WrongUsage};
@@ -121,7 +121,8 @@ impl Recordings {
         &self,
         result: &Run,
         engine: &Engine<Watch>,
-        (substrate, series): (&Substrate, &Series),
+        substrate: &Substrate,
+        series: &Series,
     ) -> anyhow::Result<()> {
         let packets = Watch::packets(engine.probes());
         if let Some(path) = &self.timeline {
@@ -198,9 +199,13 @@ fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
         begin: phase.start,
         end: phase.start + phase.transition,
     });
-    let track =
-        |name: &str, slices| TimelineTrack { process: "phases", name: name.to_owned(), slices };
-    vec![track("phases", phases.collect()), track("changes of circuits", changes.collect())]
+    let tracks = [("phases", phases.collect()), ("changes of circuits", changes.collect())];
+    let tracks = tracks.map(|(name, slices)| TimelineTrack {
+        process: "phases",
+        name: name.to_owned(),
+        slices,
+    });
+    tracks.into()
 }
 
 fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
@@ -211,9 +216,12 @@ fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
             hosts.entry(&flow.source).or_default().push(Slice { name, begin: flow.start, end });
         }
     }
-    let track =
-        |(name, slices): (&str, _)| TimelineTrack { process: "hosts", name: name.into(), slices };
-    hosts.into_iter().map(track).collect()
+    let tracks = hosts.into_iter().map(|(name, slices)| TimelineTrack {
+        process: "hosts",
+        name: name.into(),
+        slices,
+    });
+    tracks.collect()
 }
 
 fn workload_tracks(result: &Run) -> Vec<TimelineTrack> {
@@ -243,17 +251,16 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Option<TimelineTrack> {
     let stages =
         [("not known", Some(at)), ("planning", fault.detected), ("switching", fault.replanned)];
     let ends = [fault.detected, fault.replanned, fault.restored];
-    let slice = |((name, begin), end): ((&str, Option<SimTime>), Option<SimTime>)| {
+    let slices = stages.into_iter().zip(ends).filter_map(|((name, begin), end)| {
         let begin = begin?;
         let end =
             end.or(fault.restored).or(fault.repaired).unwrap_or(result.head.simulated).max(begin);
         Some(Slice { name: name.to_owned(), begin, end })
-    };
-    let slices = stages.into_iter().zip(ends).filter_map(slice).collect();
+    });
     Some(TimelineTrack {
         process: "faults",
         name: format!("{} {}", fault.what(), fault.effect),
-        slices,
+        slices: slices.collect(),
     })
 }
 

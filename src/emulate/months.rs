@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use lightloom_emulator::months::{
-    Alternative, CaseRun, Figure, JobRow, LossesFrom, MonthsResult, Prepared, months,
+    Alternative, CaseRun, JobRow, LossesFrom, MonthsResult, Prepared, months,
 };
 use lightloom_emulator::shipped::MakeControl;
 use lightloom_emulator::sweep::SeedRange;
@@ -34,17 +34,17 @@ pub(super) fn run(
     let prepared = Prepared::of(scenario, control)?.expect("it has a span");
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(usize::from(arguments.threads)).build()?;
-    let run_cases = |prepared: &Prepared| {
+    let seeds = arguments.seed.unwrap_or(own);
+    let mut result = months(&prepared, seeds, control, &|prepared: &Prepared| {
         let cases = prepared.cases();
         let progress = Progress::new("runs", cases.len() as u64);
-        let one = |case| -> Result<CaseRun, _> {
+        let runs = cases.par_iter().map(|case| -> Result<CaseRun, _> {
             let run = prepared.run(case, control)?;
             progress.advance(1);
             Ok(run)
-        };
-        pool.install(|| cases.par_iter().map(one).collect())
-    };
-    let mut result = months(&prepared, arguments.seed.unwrap_or(own), control, &run_cases)?;
+        });
+        pool.install(|| runs.collect())
+    })?;
     result.made.inputs.clone_from(&source.inputs);
     arguments.result.show(&result, "bill", || describe(&result))?;
     Ok(VerbOutcome::Good)
@@ -127,15 +127,16 @@ fn losses_from(from: &LossesFrom) -> String {
 
 fn spares(result: &MonthsResult) -> String {
     let months = &result.months;
-    let sum = |of: fn(&lightloom_emulator::months::MonthRow) -> u64| -> f64 {
-        months.iter().map(of).sum::<u64>() as f64 / months.len() as f64
-    };
+    let mut sums = [0; 3];
+    for month in months {
+        sums[0] += month.failures;
+        sums[1] += month.hits;
+        sums[2] += month.waits;
+    }
+    let [failures, hits, waits] = sums.map(|sum| sum as f64 / months.len() as f64);
     format!(
-        "spares: {}; on average {:.1} failures, {:.1} with a loss for a job, and {:.2} waits for nodes",
+        "spares: {}; on average {failures:.1} failures, {hits:.1} with a loss for a job, and {waits:.2} waits for nodes",
         count(result.spare_nodes as u64, "node"),
-        sum(|month| month.failures),
-        sum(|month| month.hits),
-        sum(|month| month.waits)
     )
 }
 
@@ -145,17 +146,16 @@ fn bill(result: &MonthsResult) -> String {
         headings.push("dollars");
     }
     let mut table = TextTable::with_headings(headings.into_iter().map(str::to_owned));
-    let mut row = |words: String, hours: Figure, share: f64, usd: Option<f64>| {
-        let mut cells = vec![words, show(hours.mean), show(hours.p50), show(hours.p99)];
+    let share = result.lost_gpu_hours.mean / result.capacity_gpu_hours.max(f64::MIN_POSITIVE);
+    let all = ("all of them", result.lost_gpu_hours, share, result.lost_usd);
+    let lines = result.bill.iter();
+    let lines = lines.map(|line| (line.words.as_str(), line.gpu_hours, line.share, line.usd));
+    for (words, hours, share, usd) in lines.chain([all]) {
+        let mut cells = vec![words.to_owned(), show(hours.mean), show(hours.p50), show(hours.p99)];
         cells.push(format!("{:.4} %", 100.0 * share));
         cells.extend(usd.map(|usd| format!("${usd:.2}")));
         table.row(cells);
-    };
-    for line in &result.bill {
-        row(line.words.clone(), line.gpu_hours, line.share, line.usd);
     }
-    let share = result.lost_gpu_hours.mean / result.capacity_gpu_hours.max(f64::MIN_POSITIVE);
-    row("all of them".to_owned(), result.lost_gpu_hours, share, result.lost_usd);
     format!("{table}of {:.0} GPU-hours\n", result.capacity_gpu_hours)
 }
 

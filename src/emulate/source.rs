@@ -94,30 +94,28 @@ impl ScenarioSource {
         let is_written = document::written(bytes).is_some();
         if !is_written && kind.is_some_and(|kind| kind.name == "fabric") {
             let last = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-            let mut beside = |name: &str| {
+            let unwritten = format!("the step of {file}");
+            let text = of_step(&last).into_bytes();
+            let loaded = scenario::file::load_for(purpose, &unwritten, &text, &mut |name: &str| {
                 let there = files::beside(path, name)?;
                 let role = if *name == last { "fabric" } else { "matrix" };
                 files::note_input(inputs, role, &there.name, &there.bytes);
                 Ok(there)
-            };
-            let unwritten = format!("the step of {file}");
-            let text = of_step(&last);
-            let (loaded, mistakes) =
-                scenario::file::load_for(purpose, &unwritten, text.as_bytes(), &mut beside);
-            let of_fabric = |mistake: Diagnostic| match mistake.file == unwritten {
+            });
+            let (loaded, mistakes) = loaded;
+            let mistakes = mistakes.into_iter().map(|mistake| match mistake.file == unwritten {
                 true => without_place(mistake, &file),
                 false => mistake,
-            };
-            let mistakes = mistakes.into_iter().map(of_fabric).collect();
+            });
+            let mistakes = mistakes.collect();
             return (loaded.map(|loaded| Scenario { name: file, ..loaded }), mistakes);
         }
         inputs.insert("scenario".to_owned(), Input::of(file.clone(), bytes));
-        let mut beside = |name: &str| {
+        scenario::file::load_for(purpose, &file, bytes, &mut |name: &str| {
             let there = files::beside(path, name)?;
             files::note_input(inputs, kinds::role_of(&there.bytes), &there.name, &there.bytes);
             Ok(there)
-        };
-        scenario::file::load_for(purpose, &file, bytes, &mut beside)
+        })
     }
 
     pub(super) fn under(&self, seed: Seed) -> Scenario {

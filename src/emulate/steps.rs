@@ -48,13 +48,14 @@ pub(super) fn describe(result: &Run) -> String {
 
 fn row(step: &JobStep) -> Vec<String> {
     let took = step.took();
-    let ratio = |took: Picoseconds| took.0 as f64 / step.closed_form.0.max(1) as f64;
     let mut row = vec![
         step.job.clone(),
         step.index.to_string(),
         took.map_or("never ended".to_owned(), time),
         time(step.closed_form),
-        took.map_or("-".to_owned(), |took| format!("{:.3}", ratio(took))),
+        took.map_or("-".to_owned(), |took| {
+            format!("{:.3}", took.0 as f64 / step.closed_form.0.max(1) as f64)
+        }),
         step.mfu.map_or("-".to_owned(), |mfu| format!("{:.1} %", 100.0 * mfu)),
     ];
     let Some(why) = step.why else {

@@ -84,8 +84,8 @@ fn losses(text: &mut String, runs: &[SeedRun]) {
     }
     text.push_str("| over all seeds | P50 | P90 | P99 | highest | at seed |\n| --- | --- | --- | --- | --- | --- |\n");
     for row in &rows {
-        let show = |value| row.figure.show(value);
-        let (p50, p90, p99, max) = (show(row.p50), show(row.p90), show(row.p99), show(row.max));
+        let [p50, p90, p99, max] =
+            [row.p50, row.p90, row.p99, row.max].map(|value| row.figure.show(value));
         let (words, seed) = (row.figure.words(), row.worst_seed.0);
         let _ = writeln!(text, "| {words} | {p50} | {p90} | {p99} | {max} | {seed} |");
     }

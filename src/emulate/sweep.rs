@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use lightloom_emulator::sweep::{SeedRange, SeedRun, Sweep, SweepShard, SweepSubject};
 use lightloom_fabric::provenance::Inputs;
-use lightloom_units::Picoseconds;
 use lightloom_units::seed::Seed;
 use rayon::prelude::*;
 
@@ -62,23 +61,24 @@ pub(super) fn run(
     let left: Vec<Seed> = left.into_iter().map(Seed).collect();
     progress.advance(finished.len() as u64);
     let runs = Mutex::new(Saved { runs: finished, saved: Instant::now() });
-    let one = |seed: &Seed| -> anyhow::Result<()> {
-        let run = run_one(*seed)?;
-        progress.advance(1);
-        let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.runs.push(run);
-        if let Some(file) = arguments.result.document()
-            && runs.saved.elapsed() > SAVED_EVERY
-        {
-            let document = serde_json::to_string(&of(runs.runs.clone()))?;
-            files::write(file, document.as_bytes())?;
-            runs.saved = Instant::now();
-        }
-        Ok(())
-    };
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(usize::from(arguments.threads)).build()?;
-    pool.install(|| left.par_iter().try_for_each(one))?;
+    pool.install(|| {
+        left.par_iter().try_for_each(|seed| -> anyhow::Result<()> {
+            let run = run_one(*seed)?;
+            progress.advance(1);
+            let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+            runs.runs.push(run);
+            if let Some(file) = arguments.result.document()
+                && runs.saved.elapsed() > SAVED_EVERY
+            {
+                let document = serde_json::to_string(&of(runs.runs.clone()))?;
+                files::write(file, document.as_bytes())?;
+                runs.saved = Instant::now();
+            }
+            Ok(())
+        })
+    })?;
     drop(progress);
     let sweep = of(runs.into_inner().unwrap_or_else(PoisonError::into_inner).runs);
     arguments.reports.write(&sweep.subject, &sweep.runs)?;
@@ -109,21 +109,24 @@ pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutco
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or("-".to_owned(), |value| value.to_string())
+}
+
 fn recoveries(sweep: &Sweep) -> String {
     if sweep.recoveries.is_empty() {
         return String::new();
     }
-    let show = |time: Option<Picoseconds>| time.map_or("-".to_owned(), |time| time.to_string());
     let table = TextTable::of(&sweep.recoveries)
         .column("from fault to recovery", |row| row.kind.clone())
         .column("faults", |row| row.faults)
         .column("recovered", |row| row.recovered)
         .column("never", |row| row.never)
-        .column("P50", |row| show(row.p50))
-        .column("P90", |row| show(row.p90))
-        .column("P99", |row| show(row.p99))
-        .column("longest", |row| show(row.max))
-        .column("at seed", |row| row.worst_seed.map_or("-".to_owned(), |seed| seed.0.to_string()))
+        .column("P50", |row| or_dash(row.p50))
+        .column("P90", |row| or_dash(row.p90))
+        .column("P99", |row| or_dash(row.p99))
+        .column("longest", |row| or_dash(row.max))
+        .column("at seed", |row| or_dash(row.worst_seed.map(|seed| seed.0)))
         .table()
         .verbatim();
     let mut text = format!("\n{table}");
@@ -142,15 +145,10 @@ fn losses(sweep: &Sweep) -> String {
     let mut table =
         TextTable::new(["over all seeds", "P50", "P90", "P99", "highest", "at seed"]).verbatim();
     for row in &sweep.distributions {
-        let show = |value| row.figure.show(value);
-        table.row([
-            row.figure.words().to_owned(),
-            show(row.p50),
-            show(row.p90),
-            show(row.p99),
-            show(row.max),
-            row.worst_seed.0.to_string(),
-        ]);
+        let [p50, p90, p99, max] =
+            [row.p50, row.p90, row.p99, row.max].map(|value| row.figure.show(value));
+        let (words, seed) = (row.figure.words().to_owned(), row.worst_seed.0.to_string());
+        table.row([words, p50, p90, p99, max, seed]);
     }
     format!("\n{table}")
 }

@@ -268,7 +268,8 @@ fn workloads(result: &Run) -> String {
         times.sort_unstable();
         let groups: BTreeSet<_> = all.iter().filter_map(|c| c.group).collect();
         let undisturbed = all.iter().filter(|c| c.restarts == 0).map(|c| c.busbw_bytes_per_s);
-        let show = |time: Option<&Picoseconds>| time.map_or("-".to_owned(), |time| rounded(*time));
+        let [fastest, median, slowest] = [times.first(), times.get(times.len() / 2), times.last()]
+            .map(|time| time.map_or("-".to_owned(), |time| rounded(*time)));
         table.row([
             name.to_owned(),
             all[0].kind.to_owned(),
@@ -280,9 +281,9 @@ fn workloads(result: &Run) -> String {
                 0 => "-".to_owned(),
                 count => count.to_string(),
             },
-            show(times.first()),
-            show(times.get(times.len() / 2)),
-            show(times.last()),
+            fastest,
+            median,
+            slowest,
             match all[0].lower_bound_of.as_str() {
                 "path" => rounded(all[0].lower_bound),
                 of => format!("{} ({of})", rounded(all[0].lower_bound)),

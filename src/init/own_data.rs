@@ -83,8 +83,8 @@ fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
 }
 
 fn way(output: &Path, log: &str) -> String {
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (from, to) = (whole(output), whole(Path::new(log)));
+    let [from, to] = [output, Path::new(log)]
+        .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = std::iter::repeat_n(std::ffi::OsStr::new(".."), from.components().count() - shared);
     let down = to.components().skip(shared).map(std::path::Component::as_os_str);

@@ -19,28 +19,27 @@ pub(super) struct Against {
     rows: Vec<[String; 3]>,
 }
 
+fn figures(plan: &Plan) -> [(&'static str, String); 9] {
+    let groups = plan.groups.iter().filter(|group| group.job.is_some());
+    let circuits: usize = plan.phases.iter().map(|phase| phase.circuits.len()).sum();
+    let step = plan.metrics.step_time_ps;
+    [
+        ("plan", digest(plan)[..12].to_owned()),
+        ("failed parts", plan.faults.len().to_string()),
+        ("job groups", groups.count().to_string()),
+        ("GPUs used", plan.metrics.gpus_used.to_string()),
+        ("GPUs spare", plan.metrics.gpus_spare.to_string()),
+        ("wasted", format!("{:.2} %", plan.metrics.waste_ratio * 100.0)),
+        ("inner hops across ToRs", format!("{:.2} %", plan.metrics.cross_tor_share * 100.0)),
+        ("communication per step", step.map_or("-".to_owned(), |time| time.to_string())),
+        ("cross-connects, all phases", circuits.to_string()),
+    ]
+}
+
 impl Against {
     pub(super) fn new(file: String, other: &Plan, plan: &Plan) -> Self {
-        let row = |what: &str, of: &dyn Fn(&Plan) -> String| [what.to_owned(), of(plan), of(other)];
-        let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        let percent = |share: f64| format!("{:.2} %", share * 100.0);
-        let cross_connects =
-            |plan: &Plan| plan.phases.iter().map(|phase| phase.circuits.len()).sum::<usize>();
-        let rows = vec![
-            row("plan", &|plan| digest(plan)[..12].to_owned()),
-            row("failed parts", &|plan| plan.faults.len().to_string()),
-            row("job groups", &|plan| {
-                plan.groups.iter().filter(|group| group.job.is_some()).count().to_string()
-            }),
-            row("GPUs used", &|plan| plan.metrics.gpus_used.to_string()),
-            row("GPUs spare", &|plan| plan.metrics.gpus_spare.to_string()),
-            row("wasted", &|plan| percent(plan.metrics.waste_ratio)),
-            row("inner hops across ToRs", &|plan| percent(plan.metrics.cross_tor_share)),
-            row("communication per step", &|plan| {
-                or_dash(plan.metrics.step_time_ps.map(|time| time.to_string()))
-            }),
-            row("cross-connects, all phases", &|plan| cross_connects(plan).to_string()),
-        ];
+        let rows = figures(plan).into_iter().zip(figures(other));
+        let rows = rows.map(|((what, this), (_, other))| [what.to_owned(), this, other]).collect();
         Self {
             file,
             digest: digest(other),

@@ -49,10 +49,8 @@ impl Earlier {
         }
         let mut table = TextTable::new(["value", "this result", &self.file, "change"]).verbatim();
         for name in differing.iter().take(SHOWN) {
-            let shown = |values: &IndexMap<String, String>| {
-                values.get(*name).map_or("-", String::as_str).to_owned()
-            };
-            let (now, then) = (shown(&now), shown(&then));
+            let [now, then] = [&now, &then]
+                .map(|values| values.get(*name).map_or("-", String::as_str).to_owned());
             let change = change(&now, &then);
             table.row([(*name).clone(), now, then, change]);
         }

@@ -290,7 +290,7 @@ fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
             (
                 sha256,
                 ledger.last_txn,
-                runtime.control.facts().broken(),
+                runtime.control.facts().known_faults(),
                 runtime.control.plan().is_some(),
             )
         };

@@ -126,10 +126,10 @@ fn reported_faults_survive_a_restart() {
         tell_in_vain(&mut rig, &modules).await;
         modules.fault(&format!("{} clear", moved()));
         let mut rig = restarted(rig, "report", folder.path()).await;
-        let broken = rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await;
+        let broken = rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await;
         assert_eq!(broken[&reported().to_string()].why, "reported by test", "{broken:?}");
         assert!(
-            !rig.look(|runtime: &Runtime| runtime.control.facts().goes_around(reported())).await
+            !rig.look(|runtime: &Runtime| runtime.control.facts().is_bypassed(reported())).await
         );
         let answer = rig.fault(&[reported()], &[]).await;
         rig.committed(&answer).await;
@@ -171,7 +171,9 @@ fn reported_fault_named_by_a_plan_survives_its_undo() {
 
         let answer = rig.fault(&[], &[reported()]).await;
         rig.committed(&answer).await;
-        assert!(rig.look(|runtime: &Runtime| runtime.control.facts().broken()).await.is_empty());
+        assert!(
+            rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await.is_empty()
+        );
         assert!(written(&rig).await.is_empty());
     });
 }

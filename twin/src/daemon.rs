@@ -54,7 +54,8 @@ pub(crate) struct TwinDaemon {
 
 impl TwinDaemon {
     pub(crate) fn new(
-        (inventory, setup): (Inventory, Setup),
+        inventory: Inventory,
+        setup: Setup,
         flush: Picoseconds,
         draws: Stream,
         nodes: u32,
@@ -116,8 +117,8 @@ impl TwinDaemon {
     }
 
     pub(crate) fn plan_sha256(&self) -> String {
-        let ledger = |control: &Control| control.ledger().plan_sha256.clone();
-        self.control.as_ref().map_or_else(String::new, ledger)
+        let control = self.control.as_ref();
+        control.map(|control| control.ledger().plan_sha256.clone()).unwrap_or_default()
     }
 
     pub(crate) fn records(&self) -> u64 {

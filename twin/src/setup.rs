@@ -4,12 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_control::inventory::{Device, Inventory, OnDrift, Recovery};
-use lightloom_control::management::Management;
-use lightloom_control::mover::Follows;
+use lightloom_control::inventory::{Device, Inventory};
+use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::policy::{OnFault, Setup};
-use lightloom_control::record::OnFailure;
-use lightloom_control::state::{DeviceName, Micros, Position, Sharing, Slot};
+use lightloom_control::state::{DeviceName, Micros, Sharing, Slot};
 use lightloom_devices::{
     AnyDevice, Faulty, GnmiSpec, GnmiSwitch, OpticalSwitch, Rack, RackSlot, SwitchSpec,
     Transceiver, TransceiverSpec,
@@ -22,7 +20,6 @@ use lightloom_drivers::tl1::Tl1;
 use lightloom_emulator::shipped::{DaemonSetup, SwitchLanguage};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
-use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::message::Capabilities;
 use lightloom_firmware_api::path::DataPathPolicy;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
@@ -30,15 +27,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::cost::COST;
-
-/// Default in the configuration file.
-const DARK_LINKS_MAX: usize = 1024;
-
-/// Default in the configuration file.
-const LATE_WITHIN: Micros = Micros::from_secs(2);
-
-/// Default in the configuration file.
-const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
 /// Number of commands and command transfers in a stage before the mirrors move. The same number of
 /// commands qualifies the circuits while their links train.
@@ -63,7 +51,8 @@ impl Installed {
         self,
         index: usize,
         now: SimTime,
-        (life, language): (u64, SwitchLanguage),
+        life: u64,
+        language: SwitchLanguage,
     ) -> Tender {
         let begins = crate::daemon::mono(now) + Micros(20 * index as u64);
         let name = self.name();
@@ -110,38 +99,19 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
 }
 
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
-    let mut inventory = Inventory {
-        devices: BTreeMap::new(),
-        fibres: BTreeMap::new(),
-        hosts: BTreeMap::new(),
-        management: Management::default(),
-        dark_links_max: DARK_LINKS_MAX,
-        poll_every: micros(daemon.poll_every),
-        on_failure: OnFailure::default(),
-        recovery: Recovery::default(),
-        on_drift: OnDrift::default(),
-    };
+    let mut inventory = Inventory { poll_every: micros(daemon.poll_every), ..Inventory::default() };
     let mut modules = BTreeMap::new();
     for bundle in bundles(fabric) {
         let name = DeviceName::from(bundle.to_string().as_str());
         inventory.devices.insert(name.clone(), device(bundle, daemon));
         modules.insert(bundle, name);
     }
-    let end = |port: Port| {
-        let device = modules.get(&port.bundle)?.clone();
-        Some((device, Slot(0), Position(u32::from(port.path))))
-    };
-    for (a, b) in fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre)) {
-        if let (Some(a), Some(b)) = (end(a), end(b)) {
-            inventory.fibres.extend([(a.clone(), b.clone()), (b, a)]);
-        }
-    }
+    inventory.cable(fabric, &modules);
     let mut switches = BTreeMap::new();
     for (ocs, ports) in optical_switches(fabric) {
         let name = Installed::Switch(ocs, ports).name();
         let mut device = Device::new(Sharing::Exclusive);
-        device.limits.late_within = LATE_WITHIN;
-        device.limits.restore_late_within = RESTORE_LATE_WITHIN;
+        device.limits = Limits::configured(Sharing::Exclusive);
         device.limits.power_samples = daemon.power_samples;
         device.duplex = Some(ports.output_offset());
         inventory.devices.insert(name.clone(), device);
@@ -180,14 +150,17 @@ fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
 fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
     let Some(network) = fabric.dcn.circuits() else { return Vec::new() };
     let switches = (0..network.switches()).map(OcsId::from_index);
-    let ports =
-        |ocs| DevicePorts::IngressThenEgress { ingress: network.bank(ocs).ports_per_switch };
-    switches.map(|ocs| (ocs, ports(ocs))).collect()
+    let switches = switches.map(|ocs| {
+        let ingress = network.bank(ocs).ports_per_switch;
+        (ocs, DevicePorts::IngressThenEgress { ingress })
+    });
+    switches.collect()
 }
 
 fn switch(
     fabric: &Fabric,
-    (ocs, ports): (OcsId, DevicePorts),
+    ocs: OcsId,
+    ports: DevicePorts,
     daemon: &DaemonSetup,
     seed: Seed,
 ) -> AnyDevice {
@@ -247,7 +220,7 @@ pub(crate) fn rack(
     let mut installed: Vec<(Installed, RackSlot)> =
         slots.into_iter().map(|(bundle, slot)| (Installed::Module(bundle), slot)).collect();
     for (ocs, ports) in optical_switches(fabric) {
-        let device = switch(fabric, (ocs, ports), daemon, seed);
+        let device = switch(fabric, ocs, ports, daemon, seed);
         if let Some(slot) = rack.add(&ocs.to_string(), device) {
             installed.push((Installed::Switch(ocs, ports), slot));
         }

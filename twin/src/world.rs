@@ -75,9 +75,10 @@ impl World {
         seed: Seed,
     ) -> Result<Self, String> {
         let (rack, slots) = setup::rack(fabric, settings, seed);
-        let parts = setup::inventory(fabric, settings);
+        let (inventory, setup) = setup::inventory(fabric, settings);
         let draws = seed.stream("daemon scheduling", 0);
-        let daemon = TwinDaemon::new(parts, settings.flush, draws, fabric.hbd.nodes());
+        let nodes = fabric.hbd.nodes();
+        let daemon = TwinDaemon::new(inventory, setup, settings.flush, draws, nodes);
         let now = SimTime::START + Picoseconds::from_millis(1);
         let mut world = Self {
             settings: *settings,
@@ -104,13 +105,13 @@ impl World {
             life: 0,
         };
         for (index, (installed, slot)) in slots.into_iter().enumerate() {
-            let tender = installed.tender(index, now, (0, settings.switches));
+            let tender = installed.tender(index, now, 0, settings.switches);
             world.by_name.insert(tender.name().clone(), index);
             world.by_slot.insert(slot, index);
             world.devices.push(TwinDevice::new(installed, slot, tender));
         }
         world.start()?;
-        world.set_up(plan)?;
+        begin::set_up(&mut world, plan)?;
         let mut draws = seed.stream("poll phase", 0);
         let phase = Picoseconds(draws.random_range(0..settings.poll_every.get().max(1)));
         world.run_to(world.now + settings.poll_every + phase);
@@ -127,11 +128,11 @@ impl World {
         self.take(turn);
         for index in 0..self.devices.len() {
             let installed = self.devices[index].installed;
-            let life = (self.life, self.settings.switches);
-            self.devices[index].tender = installed.tender(index, self.now, life);
+            self.devices[index].tender =
+                installed.tender(index, self.now, self.life, self.settings.switches);
             self.plan_tend(index);
         }
-        self.ask_again();
+        phases::ask_again(self);
         Ok(())
     }
 
@@ -196,7 +197,7 @@ impl World {
                 self.devices[index].wakes_at = None;
                 self.see(index);
             }
-            WorldEvent::Asks(life) if life == self.life => self.asks(),
+            WorldEvent::Asks(life) if life == self.life => phases::asks(self),
             WorldEvent::Asks(_) => {}
             WorldEvent::Command(life, command) if life == self.life => self.command(command),
             WorldEvent::Command(..) => {}
@@ -316,12 +317,13 @@ impl World {
         let events = std::mem::take(&mut self.inbox);
         let turn = self.daemon.turn(self.now, events);
         self.take(turn);
-        self.look_at_phase();
+        phases::look_at_phase(self);
         let goals = std::mem::take(&mut self.daemon.judge.committed);
         for goal in goals {
-            let truth =
-                |name: &DeviceName| Some((name.clone(), self.truth(*self.by_name.get(name)?)?));
-            let truths = goal.keys().filter_map(truth).collect();
+            let truths = goal
+                .keys()
+                .filter_map(|name| Some((name.clone(), self.truth(*self.by_name.get(name)?)?)))
+                .collect();
             self.daemon.judge.holds(&goal, &truths);
         }
         for goal in std::mem::take(&mut self.daemon.judge.undone) {
@@ -372,19 +374,19 @@ impl World {
     }
 
     fn is_beside(&self, broken: Part, found: Part) -> bool {
-        let nodes = |part: Part| {
+        let [broken, found] = [broken, found].map(|part| {
             let far = match part {
                 Part::Fibre(port) => self.fabric.hbd.peer(port).map(|far| far.bundle.node),
                 _ => None,
             };
-            part.node().into_iter().chain(far)
-        };
-        nodes(broken).any(|node| nodes(found).any(|other| other == node))
+            part.node().into_iter().chain(far).collect::<Vec<_>>()
+        });
+        broken.iter().any(|node| found.contains(node))
     }
 
     fn fabric_modules(&self) -> usize {
-        let is_module = |device: &&TwinDevice| matches!(device.installed, Installed::Module(_));
-        self.devices.iter().filter(is_module).count()
+        let devices = self.devices.iter();
+        devices.filter(|device| matches!(device.installed, Installed::Module(_))).count()
     }
 
     fn command(&mut self, command: TaskCommand) {
@@ -456,7 +458,7 @@ impl ControlSide for World {
     }
 
     fn ask(&mut self, _now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>) {
-        self.wishes(wish);
+        phases::wishes(self, wish);
         self.drain(out);
     }
 

@@ -53,9 +53,12 @@ pub(crate) fn node(part: &str) -> &str {
 }
 
 pub(crate) fn is_bundle(part: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let split = part.strip_prefix('n').and_then(|rest| rest.split_once("/b"));
-    split.is_some_and(|(node, bundle)| is_number(node) && is_number(bundle))
+    split.is_some_and(|(node, bundle)| {
+        [node, bundle]
+            .iter()
+            .all(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::actor::Actor;
-use crate::ledger::{Ledger, Past};
+use crate::ledger::Ledger;
 use crate::record::{Cause, Intent, TxnResult};
 use crate::state::{DeviceName, Micros, Now};
 
@@ -65,14 +65,15 @@ impl Budget {
     }
 
     pub(crate) fn recall(&mut self, ledger: &Ledger, now: &Now) {
-        let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
-        let recent = ledger.history.iter().filter(|past| {
+        let own = ledger.history.iter().filter(|past| {
             ledger.resumed_after.is_none_or(|resumed| past.txn > resumed)
                 && is_own_change(&past.actor, &past.cause)
-                && age(past) < OWN_CHANGES_WINDOW
         });
-        let changes =
-            recent.filter_map(|p| OwnChange::new(now.mono - age(p), p.result, p.parts.keys()));
+        let changes = own.filter_map(|past| {
+            let age = Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
+            (age < OWN_CHANGES_WINDOW)
+                .then(|| OwnChange::new(now.mono - age, past.result, past.parts.keys()))?
+        });
         self.changes = changes.collect();
     }
 

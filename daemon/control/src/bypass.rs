@@ -42,13 +42,13 @@ pub enum MoveGroups {
 }
 
 impl MayMove {
-    pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
+    pub fn asks(&self, failed: &[Part], moved: &MovedForOthers) -> Option<String> {
         let policy = match (self.groups, self.max_healthy_circuits) {
             (MoveGroups::Ask, _) if moved.rings > 0 => "move_groups: ask".to_owned(),
             (_, Some(most)) if moved.circuits > most => format!("max_healthy_circuits: {most}"),
             _ => return None,
         };
-        let (what, parts) = (said(moved)?, broken.iter().map(ToString::to_string));
+        let (what, parts) = (said(moved)?, failed.iter().map(ToString::to_string));
         let parts = parts.collect::<Vec<String>>().join(" ");
         Some(format!("{what} (`{policy}`); accept it with: lightloom ctl fault {parts}"))
     }
@@ -67,22 +67,22 @@ pub struct Around {
 pub fn next_plan(
     fabric: &Fabric,
     plan: &Plan,
-    broken: &[Part],
+    failed: &[Part],
     repaired: &[Part],
 ) -> Result<Plan, Vec<String>> {
-    let next = next_plan_within(fabric, plan, broken, repaired, &Bounds::default())?;
+    let next = next_plan_within(fabric, plan, failed, repaired, &Bounds::default())?;
     Ok(next.plan)
 }
 
 pub fn next_plan_within(
     fabric: &Fabric,
     plan: &Plan,
-    broken: &[Part],
+    failed: &[Part],
     repaired: &[Part],
     bounds: &Bounds,
 ) -> Result<Around, Vec<String>> {
     let (_, mut faults) = from_document(fabric, plan).map_err(reason)?;
-    for part in broken {
+    for part in failed {
         faults.insert(fabric, *part).map_err(reason)?;
     }
     for part in repaired {
@@ -108,7 +108,7 @@ fn reason(error: impl std::fmt::Display) -> Vec<String> {
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
-    broken: &[Part],
+    failed: &[Part],
     open: BTreeSet<NodeId>,
     first: Around,
     groups: MoveGroups,
@@ -118,14 +118,14 @@ pub fn or_moving_what_stands_still(
     }
     let hit = plan.groups.iter().filter(|group| {
         let mut nodes = group.nodes.iter().chain(&group.passing);
-        nodes.any(|node| broken.iter().any(|part| part.node() == Some(*node)))
+        nodes.any(|node| failed.iter().any(|part| part.node() == Some(*node)))
     });
     let moves = match groups {
         MoveGroups::Never => BTreeSet::new(),
         MoveGroups::OwnJob | MoveGroups::Ask => hit.filter_map(|group| group.job).collect(),
     };
     let bounds = Bounds { moves: Some(moves), open, ..Bounds::default() };
-    Ok(match next_plan_within(fabric, plan, broken, &[], &bounds) {
+    Ok(match next_plan_within(fabric, plan, failed, &[], &bounds) {
         Ok(wider) if wider.plan.metrics.gpus_used > first.plan.metrics.gpus_used => wider,
         _ => first,
     })
@@ -376,12 +376,12 @@ mod tests {
         let fabric = tight();
         let mut plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
         for node in ["n7", "n17"] {
-            let broken: [Part; 1] = [node.parse().expect("a node")];
-            let ends = broken.iter().filter_map(|part| part.node()).collect();
+            let failed: [Part; 1] = [node.parse().expect("a node")];
+            let ends = failed.iter().filter_map(|part| part.node()).collect();
             let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
-            let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+            let first = next_plan_within(&fabric, &plan, &failed, &[], &bounds).expect("a way");
             let (own, none) = (MoveGroups::OwnJob, BTreeSet::new());
-            let next = or_moving_what_stands_still(&fabric, &plan, &broken, none, first, own);
+            let next = or_moving_what_stands_still(&fabric, &plan, &failed, none, first, own);
             plan = next.expect("a way").plan;
         }
         assert_eq!(plan.metrics.gpus_used, 64, "the bypass uses as many GPUs as a fresh plan");
@@ -392,13 +392,13 @@ mod tests {
         let fabric = tight();
         let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
         let plan = next_plan(&fabric, &plan, &["n7".parse().expect("a node")], &[]).expect("a way");
-        let broken: [Part; 1] = ["n17".parse().expect("a node")];
-        let ends = broken.iter().filter_map(|part| part.node()).collect();
+        let failed: [Part; 1] = ["n17".parse().expect("a node")];
+        let ends = failed.iter().filter_map(|part| part.node()).collect();
         let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
         let with = |groups| {
-            let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+            let first = next_plan_within(&fabric, &plan, &failed, &[], &bounds).expect("a way");
             let none = BTreeSet::new();
-            or_moving_what_stands_still(&fabric, &plan, &broken, none, first, groups)
+            or_moving_what_stands_still(&fabric, &plan, &failed, none, first, groups)
                 .expect("a way")
         };
         let never = with(MoveGroups::Never);
@@ -407,15 +407,15 @@ mod tests {
         assert_eq!(own.plan.metrics.gpus_used, 64);
         let MovedForOthers { rings, circuits, at_least } = own.moved;
         assert!(rings > 0 && circuits > 0 && at_least == rings, "{:?}", own.moved);
-        let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+        let first = next_plan_within(&fabric, &plan, &failed, &[], &bounds).expect("a way");
         let all = (0..18).map(NodeId).collect();
         let groups = MoveGroups::OwnJob;
-        let open = or_moving_what_stands_still(&fabric, &plan, &broken, all, first, groups);
+        let open = or_moving_what_stands_still(&fabric, &plan, &failed, all, first, groups);
         let open = open.expect("a way");
         let moved = (open.plan.metrics.gpus_used, open.moved);
         assert_eq!(moved, (64, MovedForOthers::default()), "an open ring is not cut again");
         let may = |groups, max_healthy_circuits| MayMove { groups, max_healthy_circuits };
-        let asks = |may: MayMove| may.asks(&broken, &own.moved);
+        let asks = |may: MayMove| may.asks(&failed, &own.moved);
         assert_eq!(asks(MayMove::default()), None);
         assert_eq!(asks(may(MoveGroups::OwnJob, Some(circuits))), None);
         let limit = asks(may(MoveGroups::OwnJob, Some(circuits - 1))).expect("a proposal");
@@ -439,12 +439,12 @@ mod tests {
         for pair in (0..18).flat_map(|a| (0..18).map(move |b| [a, b])).filter(|[a, b]| a != b) {
             let mut plan = first.clone();
             for node in pair.map(NodeId) {
-                let broken = [Part::Node(node)];
+                let failed = [Part::Node(node)];
                 let bounds = Bounds { cuts_at: Some([node].into()), ..Bounds::default() };
                 let narrow =
-                    next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+                    next_plan_within(&fabric, &plan, &failed, &[], &bounds).expect("a way");
                 let (own, none) = (MoveGroups::OwnJob, BTreeSet::new());
-                let next = or_moving_what_stands_still(&fabric, &plan, &broken, none, narrow, own);
+                let next = or_moving_what_stands_still(&fabric, &plan, &failed, none, narrow, own);
                 let next = next.expect("a way");
                 wider += usize::from(next.moved.rings > 0);
                 let hit = plan.groups.iter().find(|group| group.nodes.contains(&node));

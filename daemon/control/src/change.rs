@@ -89,45 +89,48 @@ fn remedy(owned: Position, adopt: &str) -> String {
 }
 
 pub(crate) fn in_words(objections: &[Objection]) -> Vec<String> {
-    let key = |objection: &Objection| match objection {
-        Objection::Drifted { device, slot, observed, owned, update_helps } => {
-            let drifted = [device.slot(*slot), device.place(*observed), device.place(*owned)];
-            Some((drifted, *owned, *update_helps))
-        }
-        _ => None,
-    };
     let mut folded: Vec<(&Objection, Vec<&str>)> = Vec::new();
     for objection in objections {
-        let known = key(objection);
+        let known = shared_drift(objection);
         let name = match objection {
             Objection::Drifted { device, .. } => device.as_str(),
             _ => "",
         };
-        let same = folded.iter_mut().find(|(first, _)| known.is_some() && key(first) == known);
+        let same =
+            folded.iter_mut().find(|(first, _)| known.is_some() && shared_drift(first) == known);
         match same {
             Some((_, names)) => names.push(name),
             None => folded.push((objection, vec![name])),
         }
     }
-    let line = |(first, names): (&Objection, Vec<&str>)| {
-        let Some(([slot, observed, journal], owned, helps)) =
-            key(first).filter(|_| names.len() > 1)
-        else {
-            return first.to_string();
-        };
-        let more = names.len().saturating_sub(DEVICES_NAMED);
-        let shown = names[..names.len() - more].join(", ");
-        let (more, adopt) = match more {
-            0 => (String::new(), names.join(" ")),
-            more => (format!(" and {more} more"), "all".to_owned()),
-        };
-        format!(
-            "{shown}{more}: {slot} at {observed}, but the journal says {journal}: {}{}",
-            remedy(owned, &adopt),
-            or_update(helps)
-        )
+    folded.into_iter().map(|(first, names)| in_one_line(first, &names)).collect()
+}
+
+/// Returns the words and the remedy of a drift, which several devices can share.
+fn shared_drift(objection: &Objection) -> Option<([String; 3], Position, bool)> {
+    let Objection::Drifted { device, slot, observed, owned, update_helps } = objection else {
+        return None;
     };
-    folded.into_iter().map(line).collect()
+    let words = [device.slot(*slot), device.place(*observed), device.place(*owned)];
+    Some((words, *owned, *update_helps))
+}
+
+fn in_one_line(first: &Objection, names: &[&str]) -> String {
+    let shared = shared_drift(first).filter(|_| names.len() > 1);
+    let Some(([slot, observed, journal], owned, helps)) = shared else {
+        return first.to_string();
+    };
+    let more = names.len().saturating_sub(DEVICES_NAMED);
+    let shown = names[..names.len() - more].join(", ");
+    let (more, adopt) = match more {
+        0 => (String::new(), names.join(" ")),
+        more => (format!(" and {more} more"), "all".to_owned()),
+    };
+    format!(
+        "{shown}{more}: {slot} at {observed}, but the journal says {journal}: {}{}",
+        remedy(owned, &adopt),
+        or_update(helps)
+    )
 }
 
 impl Objection {

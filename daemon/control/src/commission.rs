@@ -293,9 +293,12 @@ impl Commission {
         self.halves.pop()
     }
 
+    fn is_open(&self, end: usize) -> bool {
+        self.rows[end].source.is_none()
+    }
+
     fn search(&self) -> Option<Vec<Option<usize>>> {
-        let is_open = |end: &usize| self.rows[*end].source.is_none();
-        let first = (0..self.rows.len()).find(is_open)?;
+        let first = (0..self.rows.len()).find(|end| self.is_open(*end))?;
         let second = self.rows[first].candidates.ones().next()?;
         let mut on: Vec<Option<usize>> = vec![None; self.groups.len()];
         let mut lit = FixedBitSet::with_capacity(self.ends.len());
@@ -312,7 +315,7 @@ impl Commission {
                     None => self.rows[end].candidates.intersection(&lit).count(),
                     Some(_) => 0,
                 };
-                let open = lit.ones().filter(is_open);
+                let open = lit.ones().filter(|end| self.is_open(*end));
                 let asked = open.filter(|other| self.rows[*other].candidates.contains(end));
                 (asks + asked.count(), end)
             });

@@ -377,7 +377,7 @@ impl Controller {
                     self.send(now, &device, op, false);
                     continue;
                 }
-                Overdue::FoundDead => self.sightings.found_dead(&device, ledger),
+                Overdue::Failed => self.sightings.found_failed(&device, ledger),
                 Overdue::GivenUp => {}
             }
             self.out.push(Action::Abandon(device.clone(), ticket));

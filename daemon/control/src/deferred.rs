@@ -5,13 +5,17 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Cause, Intent};
-use crate::state::{DeviceName, Positions, Txn, at};
+use crate::state::{DeviceName, Positions, SwitchState, Txn, at};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deferred {
     pub txn: Txn,
     pub to: Positions,
     pub or: Positions,
+}
+
+fn slots_of(side: &SwitchState, device: &DeviceName) -> Positions {
+    side.get(device).cloned().unwrap_or_default()
 }
 
 impl Deferred {
@@ -23,18 +27,20 @@ impl Deferred {
             return None;
         }
         let undoes = intent.cause.undoes();
-        let slots =
-            |side: &crate::state::SwitchState| side.get(device).cloned().unwrap_or_default();
         let txn = match intent.cause {
             Cause::Deferred(txn) => txn,
             _ => intent.txn,
         };
         match (undoes, turned) {
-            (true, false) => Some(Self { txn, to: slots(&intent.goal), or: slots(&intent.before) }),
+            (true, false) => Some(Self {
+                txn,
+                to: slots_of(&intent.goal, device),
+                or: slots_of(&intent.before, device),
+            }),
             (_, true) => {
-                let mut to = slots(&intent.owned_before);
-                to.extend(slots(&intent.before));
-                Some(Self { txn, to, or: slots(&intent.after) })
+                let mut to = slots_of(&intent.owned_before, device);
+                to.extend(slots_of(&intent.before, device));
+                Some(Self { txn, to, or: slots_of(&intent.after, device) })
             }
             (false, false) => None,
         }

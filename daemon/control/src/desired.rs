@@ -65,12 +65,11 @@ fn chosen<'a>(
     switches: &Switches,
     owned: &SwitchState,
 ) -> Result<&'a PhasePlan, Vec<String>> {
-    let names = || circuits::names(&plan.phases);
+    let names = circuits::names(&plan.phases);
     if let Some(name) = phase {
         let found = plan.phases.iter().find(|phase| phase.name == name);
-        return found.ok_or_else(|| {
-            vec![format!("the plan has no such phase; its phases are {}", names())]
-        });
+        return found
+            .ok_or_else(|| vec![format!("the plan has no such phase; its phases are {names}")]);
     }
     if let Some(lit) = circuits::in_force(switches, &plan.phases, owned) {
         return Ok(lit);
@@ -78,7 +77,7 @@ fn chosen<'a>(
     let mut lit = plan.phases.iter().filter(|phase| !phase.circuits.is_empty());
     match (lit.next(), lit.next()) {
         (Some(only), None) => Ok(only),
-        _ => Err(vec![format!("choose a phase with `--phase`: {}", names())]),
+        _ => Err(vec![format!("choose a phase with `--phase`: {names}")]),
     }
 }
 
@@ -104,18 +103,14 @@ fn short(sha256: &str) -> &str {
 }
 
 fn other_fabric(plan: &Plan, installed: &Fabric) -> String {
-    let bundles = || plan.transceivers.iter().map(|transceiver| transceiver.bundle);
-    let theirs = (
-        bundles().map(|bundle| bundle.node.0 + 1).max().unwrap_or(0),
-        bundles().map(|bundle| bundle.bundle + 1).max().unwrap_or(0),
-        plan.metrics.gpus_total,
-    );
+    let (mut nodes, mut bundles) = (0, 0);
+    for transceiver in &plan.transceivers {
+        nodes = nodes.max(transceiver.bundle.node.0 + 1);
+        bundles = bundles.max(transceiver.bundle.bundle + 1);
+    }
+    let theirs = size_in_words(nodes, bundles, plan.metrics.gpus_total);
     let hbd = &installed.hbd;
-    let ours = (hbd.nodes(), hbd.k(), installed.gpus());
-    let facts = |(nodes, bundles, gpus): (u32, u8, u64)| match bundles {
-        0 => format!("{gpus} GPUs without transceivers"),
-        _ => format!("{nodes} nodes, {bundles} bundles per node, {gpus} GPUs"),
-    };
+    let ours = size_in_words(hbd.nodes(), hbd.k(), installed.gpus());
     let hint = if theirs == ours {
         ": the file was changed afterwards, or the two fabrics have the same size"
     } else {
@@ -124,12 +119,19 @@ fn other_fabric(plan: &Plan, installed: &Fabric) -> String {
     format!(
         "the plan is for a different fabric of {} (file {}), but this daemon drives `{}` of {} \
          (file {}){hint}; help: make a plan for it with `lightloom plan`",
-        facts(theirs),
+        theirs,
         short(&plan.fabric_sha256),
         installed.name,
-        facts(ours),
+        ours,
         short(&installed.sha256),
     )
+}
+
+fn size_in_words(nodes: u32, bundles: u8, gpus: u64) -> String {
+    match bundles {
+        0 => format!("{gpus} GPUs without transceivers"),
+        _ => format!("{nodes} nodes, {bundles} bundles per node, {gpus} GPUs"),
+    }
 }
 
 pub fn paths(plan: &Plan, modules: &Modules) -> Result<SwitchState, Vec<String>> {

@@ -11,7 +11,8 @@ use crate::management::Management;
 use crate::mover::{Follows, Limits, Promise};
 use crate::record::OnFailure;
 use crate::state::{DeviceName, FibreEnd, Micros, Position, Sharing, Slot};
-use lightloom_units::id::NodeId;
+use lightloom_fabric::fabric::Fabric;
+use lightloom_units::id::{BundleId, NodeId};
 
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -93,6 +94,20 @@ impl Default for Inventory {
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
+    /// Adds the fibres of the accelerator domain between the modules that it contains.
+    pub fn cable(&mut self, installed: &Fabric, modules: &BTreeMap<BundleId, DeviceName>) {
+        let hbd = &installed.hbd;
+        for (a, b) in hbd.fibres().map(|fibre| hbd.ports(fibre)) {
+            let ends = [a, b].map(|port| {
+                let device = modules.get(&port.bundle)?.clone();
+                Some((device, Slot(0), Position(u32::from(port.path))))
+            });
+            if let [Some(a), Some(b)] = ends {
+                self.fibres.extend([(a.clone(), b.clone()), (b, a)]);
+            }
+        }
+    }
+
     /// Spreads the polls of devices that were read together, because replies would be delayed.
     pub(crate) fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {

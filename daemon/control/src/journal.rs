@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use chain::Chain;
-pub use chain::Key;
+pub use chain::{Key, hex};
 pub use storage::Storage;
 
 /// Limits the time to read a damaged file.

@@ -9,7 +9,8 @@
 //!
 //! A node fails, and the two modules of its ring send no light. In each file, `device` is the module
 //! at hand, `seen` what was read from it, `far` the other end of its fibre, and a `witness` a far end
-//! that should receive the light of a `suspect`. The test `path_of_a_fault` runs:
+//! that should receive the light of a `suspect`. Parts are `failed` once witnesses or an operator
+//! name them, and `known_faults` with those that the plan avoids. The test `path_of_a_fault` runs:
 //!
 //! 1. A module at a far end reports [`Signal::LightLost`](sightings::Signal) or is polled. Its
 //!    reading comes as [`Event::Reply`](messages::Event), with its position and without light.
@@ -17,8 +18,8 @@
 //!    [`Sightings`](sightings::Sightings). A report, or the first reading without light, makes them
 //!    suspect the node at the other end. Its modules and their far ends are read next, at times from
 //!    the [`Schedule`](schedule::Schedule).
-//! 3. No module of the suspected node replies in time. The sightings find the node dead, and the
-//!    controller stops waiting with [`Action::Abandon`](messages::Action); without a suspicion it
+//! 3. No module of the suspected node replies in time. The sightings find that the node failed, and
+//!    the controller stops waiting with [`Action::Abandon`](messages::Action); without a suspicion it
 //!    would wait longer. The driver reports `Event::Down`.
 //! 4. [`Control::tick`](policy::Control::tick) computes the failed parts from
 //!    [`Facts`](policy::Facts). Each far end of the suspect is a witness and gives a

@@ -110,16 +110,32 @@ const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
 impl Limits {
+    /// Returns the defaults of the configuration file.
+    pub fn configured(sharing: Sharing) -> Self {
+        let late_within = match sharing {
+            // An optical switch may continue to execute commands after the end of a session.
+            Sharing::Exclusive => Micros::from_secs(2),
+            Sharing::Independent => Micros(0),
+        };
+        // The network may delay the last commands of the previous leader.
+        Self { late_within, restore_late_within: Micros::from_secs(60), ..Self::default() }
+    }
+}
+
+/// Returns when a reply is late: after a multiple of the promise and the time on the line.
+fn late(promised: Micros, bytes: u64, bits_per_second: u64) -> Micros {
+    let line = Micros((10 * 1_000_000 * bytes).div_ceil(bits_per_second));
+    Micros(promised.0.saturating_mul(LATE)) + line
+}
+
+impl Limits {
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
         let rate = u64::from(follows.bits_per_second.max(1));
-        let late = |promised: Micros, bytes: u64| {
-            let line = Micros((10 * 1_000_000 * bytes).div_ceil(rate));
-            Micros(promised.0.saturating_mul(LATE)) + line
-        };
-        self.read_within = late(ANSWER, OPERATION_BYTES);
-        self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES) + promise.dwell;
-        self.probe_within = promise.answer.map_or(Micros(0), |answer| late(answer, READ_BYTES));
+        self.read_within = late(ANSWER, OPERATION_BYTES, rate);
+        self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES, rate) + promise.dwell;
+        self.probe_within =
+            promise.answer.map_or(Micros(0), |answer| late(answer, READ_BYTES, rate));
         if follows.reply_written {
             self.read_within = self.read_within.min(self.reply_within);
             self.probe_within = self.probe_within.min(self.reply_within);
@@ -358,8 +374,8 @@ impl Mover {
         let moved = slots
             .filter(|slot| !self.goal.contains_key(slot))
             .find(|&&slot| at(before, slot) != at(&seen.positions, slot))?;
-        let place = |positions| self.device.place(at(positions, *moved));
-        let (moved, from, to) = (self.device.slot(*moved), place(before), place(&seen.positions));
+        let [from, to] = [before, &seen.positions].map(|all| self.device.place(at(all, *moved)));
+        let moved = self.device.slot(*moved);
         Some(format!("{moved} was not part of the change but moved from {from} to {to}"))
     }
 

@@ -200,15 +200,15 @@ impl Control {
         })
     }
     pub fn change_start(&self) -> ChangeStart {
-        let read = |device: &DeviceName| {
+        let read = self.sightings().devices().keys().filter_map(|device| {
             let read = self.sightings().reading(device)?;
             Some((device.clone(), read.positions.clone()))
-        };
+        });
         ChangeStart {
             setup: Arc::clone(&self.setup),
             plan: self.plan.clone(),
             owned: self.ledger().owned.clone(),
-            read: self.sightings().devices().keys().filter_map(read).collect(),
+            read: read.collect(),
         }
     }
 
@@ -282,7 +282,8 @@ impl Control {
                 if apply.cause.is_none() {
                     let why = format!("part of the plan that {} applied", asked.actor);
                     let named = Broken { why, ..Broken::default() };
-                    apply.broken = Some(self.facts().broken_with(&plan, now, |_| named.clone()));
+                    apply.broken =
+                        Some(self.facts().known_faults_with(&plan, now, |_| named.clone()));
                     apply.settles = self.facts().not_bypassed_by(&plan);
                 }
                 apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));
@@ -380,13 +381,13 @@ impl Control {
         let ledger = self.ledger();
         let next = ledger.plan_named(&ledger.plan_sha256).cloned();
         if next.as_ref().map(Arc::as_ptr) != self.plan.as_ref().map(Arc::as_ptr) {
-            let spelled = |next: &Arc<Plan>| match (&self.plan, &self.spelled) {
-                (Some(before), Some(spelled)) => spelled.next(before, next),
-                _ => Spelled::of(next),
-            };
             let bypasses =
                 self.setup.on_fault == OnFault::Bypass && self.facts().replannable().is_some();
-            let spelled = next.as_ref().filter(|_| bypasses).map(spelled);
+            let spelled =
+                next.as_ref().filter(|_| bypasses).map(|next| match (&self.plan, &self.spelled) {
+                    (Some(before), Some(spelled)) => spelled.next(before, next),
+                    _ => Spelled::of(next),
+                });
             (self.plan, self.spelled) = (next, spelled);
         }
         self.applied = self.facts().load_applied();

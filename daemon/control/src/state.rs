@@ -63,7 +63,7 @@ impl DeviceName {
         self.0.parse().ok()
     }
 
-    pub fn slot(&self, slot: Slot) -> String {
+    pub fn slot(&self, slot: impl fmt::Display) -> String {
         let what = match self.bundle() {
             Some(_) => "group",
             None if self.0.parse::<OcsId>().is_ok() => "port",

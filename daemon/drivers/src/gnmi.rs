@@ -385,32 +385,32 @@ impl Gnmi {
     }
 
     fn take_answer(&mut self, awaits: Awaits, answer: Answer) -> Progress {
-        let done = |taken: Result<(), String>| match taken {
-            Ok(()) => Progress::Answered,
-            Err(why) => Progress::Lost(why),
-        };
-        match (awaits, answer) {
-            (Awaits::Identity, Answer::Capabilities(said)) => done(self.take_capabilities(&said)),
-            (Awaits::Size, Answer::Got(said)) => done(self.take_layout(&said)),
+        let taken = match (awaits, answer) {
+            (Awaits::Identity, Answer::Capabilities(said)) => self.take_capabilities(&said),
+            (Awaits::Size, Answer::Got(said)) => self.take_layout(&said),
+            (Awaits::Positions, Answer::Got(said)) => self.take_positions(&said),
+            (Awaits::Errors, Answer::Got(said)) => self.take_statuses(&said),
+            (Awaits::Done, Answer::Set(_)) => Ok(()),
             (Awaits::Events, Answer::Subscribed) => {
                 self.notifies = true;
-                Progress::Answered
+                Ok(())
             }
             (Awaits::Events, Answer::Refused(_) | Answer::SubscriptionEnded) => {
                 self.subscription = None;
-                Progress::Answered
+                Ok(())
             }
-            (Awaits::Positions, Answer::Got(said)) => done(self.take_positions(&said)),
-            (Awaits::Errors, Answer::Got(said)) => done(self.take_statuses(&said)),
-            (Awaits::Done, Answer::Set(_)) => Progress::Answered,
-            (Awaits::Claim, Answer::Set(_)) => self.mastership.was_taken(),
-            (Awaits::Claim, Answer::Refused(status)) => self.mastership.was_refused(&status),
+            (Awaits::Claim, Answer::Set(_)) => return self.mastership.was_taken(),
+            (Awaits::Claim, Answer::Refused(status)) => {
+                return self.mastership.was_refused(&status);
+            }
             (Awaits::Done, Answer::Refused(status)) if self.mastership.was_denied(&status) => {
-                Progress::Ended(Outcome::Refused(self.mastership.denied().unwrap_or_default()))
+                let denied = self.mastership.denied().unwrap_or_default();
+                return Progress::Ended(Outcome::Refused(denied));
             }
-            (awaits, Answer::Refused(status)) => refused(awaits, &status),
-            (awaits, _) => Progress::Lost(format!("unexpected reply to {awaits:?}")),
-        }
+            (awaits, Answer::Refused(status)) => return refused(awaits, &status),
+            (awaits, _) => Err(format!("unexpected reply to {awaits:?}")),
+        };
+        taken.map_or_else(Progress::Lost, |()| Progress::Answered)
     }
 }
 

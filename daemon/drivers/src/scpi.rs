@@ -145,13 +145,8 @@ impl Dialect for Scpi {
                 }
                 None => None,
             },
-            Awaits::Power
-            | Awaits::Armed
-            | Awaits::Neighbours
-            | Awaits::Registers
-            | Awaits::Events
-            | Awaits::Claim
-            | Awaits::Holder => None,
+            // The driver does not send these requests.
+            _ => None,
         };
         match understood {
             Some(()) => Progress::Answered,

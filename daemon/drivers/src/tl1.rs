@@ -108,14 +108,7 @@ impl Tl1 {
                 self.ports.take_power(powers?);
             }
             Awaits::Identity => self.identity = body.join(" "),
-            Awaits::Armed
-            | Awaits::Done
-            | Awaits::Errors
-            | Awaits::Neighbours
-            | Awaits::Registers
-            | Awaits::Events
-            | Awaits::Claim
-            | Awaits::Holder => {}
+            _ => {}
         }
         Some(())
     }

@@ -106,9 +106,10 @@ struct Counted<'a>(&'a Cell<usize>);
 
 impl Counted<'_> {
     fn one<E: Error>(self, value: Value) -> Result<Value, E> {
-        let left = self.0.get().checked_sub(1);
-        let too_many = || format!("a plan with phases may contain at most {VALUES_MAX} values");
-        self.0.set(left.ok_or_else(|| E::custom(too_many()))?);
+        let left = self.0.get().checked_sub(1).ok_or_else(|| {
+            E::custom(format!("a plan with phases may contain at most {VALUES_MAX} values"))
+        })?;
+        self.0.set(left);
         Ok(value)
     }
 }

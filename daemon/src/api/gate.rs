@@ -150,25 +150,25 @@ impl Gate {
     }
 
     fn room(&self, client: &Client, plan: bool) -> Result<Room, Problem> {
-        let busy = |reason: String, retry_after| Problem::Busy { reason, retry_after };
         let mut clients = self.clients();
         clients.no_plan_until.retain(|_, until| *until > Instant::now());
         if let Some(until) = clients.no_plan_until.get(&client.name).filter(|_| plan) {
             let left = until.saturating_duration_since(Instant::now()).as_secs() + 1;
             let reason = format!("the previous plan from {} did not arrive in time", client.name);
-            return Err(busy(reason, left));
+            return Err(Problem::Busy { reason, retry_after: left });
         }
         if clients.bodies.get(&client.name).is_some_and(|count| *count >= BODIES_OF_ONE_MAX) {
             let reason =
                 format!("already reading {BODIES_OF_ONE_MAX} request bodies from {}", client.name);
-            return Err(busy(reason, RETRY_AFTER));
+            return Err(Problem::Busy { reason, retry_after: RETRY_AFTER });
         }
-        let (from, what) = match plan {
+        let (from, reason) = match plan {
             true => (&self.plan, "another plan is being uploaded; the daemon reads one at a time"),
             false => (&self.bodies, "too many request bodies are being read"),
         };
         let permit = Arc::clone(from).try_acquire_owned();
-        let permit = permit.map_err(|_| busy(what.into(), RETRY_AFTER))?;
+        let permit = permit
+            .map_err(|_| Problem::Busy { reason: reason.to_owned(), retry_after: RETRY_AFTER })?;
         *clients.bodies.entry(client.name.clone()).or_default() += 1;
         Ok(Room { gate: self.clone(), client: client.name.clone(), _permit: permit })
     }

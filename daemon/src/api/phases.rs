@@ -43,14 +43,14 @@ pub(super) async fn phase_status(
     let until = Instant::now() + Duration::from_millis(wait.wait_ms).min(WAIT_MAX);
     loop {
         let (request, is_over) = (request.clone(), Instant::now() >= until);
+        shared.changes.mark_unchanged();
         // Every device that answers during the change wakes this loop, so the status is built once.
-        let find = move |runtime: &Runtime| {
+        let found = shared.look_stored(move |runtime: &Runtime| {
             let booking = runtime.control.phases().of_request(&request)?;
             let is_shown = is_over || booking.standing.is_final();
             Some(is_shown.then(|| view::phases::status(runtime, booking)))
-        };
-        shared.changes.mark_unchanged();
-        match shared.look_stored(find).await? {
+        });
+        match found.await? {
             Some(Some(status)) => return Ok(Json(status)),
             Some(None) => drop(timeout_at(until, shared.changes.changed()).await),
             None => {
@@ -76,8 +76,10 @@ pub(super) async fn phase(
         lease: Micros::from_millis(body.lease_ms),
         revision: body.revision,
     };
-    let call = |asked, answer| Ok(Call::Phase { asked, wish, answer });
-    shared.change(&client, "phase", asked, Role::Phase, call).await
+    let change = shared.change(&client, "phase", asked, Role::Phase, |asked, answer| {
+        Ok(Call::Phase { asked, wish, answer })
+    });
+    change.await
 }
 
 /// Releases a lease and drops its pending requests. Lit circuits stay lit.
@@ -87,6 +89,8 @@ pub(super) async fn release(
     Posted { shared, client, body }: Posted<ReleaseBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let call = |asked, answer| Ok(Call::Release { asked, job: body.job, answer });
-    shared.change(&client, "release", asked, Role::Phase, call).await
+    let change = shared.change(&client, "release", asked, Role::Phase, |asked, answer| {
+        Ok(Call::Release { asked, job: body.job, answer })
+    });
+    change.await
 }

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::Shared;
 use super::problem::{Problem, Reply};
+use super::shared::{Shared, aside};
 use crate::config::Role;
 use crate::runtime::Runtime;
 use crate::serve::Client;
@@ -19,6 +19,5 @@ pub(super) async fn plan_in_force(
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let found = shared.look(|runtime: &Runtime| runtime.control.plan_in_force()).await?;
     let plan = found.ok_or_else(|| Problem::NotFound("no plan is in force".into()))?;
-    let write = move || to_raw_value(&*plan).map_err(|_| Problem::Gone).map(Json);
-    tokio::task::spawn_blocking(write).await.map_err(|_| Problem::Gone)?
+    aside(move || to_raw_value(&*plan).map_err(|_| Problem::Gone).map(Json)).await?
 }

@@ -6,7 +6,6 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::Role;
 use crate::runtime::NotStored;
-use crate::view;
 use lightloom_control::controller::Answer;
 use lightloom_control::state::Txn;
 
@@ -60,7 +59,7 @@ impl IntoResponse for Problem {
                 )],
             ),
         };
-        let mut response = (code, Json(view::answer(Answer::Refused { reasons }))).into_response();
+        let mut response = (code, Json(Answer::Refused { reasons })).into_response();
         if let Some(wait) = wait {
             response.headers_mut().insert(header::RETRY_AFTER, wait);
         }
@@ -83,7 +82,7 @@ impl IntoResponse for Answered {
         };
         let moved = if let Answer::Accepted { txn } = &self.0 { Some(Moved(*txn)) } else { None };
         let paced = matches!(self.0, Answer::Booked { paced: true, .. });
-        let mut response = (code, Json(view::answer(self.0))).into_response();
+        let mut response = (code, Json(self.0)).into_response();
         if paced {
             response.extensions_mut().insert(Paced);
         }

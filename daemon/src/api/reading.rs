@@ -41,13 +41,7 @@ impl Wanted {
             Self::Flag => value.is_boolean(),
             Self::Plan => value.is_object(),
             Self::Target => value.as_object().is_some_and(|devices| {
-                let slots = |slots: &Map<String, Value>| {
-                    slots.iter().all(|(slot, to)| {
-                        slot.parse::<u32>().is_ok()
-                            && to.as_u64().is_some_and(|to| u32::try_from(to).is_ok())
-                    })
-                };
-                devices.values().all(|device| device.as_object().is_some_and(slots))
+                devices.values().all(|device| device.as_object().is_some_and(are_positions))
             }),
         }
     }
@@ -217,10 +211,14 @@ fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
     if let Ok(body) = serde_json::from_slice(bytes) {
         return Ok(body);
     }
-    let example = || format!("example of a complete body: {}", T::EXAMPLE);
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-        (StatusCode::BAD_REQUEST, vec![format!("the body is not JSON: {error}"), example()])
-    })?;
+    let example = format!("example of a complete body: {}", T::EXAMPLE);
+    let value: Value = match serde_json::from_slice(bytes) {
+        Ok(value) => value,
+        Err(error) => {
+            let reasons = vec![format!("the body is not JSON: {error}"), example];
+            return Err((StatusCode::BAD_REQUEST, reasons));
+        }
+    };
     let mut reasons = wrong(T::FIELDS, &value);
     if reasons.is_empty() {
         match serde_json::from_value(value) {
@@ -228,15 +226,20 @@ fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
             Err(error) => reasons.push(error.to_string()),
         }
     }
-    reasons.push(example());
+    reasons.push(example);
     Err((StatusCode::UNPROCESSABLE_ENTITY, reasons))
+}
+
+fn are_positions(slots: &Map<String, Value>) -> bool {
+    slots.iter().all(|(slot, to)| {
+        slot.parse::<u32>().is_ok() && to.as_u64().is_some_and(|to| u32::try_from(to).is_ok())
+    })
 }
 
 fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     let Some(object) = value.as_object() else {
         return vec![format!("the body is {}; expected an object", kind(value))];
     };
-    let names = || fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>();
     let mut reasons = Vec::new();
     for field in fields {
         let (name, wanted) = (field.name, field.wanted.words());
@@ -248,10 +251,10 @@ fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
             Some(value) => reasons.push(format!("`{name}` is {}; expected {wanted}", kind(value))),
         }
     }
-    let known = |name: &String| fields.iter().any(|field| field.name == name);
-    let unknown = object.keys().filter(|name| !known(name));
+    let known: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+    let unknown = object.keys().filter(|name| fields.iter().all(|field| field.name != **name));
     reasons.extend(
-        unknown.map(|name| format!("unknown field `{name}`; known fields: {}", names().join(", "))),
+        unknown.map(|name| format!("unknown field `{name}`; known fields: {}", known.join(", "))),
     );
     reasons
 }

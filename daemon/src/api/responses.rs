@@ -64,16 +64,16 @@ fn without_default(property: &mut RefOr<Schema>) {
 }
 
 fn may_be_null(property: &RefOr<Schema>) -> bool {
-    let null = |types: &SchemaType| match types {
+    let types = match property {
+        RefOr::T(Schema::Object(object)) => &object.schema_type,
+        RefOr::T(Schema::Array(array)) => &array.schema_type,
+        RefOr::T(Schema::OneOf(one)) => return one.items.iter().any(may_be_null),
+        _ => return false,
+    };
+    match types {
         SchemaType::Array(types) => types.contains(&Type::Null),
         SchemaType::Type(of) => *of == Type::Null,
         SchemaType::AnyValue => false,
-    };
-    match property {
-        RefOr::T(Schema::Object(object)) => null(&object.schema_type),
-        RefOr::T(Schema::Array(array)) => null(&array.schema_type),
-        RefOr::T(Schema::OneOf(one)) => one.items.iter().any(may_be_null),
-        _ => false,
     }
 }
 
@@ -111,17 +111,18 @@ fn meaning(code: &str) -> &'static str {
     }
 }
 
+fn one(tag: &str, about: &str, more: serde_json::Value) -> serde_json::Value {
+    let mut properties = json!({"answer": {"type": "string", "enum": [tag]}});
+    let mut required = vec!["answer".to_owned()];
+    if let (Some(all), Some(more)) = (properties.as_object_mut(), more.as_object()) {
+        required.extend(more.keys().cloned());
+        all.extend(more.clone());
+    }
+    json!({"type": "object", "description": about, "properties": properties, "required": required})
+}
+
 fn answer_schema() -> Option<RefOr<Schema>> {
     let reasons = json!({"type": "array", "items": {"type": "string"}});
-    let one = |tag: &str, about: &str, more: serde_json::Value| {
-        let mut properties = json!({"answer": {"type": "string", "enum": [tag]}});
-        let mut required = vec!["answer".to_owned()];
-        if let (Some(all), Some(more)) = (properties.as_object_mut(), more.as_object()) {
-            required.extend(more.keys().cloned());
-            all.extend(more.clone());
-        }
-        json!({"type": "object", "description": about, "properties": properties, "required": required})
-    };
     let number = json!({"type": "integer", "minimum": 0});
     let variants = [
         one("accepted", "Journalled and started", json!({"txn": number})),

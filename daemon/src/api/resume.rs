@@ -6,7 +6,6 @@ use super::problem::{Answered, Problem};
 use super::reading::Posted;
 use super::shared::asked;
 use crate::config::Role;
-use crate::runtime::Call;
 use lightloom_control::controller::Request;
 
 /// Allows automatic changes again after the hourly limit was reached.
@@ -16,7 +15,5 @@ pub(super) async fn resume(
     Posted { shared, client, body }: Posted<ResumeBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &("resume", &body));
-    let call =
-        |asked, answer| Ok(Call::Ask { asked, request: Request::Resume, plan: None, answer });
-    shared.change(&client, "resume", asked, Role::Apply, call).await
+    shared.change_by(&client, "resume", asked, Role::Apply, Ok(Request::Resume)).await
 }

@@ -20,7 +20,8 @@ use crate::serve::Client;
 use crate::tend::ToDevice;
 use crate::traces::{Parents, TraceParent};
 use crate::view;
-use lightloom_control::controller::Answer;
+use lightloom_control::controller::{Answer, Request};
+use lightloom_control::journal::hex;
 use lightloom_control::record::Asked;
 use lightloom_control::state::DeviceName;
 
@@ -115,20 +116,34 @@ impl Shared {
         result.map(Answered)
     }
 
+    /// Makes a change that needs no plan.
+    pub(super) async fn change_by(
+        &self,
+        client: &Client,
+        verb: &str,
+        asked: Asked,
+        role: Role,
+        request: Result<Request, Problem>,
+    ) -> Result<Answered, Problem> {
+        let change = self.change(client, verb, asked, role, |asked, answer| {
+            Ok(Call::Ask { asked, request: request?, plan: None, answer })
+        });
+        change.await
+    }
+
     pub(super) async fn before(&self, asked: &Asked, change: Value) -> Result<(), Problem> {
         if !self.hooks.has_before() {
             return Ok(());
         }
         let request = asked.request.clone();
-        let acted =
-            move |runtime: &Runtime| runtime.control.ledger().requests.contains_key(&request);
-        if self.look(acted).await? {
+        let is_known = self.look(move |runtime: &Runtime| {
+            runtime.control.ledger().requests.contains_key(&request)
+        });
+        if is_known.await? {
             return Ok(());
         }
         let (hooks, metrics) = (self.hooks.clone(), self.metrics.clone());
-        let run = move || hooks.before(&change, &metrics);
-        let result = tokio::task::spawn_blocking(run).await.map_err(|_| Problem::Gone)?;
-        result.map_err(|error| {
+        aside(move || hooks.before(&change, &metrics)).await?.map_err(|error| {
             Problem::Refused(vec![format!(
                 "the hook `before` refused the change: {error}; nothing was switched; help: fix \
                     the cause, or remove the hook from `hooks:` in the daemon's file"
@@ -176,6 +191,13 @@ impl Shared {
     }
 }
 
+/// Runs work that takes time on another thread, so that it does not block the API.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::Gone)
+}
+
 pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) -> Asked {
     Asked { actor: client.name.as_str().into(), request: request_id.into(), digest: sha256(body) }
 }
@@ -183,5 +205,5 @@ pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) ->
 pub(super) fn sha256(body: &impl Serialize) -> String {
     let mut hasher = Sha256::new();
     let _ = serde_json::to_writer(&mut hasher, body);
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize())
 }

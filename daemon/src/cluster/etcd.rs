@@ -85,6 +85,10 @@ pub(super) fn is(key: &str, value: &[u8]) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "VALUE", "result": "EQUAL", "value": coded(value)})
 }
 
+pub(super) fn delete(from: &[u8], end: &[u8]) -> Value {
+    json!({"request_delete_range": {"key": coded(from), "range_end": coded(end)}})
+}
+
 pub(super) fn put(key: &str, value: &[u8]) -> Value {
     json!({"request_put": {"key": coded(key.as_bytes()), "value": coded(value)}})
 }
@@ -114,17 +118,23 @@ impl Etcd {
         })
     }
 
+    fn ask_member(
+        &self,
+        member: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<(u16, Vec<u8>), ureq::Error> {
+        let mut answer = self.agent.post(format!("{member}{path}")).send(body)?;
+        let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
+        Ok((answer.status().as_u16(), bytes))
+    }
+
     fn ask(&self, path: &str, body: &Value) -> Result<Value, EtcdError> {
         let (first, mut why) = (self.good.load(Ordering::Relaxed), String::new());
         let (body, mut other) = (body.to_string(), None);
-        let one = |member: &str| -> Result<(u16, Vec<u8>), ureq::Error> {
-            let mut answer = self.agent.post(format!("{member}{path}")).send(body.as_bytes())?;
-            let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
-            Ok((answer.status().as_u16(), bytes))
-        };
         for at in (first..first + self.endpoints.len()).map(|at| at % self.endpoints.len()) {
             let member = &self.endpoints[at];
-            let (status, bytes) = match one(member) {
+            let (status, bytes) = match self.ask_member(member, path, body.as_bytes()) {
                 Ok(answer) if answer.0 < 500 => answer,
                 // A member without a leader responds with a server error.
                 Ok((_, bytes)) => {
@@ -249,11 +259,7 @@ fn number(value: &Value) -> Result<u64, EtcdError> {
 }
 
 fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
-    let bytes = |value: &Value| {
-        let text = value.as_str().unwrap_or_default();
-        STANDARD.decode(text).map_err(|error| EtcdError::NotUnderstood(error.to_string()))
-    };
-    let one = |entry: &Value| {
+    let entries = list.as_array().into_iter().flatten().map(|entry| {
         Ok(KeyValue {
             key: bytes(&entry["key"])?,
             value: bytes(&entry["value"])?,
@@ -261,8 +267,13 @@ fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
             mod_revision: number(&entry["mod_revision"])?,
             lease: if entry["lease"].is_null() { 0 } else { number(&entry["lease"])? },
         })
-    };
-    list.as_array().into_iter().flatten().map(one).collect()
+    });
+    entries.collect()
+}
+
+fn bytes(value: &Value) -> Result<Vec<u8>, EtcdError> {
+    let text = value.as_str().unwrap_or_default();
+    STANDARD.decode(text).map_err(|error| EtcdError::NotUnderstood(error.to_string()))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::etcd::{Etcd, EtcdError, all_under, coded, made_in, on_lease, put};
 use super::storage::{EtcdStorage, JournalTail};
 use crate::config::{Config, EtcdFile};
 use crate::fence::Fence;
+use lightloom_control::journal::hex;
 
 const FORMAT: &str = "1";
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -65,7 +66,7 @@ impl ClusterIdentity {
     pub fn of(config: &Config, fabric: Option<&Fabric>) -> Self {
         let names: Vec<&str> = config.inventory.devices.keys().map(DeviceName::as_str).collect();
         let digest = Sha256::digest(names.join("\n"));
-        let digest: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex(&digest[..6]);
         Self {
             fabric: fabric.map_or_else(String::new, |fabric| fabric.name.clone()),
             devices: format!("{} devices, {digest}", names.len()),

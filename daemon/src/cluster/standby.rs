@@ -8,7 +8,6 @@ use axum::{Json, Router};
 use lightloom_control::controller::Answer;
 
 use super::seat::StandbyNews;
-use crate::view;
 
 pub fn router(known: StandbyNews) -> Router {
     Router::new().route("/healthz", get(healthz)).fallback(refused).with_state(known)
@@ -30,6 +29,6 @@ async fn refused(State(known): State<StandbyNews>) -> Response {
         (Some(leader), None) => format!("standing by: {leader} leads; send requests there"),
         (None, None) => "standing by: no daemon leads yet".to_owned(),
     };
-    let body = view::answer(Answer::Refused { reasons: vec![reason] });
+    let body = Answer::Refused { reasons: vec![reason] };
     (StatusCode::MISDIRECTED_REQUEST, Json(body)).into_response()
 }

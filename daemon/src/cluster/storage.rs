@@ -15,9 +15,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::etcd::{Etcd, EtcdError, coded, end_of, is, made_in, newest_under, put, put_in};
+use super::etcd::{Etcd, EtcdError, delete, end_of, is, made_in, newest_under, put, put_in};
 use crate::fence::Fence;
 use crate::journal::Storage;
 
@@ -74,8 +74,8 @@ impl End {
     fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let mut numbers = text.split(' ').map_while(|word| word.parse().ok());
-        let mut next = || numbers.next();
-        Some(Self { generation: next()?, chunks: next()?, bytes: next()? })
+        let (generation, chunks, bytes) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        Some(Self { generation, chunks, bytes })
     }
 }
 
@@ -326,11 +326,10 @@ impl Storage for EtcdStorage {
         self.begun += 1;
         let next = self.begun;
         let folder = self.folder(next).into_bytes();
-        let forget = |from: &[u8], end: &[u8]| json!({"request_delete_range": {"key": coded(from), "range_end": coded(end)}});
-        self.as_leader(Vec::new(), &[forget(&folder, &end_of(&folder))], self.in_force())?;
+        self.as_leader(Vec::new(), &[delete(&folder, &end_of(&folder))], self.in_force())?;
         let (chunks, last) = self.put_chunks(Some(next), bytes)?;
         let before = self.folder(self.generation).into_bytes();
-        let turn = [put(&self.head(), next.to_string().as_bytes()), forget(&self.all(), &before)];
+        let turn = [put(&self.head(), next.to_string().as_bytes()), delete(&self.all(), &before)];
         let end = End { generation: next, chunks, bytes: bytes.len() as u64 };
         self.as_leader(Vec::new(), &turn, end)?;
         (self.generation, self.chunks, self.last) = (next, chunks, last);

@@ -56,20 +56,17 @@ impl EtcdFile {
     }
 
     pub fn own_name(&self) -> String {
-        let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        self.name.clone().unwrap_or_else(|| host().trim().to_owned())
+        self.name.clone().unwrap_or_else(|| {
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            host.trim().to_owned()
+        })
     }
 
     pub(crate) fn check(&self, check: &mut Check<'_>) {
-        let mut bad = |path: &str, message: String, help: &str| {
-            check.error(super::codes::BAD_SERVER, path, message).help(help);
-        };
         if self.endpoints.is_empty() {
-            bad(
-                "/etcd/endpoints",
-                "no etcd member is listed".into(),
-                "use a list such as `[\"http://10.0.0.1:2379\"]`",
-            );
+            check
+                .error(super::codes::BAD_SERVER, "/etcd/endpoints", "no etcd member is listed")
+                .help("use a list such as `[\"http://10.0.0.1:2379\"]`");
         }
         for (index, endpoint) in self.endpoints.iter().enumerate() {
             let example = "http://HOST:2379";
@@ -82,26 +79,24 @@ impl EtcdFile {
             );
         }
         check_tls(check, "/etcd/tls", self.tls.as_ref());
-        let mut bad = |path: &str, message: String, help: &str| {
-            check.error(super::codes::BAD_SERVER, path, message).help(help);
-        };
         if self.name.as_deref().is_some_and(|name| name.trim().is_empty()) {
-            bad("/etcd/name", "the name is empty".to_owned(), "use a name, or omit `name`");
+            check
+                .error(super::codes::BAD_SERVER, "/etcd/name", "the name is empty")
+                .help("use a name, or omit `name`");
         }
         let inside = self.prefix.trim_start_matches('/');
         if inside.is_empty() || inside.len() == self.prefix.len() || self.prefix.ends_with('/') {
             let message = format!("`{}` is not a key prefix", self.prefix);
-            bad(
-                "/etcd/prefix",
-                message,
-                "use `/lightloom/NAME`, with a unique name for each \
-                fabric",
-            );
+            check
+                .error(super::codes::BAD_SERVER, "/etcd/prefix", message)
+                .help("use `/lightloom/NAME`, with a unique name for each fabric");
         }
         let lasts = self.lasts();
         if lasts.subsec_nanos() != 0 || !(1..=60).contains(&lasts.as_secs()) {
             let message = format!("a lease of {} s is not supported", lasts.as_secs_f64());
-            bad("/etcd/lease", message, "use 1s to 60s, in whole seconds");
+            check
+                .error(super::codes::BAD_SERVER, "/etcd/lease", message)
+                .help("use 1s to 60s, in whole seconds");
         }
     }
 }

@@ -55,21 +55,22 @@ pub struct JobPhaseFile {
 
 impl JobLinesFile {
     pub(crate) fn check(&self, check: &mut Check<'_>) {
-        let mut bad = |path: &str, message: &str, help: &str| {
-            check.error(BAD_JOB, &format!("/job_lines/{path}"), message).help(help);
-        };
         let (mut hosts, mut phases) = (BTreeSet::new(), BTreeSet::new());
         for (index, job) in self.jobs.iter().enumerate() {
             if job.hosts.is_empty() || !job.hosts.iter().all(|host| hosts.insert(host)) {
-                let help = "list at least one host, and each host in one job only";
-                bad(&format!("jobs/{index}/hosts"), "the hosts do not identify this job", help);
+                let path = format!("/job_lines/jobs/{index}/hosts");
+                check
+                    .error(BAD_JOB, &path, "the hosts do not identify this job")
+                    .help("list at least one host, and each host in one job only");
             }
             for phase in &job.phases {
                 let day = Picoseconds::from_millis(24 * 3_600_000);
                 let is_time = (Picoseconds::from_millis(1)..=day).contains(&phase.least.0);
                 if !is_time || !phases.insert((index, phase.backend)) {
-                    let help = "list each backend once, with a time from 1ms to 24h";
-                    bad(&format!("jobs/{index}/phases"), "a phase is invalid", help);
+                    let path = format!("/job_lines/jobs/{index}/phases");
+                    check
+                        .error(BAD_JOB, &path, "a phase is invalid")
+                        .help("list each backend once, with a time from 1ms to 24h");
                 }
             }
         }

@@ -14,7 +14,7 @@ use lightloom_units::id::NodeId;
 use lightloom_units::{BitsPerSecond, Text};
 
 use super::netlink::{Body, How, Netlink, as_u32, attribute, kind};
-use crate::config::linux::{GroupFile, LinkFile, LinuxFile, Nexthop, Prefix};
+use crate::config::linux::{GroupFile, LinkFile, LinuxFile, Prefix};
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Slot};
 use lightloom_drivers::Reached;
 use lightloom_drivers::conversation::Conversation;
@@ -113,8 +113,10 @@ impl Linux {
         const IFLA_IFNAME: u16 = 3;
         let mut body = Body::with_header(&[0; 16]);
         body.put_text(IFLA_IFNAME, name);
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
-        let found = self.netlink()?.get(kind::GET_LINK, &body).map_err(named)?;
+        let found = self
+            .netlink()?
+            .get(kind::GET_LINK, &body)
+            .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
     }
 
@@ -139,9 +141,12 @@ impl Linux {
     fn root_qdisc(&mut self, index: u32) -> io::Result<Option<u32>> {
         const ROOT: u32 = u32::MAX;
         let dump = self.netlink()?.dump(kind::GET_QDISC, &Body::with_header(&[0; 20]))?;
-        let field = |body: &[u8], at: usize| body.get(at..at + 4).and_then(as_u32).unwrap_or(0);
-        let of_link = |body: &&[u8]| field(body, 4) == index && field(body, 12) == ROOT;
-        Ok(dump.iter().map(|(_, body)| &body[..]).find(of_link).map(|body| field(body, 8)))
+        let root = dump.iter().find_map(|(_, body)| {
+            let [link, handle, parent] =
+                [4, 8, 12].map(|at| body.get(at..at + 4).and_then(as_u32).unwrap_or(0));
+            (link == index && parent == ROOT).then_some(handle)
+        });
+        Ok(root)
     }
 
     fn ways(&self, group: &GroupFile, position: Position) -> Option<Vec<(u32, u16)>> {
@@ -152,10 +157,11 @@ impl Linux {
             Position::DARK => &group.drained,
             Position(number) => group.alternatives.get(number as usize - 1)?,
         };
-        let id = |n: &Nexthop| Some((*self.members.get(&(n.via, n.dev.clone()))?, n.weight));
-        let mut ways: Vec<(u32, u16)> = ways.iter().map(id).collect::<Option<_>>()?;
-        ways.sort_unstable();
-        Some(ways)
+        let ids =
+            ways.iter().map(|n| Some((*self.members.get(&(n.via, n.dev.clone()))?, n.weight)));
+        let mut ids: Vec<(u32, u16)> = ids.collect::<Option<_>>()?;
+        ids.sort_unstable();
+        Some(ids)
     }
 
     fn positions(&mut self) -> io::Result<BTreeMap<Slot, Position>> {
@@ -258,13 +264,13 @@ impl Conversation for Linux {
             Op::Switch { moves, .. } => Some(moves),
             _ => None,
         });
-        let body = |m: &Move| {
+        let messages = moves.flatten().map(|m| {
             let group = self.group(m.slot).ok_or_else(|| format!("it has no group {}", m.slot))?;
             let body = self.group_body(group, m.to);
             let body = body.ok_or_else(|| format!("group {} has no {}", m.slot, m.to))?;
             Ok(super::netlink::message(kind::NEW_NEXTHOP, 0x505, 0, &body))
-        };
-        moves.flatten().map(body).collect()
+        });
+        messages.collect()
     }
 }
 
@@ -279,8 +285,10 @@ impl Object {
         let protocol = *body.get(2)?;
         let id = as_u32(attribute(body, 8, NHA_ID)?)?;
         let entries = attribute(body, 8, NHA_GROUP).unwrap_or_default();
-        let entry = |entry: &[u8]| Some((as_u32(entry)?, u16::from(*entry.get(4)?) + 1));
-        let mut members: Vec<(u32, u16)> = entries.chunks_exact(8).filter_map(entry).collect();
+        let mut members: Vec<(u32, u16)> = entries
+            .chunks_exact(8)
+            .filter_map(|entry| Some((as_u32(entry)?, u16::from(*entry.get(4)?) + 1)))
+            .collect();
         members.sort_unstable();
         Some(Self { id, protocol, members })
     }
@@ -313,12 +321,11 @@ fn blackhole(protocol: u8, id: u32) -> Body {
 
 fn nexthop_group(protocol: u8, id: u32, members: &[(u32, u16)]) -> Body {
     let mut body = nexthop_body(0, protocol, id);
-    let entry = |&(id, weight): &(u32, u16)| {
+    let entries = members.iter().flat_map(|&(id, weight)| {
         let [a, b, c, d] = id.to_ne_bytes();
         [a, b, c, d, weight.saturating_sub(1).min(255) as u8, 0, 0, 0]
-    };
-    let entries: Vec<u8> = members.iter().flat_map(entry).collect();
-    body.put(NHA_GROUP, &entries);
+    });
+    body.put(NHA_GROUP, &entries.collect::<Vec<u8>>());
     body
 }
 

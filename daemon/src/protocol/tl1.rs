@@ -34,8 +34,9 @@ pub struct Tl1File {
 /// Rejects characters that would end the parameter, the command or the line. Quotation marks would
 /// not help, because some switches do not strip them from a password.
 pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
-    let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
-    let Some(wrong) = text.chars().find(ends) else { return Ok(()) };
+    let mut wrong =
+        text.chars().filter(|c| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"'));
+    let Some(wrong) = wrong.next() else { return Ok(()) };
     Err(format!(
         "{wrong:?} is not allowed in a TL1 {what}; help: use printable ASCII without `:`, `;` and `\"`; change it on the \
          switch, then here"

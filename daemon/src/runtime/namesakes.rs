@@ -5,48 +5,48 @@
 use lightloom_control::controller::Event;
 use lightloom_control::management::Trouble;
 use lightloom_control::state::DeviceName;
-use lightloom_units::id::BundleId;
 
 use super::Runtime;
 
-impl Runtime {
-    pub(super) fn one_name_each(&mut self, event: Event) {
-        match event {
-            Event::Up(device) => {
-                let Some(other) = self.namesake(&device) else {
-                    self.namesakes.remove(&device);
-                    return self.handle(Event::Up(device));
-                };
-                let identity = &self.contacts[&device].identity;
-                let why = format!(
-                    "{other} has the same serial number ({identity}), so it is the same module; \
+pub(super) fn one_name_each(runtime: &mut Runtime, event: Event) {
+    match event {
+        Event::Up(device) => {
+            let Some(other) = namesake(runtime, &device) else {
+                runtime.namesakes.remove(&device);
+                return runtime.handle(Event::Up(device));
+            };
+            let identity = &runtime.contacts[&device].identity;
+            let why = format!(
+                "{other} has the same serial number ({identity}), so it is the same module; \
                         help: one of the two is configured or plugged in incorrectly"
-                );
-                self.namesakes.insert(device.clone(), other);
-                self.handle(Event::Down(device, Trouble::Local(why)));
-            }
-            Event::Down(device, trouble) => {
-                self.namesakes.remove(&device);
-                self.handle(Event::Down(device.clone(), trouble));
-                let waiting = self.namesakes.iter().filter(|(_, other)| **other == device);
-                let waiting: Vec<DeviceName> = waiting.map(|(waits, _)| waits.clone()).collect();
-                for device in waiting {
-                    self.one_name_each(Event::Up(device));
-                }
-            }
-            event => self.handle(event),
+            );
+            runtime.namesakes.insert(device.clone(), other);
+            runtime.handle(Event::Down(device, Trouble::Local(why)));
         }
+        Event::Down(device, trouble) => {
+            runtime.namesakes.remove(&device);
+            runtime.handle(Event::Down(device.clone(), trouble));
+            let waiting = runtime.namesakes.iter().filter(|(_, other)| **other == device);
+            let waiting: Vec<DeviceName> = waiting.map(|(waits, _)| waits.clone()).collect();
+            for device in waiting {
+                one_name_each(runtime, Event::Up(device));
+            }
+        }
+        event => runtime.handle(event),
     }
+}
 
-    fn namesake(&self, device: &DeviceName) -> Option<DeviceName> {
-        let is_module = |device: &DeviceName| device.as_str().parse::<BundleId>().is_ok();
-        let identity = self.contacts.get(device).map(|contact| contact.identity.as_str())?;
-        let known = self.control.sightings().devices();
-        let is_up = |other: &DeviceName| known.get(other).is_some_and(|seen| seen.is_up());
-        let mut others = self.contacts.iter().filter(|(other, contact)| {
-            *other != device && contact.identity == identity && is_module(other) && is_up(other)
-        });
-        let found = others.next().map(|(other, _)| other.clone());
-        found.filter(|_| is_module(device) && !identity.is_empty())
+fn namesake(runtime: &Runtime, device: &DeviceName) -> Option<DeviceName> {
+    let identity = runtime.contacts.get(device).map(|contact| contact.identity.as_str())?;
+    if identity.is_empty() || device.bundle().is_none() {
+        return None;
     }
+    let known = runtime.control.sightings().devices();
+    let mut others = runtime.contacts.iter().filter(|(other, contact)| {
+        *other != device
+            && contact.identity == identity
+            && other.bundle().is_some()
+            && known.get(*other).is_some_and(|seen| seen.is_up())
+    });
+    others.next().map(|(other, _)| other.clone())
 }

@@ -9,6 +9,7 @@ use ureq::Agent;
 use crate::config::TracesFile;
 use crate::http;
 use crate::metrics::Metrics;
+use lightloom_control::journal::hex;
 
 /// Batch size, and maximum delay of the first span in a batch.
 const SPANS_MAX: usize = 512;
@@ -59,10 +60,6 @@ impl Span {
         }
         span
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn attribute(key: &str, value: &str) -> Value {

@@ -9,7 +9,7 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Remedy, Rollback};
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Cause, TxnResult};
-use lightloom_control::state::{DeviceName, Position, Txn, at};
+use lightloom_control::state::{DeviceName, Txn, at};
 use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
 use lightloom_fabric::fault::Part;
@@ -193,10 +193,11 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
 fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
     let controller = known.control.controller();
     let read = controller.sightings().devices().get(device).and_then(|seen| seen.observed());
-    let lost = |(slot, wanted): &(_, Position)| {
+    let wanted = controller.transactions().wanted(device).into_iter();
+    let lost = wanted.filter(|(slot, wanted)| {
         !wanted.is_dark() && read.is_some_and(|read| at(&read.positions, *slot) != *wanted)
-    };
-    controller.transactions().wanted(device).into_iter().filter(lost).count()
+    });
+    lost.count()
 }
 
 fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
@@ -240,8 +241,11 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
     let left = parts.iter().filter(|part| !part.bypassed).map(|broken| broken.part.as_str());
     let left: Vec<&str> = left.collect();
     known.control.plan().filter(|_| !left.is_empty())?;
-    let whole = |part: &&str| !left.iter().any(|other| other != part && is_inside(part, other));
-    let names = left.iter().copied().filter(whole).collect::<Vec<_>>().join(" ");
+    let whole = left
+        .iter()
+        .copied()
+        .filter(|part| !left.iter().any(|other| other != part && is_inside(part, other)));
+    let names = whole.collect::<Vec<_>>().join(" ");
     let named = left.iter().filter_map(|part| Some((part.parse::<Part>().ok()?, String::new())));
     let around = known.control.facts().way_around(&known.now, &named.collect::<Vec<_>>(), &[]);
     let refused =
@@ -258,7 +262,7 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
 
 fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
     let part = device.as_str();
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let in_plan = known.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|transceiver| transceiver.bundle.to_string() == part)
     });

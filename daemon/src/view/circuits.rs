@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::khop::{Path, Port};
 use lightloom_fabric::plan::Plan;
@@ -9,6 +10,7 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::{Knowledge, attention};
 use lightloom_control::bypass::is_inside;
+use lightloom_control::record::Broken;
 use lightloom_control::sightings::Sighting;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
 use lightloom_daemon_api::circuit::{
@@ -39,30 +41,34 @@ pub(super) fn counted(
 ) -> Option<CircuitCounts> {
     let installed =
         known.control.facts().installed().filter(|fabric| fabric.hbd.ring().is_some())?;
-    let stood = |port: &Port| stands(known, *port) == Some(true);
-    let will_stand = |port: &Port| {
+    let before = circuits_where(installed, |port| stands(known, *port) == Some(true));
+    let after = circuits_where(installed, |port| {
         let moves = known.control.setup().modules.get(&port.bundle).and_then(|d| changes.get(d));
         let goes = moves.into_iter().flatten().find(|m| m.slot == Slot(0));
         let read = stands(known, *port);
         goes.map_or(read, |m| read.map(|_| m.to == Position(u32::from(port.path)))) == Some(true)
-    };
-    let count = |looks: &dyn Fn(&Port) -> bool| {
-        let fibres = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
-        fibres.filter(|(a, b)| looks(a) && looks(b)).count()
-    };
-    Some(CircuitCounts { before: count(&stood), after: count(&will_stand) })
+    });
+    Some(CircuitCounts { before: before.count(), after: after.count() })
+}
+
+/// Returns the fibres with both ends at ports that satisfy the condition.
+fn circuits_where(
+    installed: &Fabric,
+    holds: impl Fn(&Port) -> bool,
+) -> impl Iterator<Item = (Port, Port)> {
+    let ports = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
+    ports.filter(move |(a, b)| holds(a) && holds(b))
 }
 
 fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
     let Some(installed) = known.control.facts().installed() else { return Vec::new() };
     let owned = &known.control.ledger().owned;
-    let looks = |port: &Port| {
+    let circuits = circuits_where(installed, |port| {
         let device = known.control.setup().modules.get(&port.bundle);
         let owned = device.and_then(|device| owned.get(device));
         owned.is_some_and(|owned| at(owned, Slot(0)) == Position(u32::from(port.path)))
-    };
-    let ports = installed.hbd.fibres().map(|fibre| installed.hbd.ports(fibre));
-    ports.filter(|(a, b)| looks(a) && looks(b)).collect()
+    });
+    circuits.collect()
 }
 
 pub(super) fn loopbacks(known: &Knowledge<'_>) -> Vec<LoopbackView> {
@@ -88,6 +94,10 @@ fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Pos
     Some(at(&observed.positions, slot))
 }
 
+fn is_broken(broken: &BTreeMap<String, Broken>, end: &str) -> bool {
+    broken.keys().any(|part| is_inside(end, part))
+}
+
 pub(super) fn dark(
     known: &Knowledge<'_>,
     circuits: &[CircuitView],
@@ -98,26 +108,28 @@ pub(super) fn dark(
     if known.is_damaged || ledger.open.is_some() {
         return None;
     }
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let ends = plan.circuits.iter().flat_map(|circuit| [circuit.a, circuit.b]);
     let ends: BTreeMap<BundleId, Port> = ends.map(|port| (port.bundle, port)).collect();
     let closing = closing(plan);
     let (mut dark, mut elsewhere) = (BTreeMap::new(), Vec::new());
     for (device, seen) in controller.sightings().devices() {
-        let part = |end: &str| broken.keys().any(|part| is_inside(end, part));
         for (&slot, &wanted) in controller.transactions().planned(device) {
             let Some(read) = read_at(known, device, slot).filter(|read| *read != wanted) else {
                 continue;
             };
             let explained = seen.drift().iter().any(|drift| drift.slot == slot);
-            if explained || part(device.as_str()) || attention::needs_action(known, device) {
+            if explained
+                || is_broken(&broken, device.as_str())
+                || attention::needs_action(known, device)
+            {
                 continue;
             }
             let bundle = device.as_str().parse::<BundleId>().ok();
             let end = bundle.and_then(|bundle| ends.get(&bundle)).map(ToString::to_string);
             let closes = bundle.filter(|bundle| closing.contains(bundle));
             match end.or_else(|| closes.map(|bundle| format!("{bundle} (loopback)"))) {
-                Some(end) if part(&end) => {}
+                Some(end) if is_broken(&broken, &end) => {}
                 Some(end) => drop(dark.insert(device.clone(), end)),
                 None => {
                     let [at, planned] = [read, wanted].map(|position| device.place(position));
@@ -176,7 +188,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         _ => "",
     };
     // Only mode `update` lets a plan use parts that are reported as failed.
-    let mode = if known.control.facts().broken().is_empty() { "" } else { " --mode update" };
+    let mode = if known.control.facts().known_faults().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
     (bypasses || devices.all(|(name, seen)| is_dark(name, seen)))

@@ -6,7 +6,7 @@ use super::{damage_of, words};
 use crate::cluster::JournalPlace;
 use crate::journal::Damage;
 use lightloom_control::drive::Verdict;
-use lightloom_control::ledger::Ledger;
+use lightloom_control::ledger::{Ledger, Past};
 use lightloom_control::record::{Asked, Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
@@ -33,6 +33,10 @@ pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, la
     }
 }
 
+fn past(ledger: &Ledger, txn: Txn) -> Option<&Past> {
+    ledger.history.iter().rev().find(|past| past.txn == txn)
+}
+
 fn told(
     record: &Record,
     detail: String,
@@ -40,10 +44,6 @@ fn told(
     known: &BTreeMap<String, Broken>,
     moves: &BTreeSet<DeviceName>,
 ) -> String {
-    let of = |txn: Txn| {
-        let past = ledger.history.iter().rev().find(|past| past.txn == txn);
-        past.map(|past| (words::of_past(past), past))
-    };
     match record {
         Record::Intent(intent) => words::of_intent(intent, known),
         Record::End { txn, result, parts, .. } => {
@@ -51,13 +51,15 @@ fn told(
             let there = parts.iter().filter(|(_, part)| part.verdict == Verdict::Applied);
             let moved = there.filter(|(device, _)| moves.contains(*device)).count();
             let ended = word.as_str().unwrap_or_default();
-            let said = of(*txn).map(|(words, past)| format!(": {words}, by {}", past.actor));
+            let said = past(ledger, *txn)
+                .map(|past| format!(": {}, by {}", words::of_past(past), past.actor));
             let said = said.unwrap_or_default();
             let trouble = if detail.is_empty() { detail } else { format!("; {detail}") };
             format!("{ended}{said}; {moved} of {} devices moved{trouble}", parts.len())
         }
         Record::Confirmed { txn, .. } => {
-            of(*txn).map(|(words, _)| format!("{words}: confirmed")).unwrap_or_default()
+            let past = past(ledger, *txn);
+            past.map(|past| format!("{}: confirmed", words::of_past(past))).unwrap_or_default()
         }
         _ => detail,
     }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::collections::BTreeMap;
-
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::BundleId;
 
-use super::{Knowledge, circuits, part, words};
-use lightloom_control::change::{self, Domains, Wave};
+use super::{Knowledge, circuits, parts, words};
+use lightloom_control::change::{self, Domains};
 use lightloom_control::controller::{Apply, Preview};
 use lightloom_control::drive::Site;
 use lightloom_control::ledger::{Ledger, Past};
-use lightloom_control::record::{Broken, Cause, TxnResult};
+use lightloom_control::record::{Cause, TxnResult};
 use lightloom_control::state::{DeviceName, Move, Position, Slot, Txn};
 use lightloom_daemon_api::device::CrossedEnd;
 use lightloom_daemon_api::diff::{Diff, MoveView, OtherChange};
@@ -25,10 +23,9 @@ pub fn diff(
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
-    let broken = known.control.facts().broken();
+    let broken = known.control.facts().known_faults();
     let after = apply.broken.clone().unwrap_or_else(|| broken.clone());
     let forgotten = broken.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
-    let parts = |broken: BTreeMap<String, Broken>| broken.into_iter().map(|b| part(known, b));
     let moves = preview.changes.iter().flat_map(|(device, moves)| {
         moves.iter().map(move |m| move_view(known, preview, next, device, m))
     });
@@ -51,8 +48,8 @@ pub fn diff(
         waves: preview.waves.len(),
         phase: preview.phase.as_ref().map(ToString::to_string).unwrap_or_default(),
         dark_links_max: dark_links_max(known, preview),
-        broken: parts(after).collect(),
-        forgets: parts(forgotten).collect(),
+        broken: parts(known, after),
+        forgets: parts(known, forgotten),
         bytes: Vec::new(),
     }
 }
@@ -90,14 +87,17 @@ fn others(
 }
 
 fn moved_and_crossed(known: &Knowledge<'_>, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {
-    let named = |device: &str| {
-        let device = DeviceName::from(device);
-        apply.target.contains_key(&device) || preview.changes.contains_key(&device)
-    };
-    let inside = |end: &str| end.split_once('.').is_some_and(|(device, _)| named(device));
     let devices = known.control.sightings().devices().keys();
     let ends = devices.flat_map(|device| super::crossed(known, device));
-    ends.filter(|end| inside(&end.end) || inside(&end.should_be)).collect()
+    let moved = ends.filter(|crossed| {
+        [&crossed.end, &crossed.should_be].iter().any(|end| {
+            let device = end.split_once('.').map(|(device, _)| DeviceName::from(device));
+            device.is_some_and(|device| {
+                apply.target.contains_key(&device) || preview.changes.contains_key(&device)
+            })
+        })
+    });
+    moved.collect()
 }
 
 fn move_view(
@@ -114,13 +114,16 @@ fn move_view(
         .and_then(|seen| seen.observed())
         .and_then(|read| read.power_mdbm.get(&m.slot).copied());
     let is_lit = power.is_none_or(|power| power >= inventory.limits(device).power_min_mdbm);
-    let names = |wave: &Wave| wave.get(device).is_some_and(|step| step.end().contains_key(&m.slot));
+    let wave = preview
+        .waves
+        .iter()
+        .position(|wave| wave.get(device).is_some_and(|step| step.end().contains_key(&m.slot)));
     MoveView {
         device: device.to_string(),
         slot: m.slot.0,
         from: m.from.0,
         to: m.to.0,
-        wave: preview.waves.iter().position(names).map_or(0, |wave| wave + 1),
+        wave: wave.map_or(0, |wave| wave + 1),
         domain: inventory.domain(device, m.slot),
         cuts_light: goes_dark.is_some() && is_lit,
         goes_dark,

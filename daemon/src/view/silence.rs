@@ -8,9 +8,8 @@ use lightloom_control::drive::Site;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_daemon_api::status::{ManagementLostView, UnwitnessedView};
+use lightloom_daemon_api::text::{NAMES_MAX, named};
 use lightloom_drivers::tender::{BACKOFF_MAX, CONNECT_WITHIN};
-
-const NAMES_MAX: usize = 6;
 
 type Said = BTreeMap<Kind, Vec<(DeviceName, Micros)>>;
 
@@ -106,7 +105,7 @@ fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
 
 fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> String {
     let names: Vec<String> = devices.iter().map(|(device, _)| device.to_string()).collect();
-    let shown = shown(&names);
+    let shown = named(names.clone(), NAMES_MAX);
     let silent = devices.iter().map(|(_, silent)| *silent).min().unwrap_or_default();
     let replies = devices.iter();
     let replies = replies
@@ -151,13 +150,5 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
             BACKOFF_MAX.0 / 1_000_000,
             names.join(" "),
         ),
-    }
-}
-
-fn shown(names: &[String]) -> String {
-    let first = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_MAX) {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }

@@ -2,10 +2,8 @@
 //! Maps the controller's enums to the API's enums, with all variants checked at compile time.
 
 use lightloom_control::change;
-use lightloom_control::controller;
 use lightloom_control::drive::Verdict;
 use lightloom_control::record::{self, Cause, TxnResult};
-use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::body::{Mode, OnFailure};
 use lightloom_daemon_api::transaction::{DeviceVerdict, Kind, TransactionResult, TransactionState};
 
@@ -67,23 +65,6 @@ pub fn on_failure(on_failure: OnFailure) -> record::OnFailure {
     match on_failure {
         OnFailure::Rollback => record::OnFailure::Rollback,
         OnFailure::Hold => record::OnFailure::Hold,
-    }
-}
-
-pub fn answer(answer: controller::Answer) -> Answer {
-    match answer {
-        controller::Answer::Accepted { txn } => Answer::Accepted { txn: txn.0 },
-        controller::Answer::Done => Answer::Done,
-        controller::Answer::Adopted { devices, slots, silent } => {
-            Answer::Adopted { devices, slots, silent }
-        }
-        controller::Answer::NothingToDo { reasons } => Answer::NothingToDo { reasons },
-        controller::Answer::Booked { request_id, paced } => Answer::Booked { request_id, paced },
-        controller::Answer::PhaseRefused { conflict, code, reason, fix } => {
-            Answer::PhaseRefused { conflict, code, reason, fix }
-        }
-        controller::Answer::Conflict { reason } => Answer::Conflict { reason },
-        controller::Answer::Refused { reasons } => Answer::Refused { reasons },
     }
 }
 

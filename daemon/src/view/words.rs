@@ -7,6 +7,7 @@ use lightloom_fabric::fault::Part;
 use lightloom_control::change::PhaseChange;
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Broken, Cause, Intent};
+use lightloom_daemon_api::text::named;
 
 const HASH_SHOWN: usize = 12;
 const PARTS_MAX: usize = 4;
@@ -58,7 +59,7 @@ pub(super) fn news(
 impl Change<'_> {
     fn words(&self) -> String {
         let (broken, repaired) = (news(self.after, self.before), news(self.before, self.after));
-        let [broken, repaired] = [broken, repaired].map(|parts| named(&parts));
+        let [broken, repaired] = [broken, repaired].map(|parts| named(parts, PARTS_MAX));
         let plan = match self.plan_sha256 {
             "" => None,
             sha256 => Some(plan(sha256)),
@@ -106,14 +107,6 @@ fn around(broken: &str, repaired: &str) -> String {
         words += &format!("; {repaired} back in service");
     }
     words
-}
-
-fn named(parts: &[String]) -> String {
-    let mut shown = parts.iter().take(PARTS_MAX).cloned().collect::<Vec<_>>().join(", ");
-    if parts.len() > PARTS_MAX {
-        shown += &format!(" and {} more", parts.len() - PARTS_MAX);
-    }
-    shown
 }
 
 #[cfg(test)]

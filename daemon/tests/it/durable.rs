@@ -324,7 +324,7 @@ fn s1_plan_and_report_survive_a_crash_at_every_point() {
     };
     let (committed, points) = run(None);
     assert!(
-        committed.control().unwrap().facts().goes_around("n1".parse().unwrap()),
+        committed.control().unwrap().facts().is_bypassed("n1".parse().unwrap()),
         "its end is in it"
     );
     let mut bypassed = 0;
@@ -335,9 +335,9 @@ fn s1_plan_and_report_survive_a_crash_at_every_point() {
         let is_lost = !control.ledger().plan_sha256.is_empty() && control.plan_in_force().is_none();
         assert!(!is_lost, "point {point}");
         let acknowledged = world.answers.iter().any(|(asked, _)| asked.request == "reported");
-        let known = control.facts().broken().contains_key("n1");
+        let known = control.facts().known_faults().contains_key("n1");
         assert!(known || !acknowledged, "point {point}: what was acknowledged is forgotten");
-        bypassed += u32::from(control.facts().goes_around("n1".parse().unwrap()));
+        bypassed += u32::from(control.facts().is_bypassed("n1".parse().unwrap()));
     }
     println!(
         "S1: a plan and a report over a crash at each of {points} points: {bypassed} bypassed"

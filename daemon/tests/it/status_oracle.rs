@@ -222,7 +222,7 @@ impl Week {
             differing: names.filter(differs).collect(),
             is_planned: plan.is_some(),
             is_waiting: ledger.open.is_some() || ledger.pending.is_some(),
-            has_faults: !control.facts().broken().is_empty(),
+            has_faults: !control.facts().known_faults().is_empty(),
             stated,
         }
     }

@@ -85,7 +85,7 @@ impl Ring {
         );
         let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
         let mut config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-        config.cable(&installed);
+        config.inventory.cable(&installed, &config.bundles);
         let setup = Setup {
             installed: Some(installed),
             modules: config.bundles.clone(),
@@ -405,7 +405,7 @@ fn pick(ring: &Ring, rng: &mut Stream) -> Part {
 }
 
 fn repair(ring: &mut Ring) {
-    let broken = ring.control.facts().broken();
+    let broken = ring.control.facts().known_faults();
     let parts: Vec<Part> = broken.keys().map(|name| name.parse().unwrap()).collect();
     if parts.is_empty() {
         return;

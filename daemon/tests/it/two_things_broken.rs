@@ -121,9 +121,9 @@ fn cut_while_unconfirmed(seed: u64) -> World {
     assert_eq!(stand(&world), [1, 1, 15, 15]);
     world.cut(&(module(0), SLOT, Position(1)), true);
     world.run_for(seconds(10));
-    let goes_around =
-        |part: &str| world.control().unwrap().facts().goes_around(part.parse().unwrap());
-    assert!(goes_around("n0/b0.1") && goes_around("n2/b0.1"), "on top of what is unconfirmed");
+    let is_bypassed =
+        |part: &str| world.control().unwrap().facts().is_bypassed(part.parse().unwrap());
+    assert!(is_bypassed("n0/b0.1") && is_bypassed("n2/b0.1"), "on top of what is unconfirmed");
     assert_eq!(dark(&world), ["n0/b0.1", "n2/b0.1"]);
     assert_eq!(world.counts.on_top, 1);
     assert_eq!(ledger(&world).pending.as_ref().map(|pending| pending.txn), Some(Txn(2)));
@@ -332,9 +332,9 @@ fn single_missed_answer_next_to_a_failed_module_is_not_bypassed() {
         world.faults_of.clear();
         world.run_for(seconds(100));
         let control = world.control().unwrap();
-        let goes_around = |part: &str| control.facts().goes_around(part.parse().unwrap());
-        assert!(goes_around("n0/b0"), "seed {seed}");
-        assert!(!goes_around("n0/b1"), "seed {seed}: {:?}", control.facts().broken());
+        let is_bypassed = |part: &str| control.facts().is_bypassed(part.parse().unwrap());
+        assert!(is_bypassed("n0/b0"), "seed {seed}");
+        assert!(!is_bypassed("n0/b1"), "seed {seed}: {:?}", control.facts().known_faults());
         world.check_at_rest();
     }
 }

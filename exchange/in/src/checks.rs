@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::shown;
-use super::logs::{HostOutage, HostShape, LoggedJob, Logs};
+use super::logs::{HostOutage, HostShape, Logs};
 use super::problem::{LogPlace, LogTrouble};
 
 /// Smaller differences do not indicate different time zones.
@@ -50,7 +50,6 @@ fn by_file<T>(records: &[T], place: fn(&T) -> &LogPlace) -> BTreeMap<String, Vec
 
 fn hosts_are_of_the_topology(logs: &mut Logs) {
     let Some(topology) = logs.topology().map(str::to_owned) else { return };
-    let known = |host: &String| logs.hosts.get(host).is_some_and(|host| host.place.is_some());
     let mut named: BTreeMap<&str, BTreeSet<&String>> = BTreeMap::new();
     for job in &logs.jobs {
         named.entry(&job.place.file).or_default().extend(&job.hosts);
@@ -61,7 +60,11 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
     let mut troubles = Vec::new();
     let mut strangers: BTreeSet<String> = BTreeSet::new();
     for (file, hosts) in named {
-        let unknown: Vec<&String> = hosts.iter().copied().filter(|host| !known(host)).collect();
+        let unknown = hosts
+            .iter()
+            .copied()
+            .filter(|host| logs.hosts.get(*host).is_none_or(|host| host.place.is_none()));
+        let unknown: Vec<&String> = unknown.collect();
         let Some(first) = unknown.first() else { continue };
         if unknown.len() == hosts.len() {
             let (count, first) = (hosts.len(), (*first).clone());
@@ -70,11 +73,10 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
             continue;
         }
         for host in unknown {
-            let of_job =
-                logs.jobs.iter().find(|job| job.place.file == file && job.hosts.contains(host));
-            let of_fault =
-                || logs.outages.iter().find(|out| out.place.file == file && out.host == *host);
-            let place = of_job.map(|job| &job.place).or_else(|| of_fault().map(|out| &out.place));
+            let jobs = logs.jobs.iter().filter(|job| job.hosts.contains(host));
+            let outages = logs.outages.iter().filter(|outage| outage.host == *host);
+            let mut places = jobs.map(|job| &job.place).chain(outages.map(|out| &out.place));
+            let place = places.find(|place| place.file == file);
             let trouble =
                 LogTrouble::UnknownHost { host: host.clone(), topology: topology.clone() };
             troubles.extend(place.map(|place| (place.clone(), trouble)));
@@ -131,15 +133,12 @@ type Period = (i64, i64);
 fn periods_overlap(logs: &mut Logs) {
     let files: Vec<(String, Period)> =
         periods(logs).into_iter().map(|(file, period)| (file.to_owned(), period)).collect();
-    let shown = |period: Period| format!("{} to {}", shown(period.0), shown(period.1));
     for (index, (file, period)) in files.iter().enumerate() {
         for (other, others) in &files[index + 1..] {
             if period.1 < others.0 || others.1 < period.0 {
-                let trouble = LogTrouble::Periods {
-                    period: shown(*period),
-                    other: other.clone(),
-                    others: shown(*others),
-                };
+                let [period, others] = [period, others]
+                    .map(|(from, to)| format!("{} to {}", shown(*from), shown(*to)));
+                let trouble = LogTrouble::Periods { period, other: other.clone(), others };
                 logs.problem(LogPlace { file: file.clone(), line: None }, trouble);
             }
         }
@@ -160,11 +159,12 @@ pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
         });
         parts.push(joined);
     }
-    let faults = |files: &BTreeSet<&str>| {
-        let of_files = logs.outages.iter().filter(|outage| files.contains(&*outage.place.file));
-        of_files.count()
-    };
-    parts.into_iter().filter(|(_, files)| faults(files) > 0).max_by_key(|(_, files)| faults(files))
+    let counted = parts.into_iter().map(|part| {
+        let faults = logs.outages.iter().filter(|outage| part.1.contains(&*outage.place.file));
+        (faults.count(), part)
+    });
+    let most = counted.filter(|(faults, _)| *faults > 0).max_by_key(|(faults, _)| *faults);
+    most.map(|(_, part)| part)
 }
 
 fn periods(logs: &Logs) -> BTreeMap<&str, Period> {
@@ -182,12 +182,12 @@ fn jobs_fit(logs: &mut Logs) {
     let total: u64 = logs.hosts.values().filter_map(|host| host.gpus).map(u64::from).sum();
     let covered = watched(logs).map(|((from, to), _)| to - from);
     let mut troubles = Vec::new();
-    let lasts = |job: &LoggedJob| job.end.map_or(0, |end| end - job.start);
-    let longest = logs.jobs.iter().max_by_key(|job| lasts(job));
-    if let (Some(job), Some(covered)) = (longest, covered)
-        && lasts(job) > covered
+    let lasts = logs.jobs.iter().map(|job| (job.end.map_or(0, |end| end - job.start), job));
+    let longest = lasts.max_by_key(|(seconds, _)| *seconds);
+    if let (Some((seconds, job)), Some(covered)) = (longest, covered)
+        && seconds > covered
     {
-        let (hours, covered_hours) = (lasts(job) / 3600, covered / 3600);
+        let (hours, covered_hours) = (seconds / 3600, covered / 3600);
         let trouble = LogTrouble::LongJob { job: job.id.clone(), hours, covered_hours };
         troubles.push((job.place.clone(), trouble));
     }

@@ -20,8 +20,10 @@ pub(crate) fn time(text: &str) -> Result<Option<LogTime>, String> {
         return Ok(Some(LogTime { seconds, has_zone: true }));
     }
     let forms = ["%Y-%m-%d %H:%M:%S%.f%:z", "%Y-%m-%dT%H:%M:%S%.f%z"];
-    let zoned = || forms.iter().find_map(|form| DateTime::parse_from_str(text, form).ok());
-    if let Some(time) = DateTime::parse_from_rfc3339(text).ok().or_else(zoned) {
+    let zoned = DateTime::parse_from_rfc3339(text)
+        .ok()
+        .or_else(|| forms.iter().find_map(|form| DateTime::parse_from_str(text, form).ok()));
+    if let Some(time) = zoned {
         return Ok(Some(LogTime { seconds: time.timestamp(), has_zone: true }));
     }
     let bare = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"];

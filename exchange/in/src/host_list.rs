@@ -21,6 +21,10 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
     .filter(|item| !item.trim().is_empty())
 }
 
+fn number(text: &str, item: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| format!("`{text}` in `{item}` is not a number"))
+}
+
 fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), String> {
     let Some((prefix, rest)) = item.split_once('[') else {
         hosts.push(format!("{before}{item}"));
@@ -30,10 +34,7 @@ fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), 
         rest.split_once(']').ok_or_else(|| format!("`{item}` has no closing bracket"))?;
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| {
-            text.trim().parse::<u64>().map_err(|_| format!("`{text}` in `{item}` is not a number"))
-        };
-        let (from, to) = (number(first)?, number(last)?);
+        let (from, to) = (number(first, item)?, number(last, item)?);
         if to < from || to - from > MOST_HOSTS || hosts.len() as u64 > MOST_HOSTS {
             return Err(format!("`{range}` in `{item}` is not a range of hosts"));
         }

@@ -83,21 +83,22 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
 
 fn kind_of(file: &LogFile<'_>) -> Option<usize> {
     let head = String::from_utf8_lossy(&file.bytes[..file.bytes.len().min(HEAD)]);
-    let of = |text: &str| KINDS.iter().position(|kind| (kind.is)(text));
-    of(&head).or_else(|| (file.bytes.len() > HEAD).then(|| of(&file.text())).flatten())
+    kind_in(&head).or_else(|| (file.bytes.len() > HEAD).then(|| kind_in(&file.text()))?)
+}
+
+fn kind_in(text: &str) -> Option<usize> {
+    KINDS.iter().position(|kind| (kind.is)(text))
 }
 
 /// Removes a byte order mark and decodes UTF-16, which Windows PowerShell writes.
 fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let units = |read: fn([u8; 2]) -> u16| {
-        let units = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
-        let text: String = char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect();
-        Cow::Owned(text.into_bytes())
+    let read = match bytes {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        [0xef, 0xbb, 0xbf, text @ ..] => return Cow::Borrowed(text),
+        _ => return Cow::Borrowed(bytes),
     };
-    match bytes {
-        [0xff, 0xfe, ..] => units(u16::from_le_bytes),
-        [0xfe, 0xff, ..] => units(u16::from_be_bytes),
-        [0xef, 0xbb, 0xbf, text @ ..] => Cow::Borrowed(text),
-        _ => Cow::Borrowed(bytes),
-    }
+    let units = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
+    let text: String = char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect();
+    Cow::Owned(text.into_bytes())
 }

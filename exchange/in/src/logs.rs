@@ -194,6 +194,10 @@ pub(crate) struct HostChange {
     pub(crate) place: LogPlace,
 }
 
+fn overlap(part: &[String], other: &[String]) -> bool {
+    part == other || part.iter().any(|name| other.contains(name))
+}
+
 /// Index of an open outage, and the names of each failed part.
 type OpenOutage = (usize, Vec<Vec<String>>);
 
@@ -206,17 +210,15 @@ pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     for change in changes {
         let HostChange { host, at, class, part, is_back, description, place } = change;
         let key = (host.clone(), class.clone());
-        let is_same =
-            |other: &Vec<String>| part == *other || part.iter().any(|name| other.contains(name));
         match open.entry(key) {
             Entry::Occupied(mut occupied) if is_back => {
-                occupied.get_mut().1.retain(|other| !part.is_empty() && !is_same(other));
+                occupied.get_mut().1.retain(|other| !part.is_empty() && !overlap(&part, other));
                 if occupied.get().1.is_empty() {
                     found[occupied.remove().0].end = Some(at);
                 }
             }
             Entry::Occupied(mut occupied) => {
-                if !occupied.get().1.iter().any(is_same) {
+                if !occupied.get().1.iter().any(|other| overlap(&part, other)) {
                     occupied.get_mut().1.push(part);
                 }
             }

@@ -86,43 +86,37 @@ pub enum LogTrouble {
 
 impl LogTrouble {
     pub fn still(&self) -> String {
-        match self {
-            Self::Unrecognised { .. } => "the file is skipped".into(),
-            Self::Unreadable(_) => "the file is skipped".into(),
+        let still = match self {
+            Self::OtherShape { others, .. } => return format!("{others} is used"),
+            Self::NoColumn { help, .. } => return format!("the file is skipped: {help}"),
+            Self::TwoPlaces { first, .. } => return format!("{first} is used"),
+            Self::Unrecognised { .. } | Self::Unreadable(_) => "the file is skipped",
             Self::HostLinks { .. } => {
-                "these edges are ignored, and high-bandwidth domains are assumed".into()
+                "these edges are ignored, and high-bandwidth domains are assumed"
             }
-            Self::OtherShape { others, .. } => format!("{others} is used"),
-            Self::Malformed(_)
-            | Self::Fields { .. }
-            | Self::NoTime(_)
-            | Self::EndsFirst { .. } => {
-                "only this record is skipped".into()
+            Self::Malformed(_) | Self::Fields { .. } | Self::NoTime(_) | Self::EndsFirst { .. } => {
+                "only this record is skipped"
             }
-            Self::Merged { .. } => "the others are omitted, because their times are not recorded".into(),
-            Self::NoColumn { help, .. } => format!("the file is skipped: {help}"),
-            Self::TwoPlaces { first, .. } => format!("{first} is used"),
-            Self::NoSwitch(_) => "everything below it is assigned to the switch that references it".into(),
-            Self::OtherCluster { .. } => {
-                "fault rates and durations are still used".into()
-            }
+            Self::Merged { .. } => "the others are omitted, because their times are not recorded",
+            Self::NoSwitch(_) => "everything below it is assigned to the switch that references it",
+            Self::OtherCluster { .. } => "fault rates and durations are still used",
             Self::UnknownHost { .. } => {
-                "its faults are omitted; if it belongs to this cluster, add it to the topology".into()
+                "its faults are omitted; if it belongs to this cluster, add it to the topology"
             }
             Self::Clocks { .. } => {
                 "outage durations are correct, but faults in both files are counted twice: remove one of the files, or correct its times"
-                    .into()
             }
             Self::Periods { .. } => {
-                "the fault trace uses the files with the most faults, so job losses in the other files cannot be attributed to faults".into()
+                "the fault trace uses the files with the most faults, so job losses in the other files cannot be attributed to faults"
             }
-            Self::NoZone => "UTC is assumed, which does not affect durations".into(),
-            Self::LongJob { .. } => "the fault rate refers to the logged time".into(),
-            Self::LargeJob { .. } => "the drafted job uses the existing GPUs".into(),
+            Self::NoZone => "UTC is assumed, which does not affect durations",
+            Self::LongJob { .. } => "the fault rate refers to the logged time",
+            Self::LargeJob { .. } => "the drafted job uses the existing GPUs",
             Self::NamelessFault { .. } => {
-                "each is assigned to a host of the job or to an unnamed host; also request FailedNode from sacct".into()
+                "each is assigned to a host of the job or to an unnamed host; also request FailedNode from sacct"
             }
-            Self::Hang { .. } => "sizes and groups are still used".into(),
-        }
+            Self::Hang { .. } => "sizes and groups are still used",
+        };
+        still.to_owned()
     }
 }

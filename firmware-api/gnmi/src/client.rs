@@ -82,16 +82,15 @@ impl GnmiLogin {
     }
 
     fn metadata(&self) -> Result<MetadataMap, String> {
-        let value = |key: &str, text: &str| {
-            let value = AsciiMetadataValue::try_from(text);
-            let mut value =
-                value.map_err(|_| format!("the {key} contains non-ASCII characters"))?;
-            value.set_sensitive(true);
-            Ok::<_, String>(value)
-        };
         let mut metadata = MetadataMap::new();
-        metadata.insert("username", value("user", &self.user)?);
-        metadata.insert("password", value("password", &self.password)?);
+        for (key, what, text) in
+            [("username", "user", &self.user), ("password", "password", &self.password)]
+        {
+            let mut value = AsciiMetadataValue::try_from(text)
+                .map_err(|_| format!("the {what} contains non-ASCII characters"))?;
+            value.set_sensitive(true);
+            metadata.insert(key, value);
+        }
         Ok(metadata)
     }
 }
@@ -192,7 +191,7 @@ async fn run(
         let grpc = Grpc::with_origin(HyperTransport(send.clone()), origin.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        spawner.execute(perform(grpc, metadata.clone(), (number, call), Arc::clone(&answers)));
+        spawner.execute(perform(grpc, metadata.clone(), number, call, Arc::clone(&answers)));
     }
 }
 
@@ -214,7 +213,8 @@ fn without_password(status: Status, sent: &MetadataMap) -> Status {
 async fn perform(
     mut grpc: Grpc<HyperTransport>,
     metadata: MetadataMap,
-    (number, call): (u32, GnmiCall),
+    number: u32,
+    call: GnmiCall,
     answers: Answers,
 ) {
     let sent = metadata.clone();
@@ -240,7 +240,7 @@ async fn perform(
             answer.map(|answer| Answer::Set(answer.into_inner()))
         }
         (Ok(()), GnmiCall::Subscribe(list)) => {
-            subscribe(grpc, metadata, (number, list), &answers).await
+            subscribe(grpc, metadata, number, list, &answers).await
         }
     };
     let answer = answer.unwrap_or_else(|status| Answer::Refused(without_password(status, &sent)));
@@ -250,7 +250,8 @@ async fn perform(
 async fn subscribe(
     mut grpc: Grpc<HyperTransport>,
     metadata: MetadataMap,
-    (number, list): (u32, SubscriptionList),
+    number: u32,
+    list: SubscriptionList,
     answers: &Answers,
 ) -> Result<Answer, Status> {
     use tokio_stream::StreamExt;

@@ -108,10 +108,11 @@ async fn answer<T: Target>(
     target: Arc<T>,
     request: http::Request<Incoming>,
 ) -> Result<http::Response<Body>, Infallible> {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let given = ["username", "password"]
+        .map(|name| request.headers().get(name).and_then(|value| value.to_str().ok()));
     if let Some((user, password)) = target.login()
         && request.uri().path() != CAPABILITIES
-        && (header("username"), header("password")) != (Some(&*user), Some(&*password))
+        && given != [Some(&*user), Some(&*password)]
     {
         let why = "the metadata does not contain the correct user and password";
         return Ok(Status::unauthenticated(why).into_http());

@@ -156,8 +156,8 @@ impl Tasks {
     pub fn run(&mut self) {
         while self.are_woken() {
             let new = std::mem::take(&mut *locked(&self.spawner.0));
-            let woken = |task| (task, Arc::new(Flag(AtomicBool::new(true))));
-            self.running.extend(new.into_iter().map(woken));
+            let woken = new.into_iter().map(|task| (task, Arc::new(Flag(AtomicBool::new(true)))));
+            self.running.extend(woken);
             self.running.retain_mut(|(task, flag)| {
                 if !flag.0.swap(false, Ordering::AcqRel) {
                     return true;

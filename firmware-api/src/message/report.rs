@@ -206,14 +206,15 @@ impl StatusReport {
         }
     }
 
+    fn decode_powers(reader: &mut Reader<'_>) -> Option<[Power; 8]> {
+        let mut powers = [Power::default(); 8];
+        for power in &mut powers {
+            *power = Power(reader.u16()?);
+        }
+        Some(powers)
+    }
+
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        let powers = |reader: &mut Reader<'_>| {
-            let mut powers = [Power::default(); 8];
-            for power in &mut powers {
-                *power = Power(reader.u16()?);
-            }
-            Some(powers)
-        };
         Some(Self {
             boots: reader.u16()?,
             uptime_ms: reader.u32()?,
@@ -226,8 +227,8 @@ impl StatusReport {
             arm_outcomes: reader.codes(GroupOutcome::from_code)?,
             fire_outcomes: reader.codes(GroupOutcome::from_code)?,
             data_paths: reader.array()?,
-            taps: powers(reader)?,
-            received: powers(reader)?,
+            taps: Self::decode_powers(reader)?,
+            received: Self::decode_powers(reader)?,
         })
     }
 }

@@ -119,7 +119,7 @@ impl ComparatorWatch {
         if self.restarted {
             return Some((EventKind::Restarted, 0));
         }
-        let of = |(index, group): (usize, &Group)| {
+        self.groups.iter().enumerate().find_map(|(index, group)| {
             let kind = match (group.shown == group.reported, group.shown) {
                 (false, Light::Gone) => EventKind::LightLost,
                 (false, Light::Arrives) => EventKind::LightBack,
@@ -127,8 +127,7 @@ impl ComparatorWatch {
                 _ => return None,
             };
             Some((kind, index))
-        };
-        self.groups.iter().enumerate().find_map(of)
+        })
     }
 
     pub(super) fn next_event(&self) -> Option<Micros> {

@@ -112,18 +112,19 @@ impl SwitchGroups {
     }
 
     fn check(&self, profile: &Profile, arm: &Arm, group: usize, reused: bool) -> GroupOutcome {
-        let can = |capability| profile.capabilities.has(capability);
-        let path = arm.paths[group];
+        let (capabilities, path) = (profile.capabilities, arm.paths[group]);
         let exists = match path.external_number() {
             Some(number) => number <= profile.external_paths,
-            None if path == Path::LOOPBACK => can(Capabilities::LOOPBACK),
-            None => can(Capabilities::DARK),
+            None if path == Path::LOOPBACK => capabilities.has(Capabilities::LOOPBACK),
+            None => capabilities.has(Capabilities::DARK),
         };
         match (self.groups.contains(group), exists) {
             (false, _) if path == Path::DARK => GroupOutcome::None,
             (false, _) | (true, false) => GroupOutcome::Invalid,
             (true, true) if reused => GroupOutcome::Rejected,
-            (true, true) if arm.policy == DataPathPolicy::Hot && !can(Capabilities::HOT) => {
+            (true, true)
+                if arm.policy == DataPathPolicy::Hot && !capabilities.has(Capabilities::HOT) =>
+            {
                 GroupOutcome::Rejected
             }
             (true, true) => GroupOutcome::Success,
@@ -148,7 +149,8 @@ impl SwitchGroups {
         profile: &Profile,
         hardware: &mut impl Hardware,
         now: Micros,
-        (transaction, groups): (TransactionId, Groups),
+        transaction: TransactionId,
+        groups: Groups,
         permission: Permission,
     ) -> Result<(), RequestRefusal> {
         let arm = match self.armed {

@@ -9,13 +9,20 @@ use super::target::Options;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    pub id: &'static str,
+    /// The id, with `_` or `-`.
+    name: &'static str,
     pub clause: &'static str,
     pub says: &'static str,
 }
 
-pub const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
-    Case { id, clause, says }
+pub const fn case(name: &'static str, clause: &'static str, says: &'static str) -> Case {
+    Case { name, clause, says }
+}
+
+impl Case {
+    pub fn id(&self) -> String {
+        self.name.replace('_', "-")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,14 +143,22 @@ pub fn free_ports<P>(
 
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
-pub const fn tested<S>(
-    id: &'static str,
+pub const fn tested_as<S>(
+    name: &'static str,
     clause: &'static str,
     says: &'static str,
     test: fn(&mut S) -> CaseResult,
 ) -> Tested<S> {
-    (case(id, clause, says), test)
+    (case(name, clause, says), test)
 }
+
+/// A case whose id is the name of its function.
+macro_rules! tested {
+    ($test:ident, $clause:expr, $says:expr) => {
+        $crate::conform::case::tested_as(stringify!($test), $clause, $says, $test)
+    };
+}
+pub(crate) use tested;
 
 pub trait SuiteSession {
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
@@ -180,7 +195,7 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
 }
 
 pub const PUT_BACK: Case =
-    Case { id: "put-back", clause: "conform", says: "all circuits are the same as before the run" };
+    case("put-back", "conform", "all circuits are the same as before the run");
 
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {
     let mut sorted = spans.to_vec();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::REST_WITHIN;
 use super::case::{
     CaseResult, CaseVerdict, FreePorts, PUT_BACK, Pairs, SuiteResults, SuiteSession, Tested, found,
-    free_ports, holds, misbehaves, run_all, tested,
+    free_ports, holds, misbehaves, run_all, tested_as,
 };
 use super::link::{ExchangeError, Link};
 use super::target::Options;
@@ -92,11 +92,11 @@ pub(super) trait MatrixSuite: SuiteSession {
 pub(super) const fn of_every_protocol<S: MatrixSuite>() -> [Tested<S>; 3] {
     const SESSIONS: &str = "a session is served or refused, and ends no other";
     [
-        tested("sessions", "conform", SESSIONS, sessions),
-        tested("warm-restart", "conform", S::RESTARTED, |suite| {
+        tested_as("sessions", "conform", SESSIONS, sessions),
+        tested_as("warm-restart", "conform", S::RESTARTED, |suite| {
             restart(suite, "warm", "circuits after a warm restart")
         }),
-        tested("cold-restart", "conform", S::RESTARTED, |suite| {
+        tested_as("cold-restart", "conform", S::RESTARTED, |suite| {
             restart(suite, "cold", "circuits after a cold restart")
         }),
     ]

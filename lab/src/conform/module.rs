@@ -13,7 +13,7 @@ use lightloom_firmware_api::message::command;
 use super::ANSWER_WITHIN;
 use super::case::{
     Case, CaseResult, CaseVerdict, PUT_BACK, SuiteResults, SuiteSession, Tested, case, found,
-    holds, misbehaves, run_all, tested,
+    holds, misbehaves, run_all, tested, tested_as,
 };
 use super::link::{ExchangeError, Link};
 use super::target::Options;
@@ -134,10 +134,10 @@ pub(super) fn run_but(
     results.untestable.extend(UNTESTABLE);
     let why_not: BTreeMap<&str, &str> = left_out.iter().copied().collect();
     let (left_out, still): (Vec<_>, Vec<_>) =
-        cases::STILL.iter().copied().partition(|(case, _)| why_not.contains_key(case.id));
+        cases::STILL.iter().copied().partition(|(case, _)| why_not.contains_key(&*case.id()));
     run_all(&mut module, &still, results);
     for (case, _) in left_out {
-        results.skip(case, why_not.get(case.id).copied().unwrap_or_default());
+        results.skip(case, why_not.get(&*case.id()).copied().unwrap_or_default());
     }
     match module.choose(plan) {
         Some(why) => cases::MOVING.iter().for_each(|(case, _)| results.skip(*case, &*why)),

@@ -17,7 +17,7 @@ use lightloom_firmware_api::cmis::{RegisterAddress, cdb};
 use lightloom_firmware_api::frame::{FrameKind, Reassembler, VERSION};
 use lightloom_firmware_api::message::{REGISTER_BYTES_MAX, Reply, Request, RequestRefusal};
 
-use super::case::{Case, SuiteResults, holds};
+use super::case::{Case, SuiteResults, case, holds};
 use super::link::{ExchangeError, Link};
 use super::module;
 use super::target::Options;
@@ -30,11 +30,11 @@ pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
     ("discovery", "the vendor defines page B0h"),
 ];
 
-const WRITES: Case = Case {
-    id: "writes",
-    clause: "hardware, profiles",
-    says: "the agent writes only custom pages, lower memory 64 to 84 and CDB messages",
-};
+const WRITES: Case = case(
+    "writes",
+    "hardware, profiles",
+    "the agent writes only custom pages, lower memory 64 to 84 and CDB messages",
+);
 
 type WrittenPlaces = Arc<Mutex<Vec<RegisterAddress>>>;
 

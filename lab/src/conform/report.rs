@@ -66,7 +66,7 @@ impl SuiteReport {
                 CaseVerdict::NotTested(why) => ("not-tested", why),
             };
             Line {
-                id: format!("{}/{}", protocol.scheme(), case.id),
+                id: format!("{}/{}", protocol.scheme(), case.id()),
                 clause: case.clause,
                 says: case.says,
                 verdict: word,

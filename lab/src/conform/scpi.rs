@@ -9,7 +9,7 @@ use lightloom_drivers::take_line;
 
 use super::case::{
     CaseResult, CaseVerdict, Pairs, SuiteResults, SuiteSession, Tested, found, holds, misbehaves,
-    run_all, tested,
+    run_all, tested, tested_as,
 };
 use super::link::{ExchangeError, Link, receive_until};
 use super::matrix::{self, ChangeReply, DARK_DBM, MatrixPorts, MatrixSuite, connected, run_moving};

@@ -96,13 +96,22 @@ pub struct Options {
     pub started: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct Tls {
+    /// gNMI: CA certificate (PEM) that signs the device's certificate.
+    #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Expected name in the device's certificate; `None` for the host of the target.
+    /// gNMI: name in the device's certificate [default: the host of the target].
+    #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// gNMI: client certificate chain (PEM), if the device requires one.
+    #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
+    /// gNMI: private key (PEM) of the client certificate.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
+    /// gNMI: connect without TLS, for emulated devices.
+    #[arg(long)]
     pub plaintext: bool,
 }
 

@@ -10,7 +10,7 @@ use lightloom_drivers::tl1::{second_line, take_block};
 
 use super::case::{
     CaseResult, CaseVerdict, Pairs, SuiteResults, SuiteSession, Tested, found, holds, run_all,
-    tested,
+    tested, tested_as,
 };
 use super::link::{ExchangeError, Link, receive_until};
 use super::matrix::{self, ChangeReply, DARK_DBM, MatrixPorts, MatrixSuite, connected, run_moving};

@@ -73,191 +73,191 @@ struct CommissionSite {
     modules: BTreeMap<String, DeviceStatus>,
 }
 
-impl CtlSession {
-    pub(super) fn commission(&self, wanted: &CommissionArguments) -> anyhow::Result<VerbOutcome> {
-        let site = self.site(wanted)?;
-        let mut report = CommissionReport::load(&wanted.state)?;
-        if wanted.again {
-            report.found.clear();
-        }
-        report.begin(&site.fabric)?;
-        report.modules = site.checked_modules();
-        report.take_lit(&site.modules);
-        let inventory = wanted.inventory.as_deref().map(papers::inventory).transpose()?;
-        let serials = self.serials(&site, inventory.is_some() || wanted.cabling.is_some())?;
-        report.serials = inventory.map(|inventory| papers::compare_serials(&inventory, &serials));
-        let record = wanted.cabling.as_deref().map(papers::cabling).transpose()?;
-        report.record =
-            record.map(|record| papers::compare_record(&record, &serials, &site.fibres()));
-        let mut way = Ok(());
-        if !wanted.dry_run {
-            way = self.try_light(&site, &mut report, &wanted.state);
-        }
-        report.conclude(&site, wanted.margin);
-        report.save(&wanted.state)?;
-        let document = ResultDocument::new("lightloom.commission/v1", Inputs::new(), &report);
-        self.format.print(&document, "fibres", || report.text(&wanted.state))?;
-        way?;
-        Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
+pub(super) fn run(
+    session: &CtlSession,
+    wanted: &CommissionArguments,
+) -> anyhow::Result<VerbOutcome> {
+    let site = site(session, wanted)?;
+    let mut report = CommissionReport::load(&wanted.state)?;
+    if wanted.again {
+        report.found.clear();
     }
+    report.begin(&site.fabric)?;
+    report.modules = site.checked_modules();
+    report.take_lit(&site.modules);
+    let inventory = wanted.inventory.as_deref().map(papers::inventory).transpose()?;
+    let serials = serials(session, &site, inventory.is_some() || wanted.cabling.is_some())?;
+    report.serials = inventory.map(|inventory| papers::compare_serials(&inventory, &serials));
+    let record = wanted.cabling.as_deref().map(papers::cabling).transpose()?;
+    report.record = record.map(|record| papers::compare_record(&record, &serials, &site.fibres()));
+    let mut way = Ok(());
+    if !wanted.dry_run {
+        way = try_light(session, &site, &mut report, &wanted.state);
+    }
+    report.conclude(&site, wanted.margin);
+    report.save(&wanted.state)?;
+    let document = ResultDocument::new("lightloom.commission/v1", Inputs::new(), &report);
+    session.format.print(&document, "fibres", || report.text(&wanted.state))?;
+    way?;
+    Ok(if report.is_good() { VerbOutcome::Good } else { VerbOutcome::Bad })
+}
 
-    fn site(&self, wanted: &CommissionArguments) -> anyhow::Result<CommissionSite> {
-        let fabric = lightloom::fabric::read(&wanted.fabric)?;
-        let both = fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre));
-        let planned: Vec<_> = both.map(|(a, b)| (fibre_end(a), fibre_end(b))).collect();
+fn site(session: &CtlSession, wanted: &CommissionArguments) -> anyhow::Result<CommissionSite> {
+    let fabric = lightloom::fabric::read(&wanted.fabric)?;
+    let both = fabric.hbd.fibres().map(|fibre| fabric.hbd.ports(fibre));
+    let planned: Vec<_> = both.map(|(a, b)| (fibre_end(a), fibre_end(b))).collect();
+    anyhow::ensure!(
+        !planned.is_empty(),
+        "{} contains no transceivers with an internal switch, so there are no ends to test",
+        wanted.fabric.display()
+    );
+    let status: Status = session.client.get("/v1/status")?.granted()?;
+    let named: BTreeSet<&str> =
+        planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
+    let modules = status.devices.into_iter().map(|device| (device.name.clone(), device));
+    let modules: BTreeMap<_, _> =
+        modules.filter(|(name, _)| named.contains(name.as_str())).collect();
+    anyhow::ensure!(
+        !modules.is_empty(),
+        "the daemon drives none of the modules in {}: does another daemon drive this fabric?",
+        wanted.fabric.display()
+    );
+    Ok(CommissionSite { fabric, planned, modules })
+}
+
+fn serials(
+    session: &CtlSession,
+    site: &CommissionSite,
+    asked: bool,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut serials = BTreeMap::new();
+    let present: Vec<&String> =
+        site.modules.iter().filter(|(_, m)| m.up && asked).map(|(name, _)| name).collect();
+    let progress = Progress::new("serial numbers", present.len() as u64);
+    for name in present {
+        let response = session.client.get(&format!("/v1/module/{name}"))?;
+        if response.is_good() {
+            let module: ModuleView = response.read()?;
+            serials.insert(name.clone(), module.serial.trim().to_owned());
+        }
+        progress.advance(1);
+    }
+    Ok(serials)
+}
+
+fn try_light(
+    session: &CtlSession,
+    site: &CommissionSite,
+    report: &mut CommissionReport,
+    state: &std::path::Path,
+) -> anyhow::Result<()> {
+    report.remember_rest(&site.modules);
+    let free: Vec<&DeviceStatus> = site.modules.values().filter(|module| is_free(module)).collect();
+    let rest = report.rest(&free);
+    let mut commission = Commission::new(site.ends(&free), &site.planned, &rest);
+    commission.resume(&report.found);
+    let (mut known, ends) = commission.progress();
+    let progress = Progress::new("ends", ends as u64);
+    progress.advance(known as u64);
+    // An earlier call may have left modules on a test path.
+    let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
+    report.save(state)?;
+    while let Some(round) = commission.next_round() {
         anyhow::ensure!(
-            !planned.is_empty(),
-            "{} contains no transceivers with an internal switch, so there are no ends to test",
-            wanted.fabric.display()
+            commission.rounds() <= ROUNDS_MAX,
+            "some ends are still unknown after {ROUNDS_MAX} rounds"
         );
-        let status: Status = self.client.get("/v1/status")?.granted()?;
-        let named: BTreeSet<&str> =
-            planned.iter().flat_map(|(a, b)| [a.0.as_str(), b.0.as_str()]).collect();
-        let modules = status.devices.into_iter().map(|device| (device.name.clone(), device));
-        let modules: BTreeMap<_, _> =
-            modules.filter(|(name, _)| named.contains(name.as_str())).collect();
-        anyhow::ensure!(
-            !modules.is_empty(),
-            "the daemon drives none of the modules in {}: does another daemon drive this fabric?",
-            wanted.fabric.display()
-        );
-        Ok(CommissionSite { fabric, planned, modules })
-    }
-
-    fn serials(
-        &self,
-        site: &CommissionSite,
-        asked: bool,
-    ) -> anyhow::Result<BTreeMap<String, String>> {
-        let mut serials = BTreeMap::new();
-        let present: Vec<&String> =
-            site.modules.iter().filter(|(_, m)| m.up && asked).map(|(name, _)| name).collect();
-        let progress = Progress::new("serial numbers", present.len() as u64);
-        for name in present {
-            let response = self.client.get(&format!("/v1/module/{name}"))?;
-            if response.is_good() {
-                let module: ModuleView = response.read()?;
-                serials.insert(name.clone(), module.serial.trim().to_owned());
-            }
-            progress.advance(1);
-        }
-        Ok(serials)
-    }
-
-    fn try_light(
-        &self,
-        site: &CommissionSite,
-        report: &mut CommissionReport,
-        state: &std::path::Path,
-    ) -> anyhow::Result<()> {
-        report.remember_rest(&site.modules);
-        let free: Vec<&DeviceStatus> =
-            site.modules.values().filter(|module| is_free(module)).collect();
-        let rest = report.rest(&free);
-        let mut commission = Commission::new(site.ends(&free), &site.planned, &rest);
-        commission.resume(&report.found);
-        let (mut known, ends) = commission.progress();
-        let progress = Progress::new("ends", ends as u64);
-        progress.advance(known as u64);
-        // An earlier call may have left modules on a test path.
-        let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
-        report.save(state)?;
-        while let Some(round) = commission.next_round() {
-            anyhow::ensure!(
-                commission.rounds() <= ROUNDS_MAX,
-                "some ends are still unknown after {ROUNDS_MAX} rounds"
-            );
-            lit = true;
-            let read = self.probe(round, &mut commission)?;
-            commission.heard(&read, mdbm(LEAST_DBM));
-            report.rounds += 1;
-            report.found.extend(commission.found());
-            report.save(state)?;
-            let now = commission.progress().0;
-            progress.advance((now - known) as u64);
-            known = now;
-        }
+        lit = true;
+        let read = probe(session, round, &mut commission)?;
+        commission.heard(&read, mdbm(LEAST_DBM));
+        report.rounds += 1;
         report.found.extend(commission.found());
-        report.leave_out(&commission);
-        drop(progress);
-        if lit {
-            let back = commission.at_rest();
-            self.probe(back, &mut commission)?;
-        }
-        Ok(())
+        report.save(state)?;
+        let now = commission.progress().0;
+        progress.advance((now - known) as u64);
+        known = now;
     }
-
-    /// Returns the reading of each module after the round, without modules that failed.
-    fn probe(
-        &self,
-        round: Positions,
-        commission: &mut Commission,
-    ) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
-        let mut round = round;
-        for _ in 0..TRIES_MAX {
-            let target = round.iter().map(|(name, to)| {
-                (name.to_string(), to.iter().map(|(slot, to)| (slot.0, to.0)).collect())
-            });
-            let body: ApplyBody<Box<RawValue>> = ApplyBody {
-                request_id: fresh_id("probe"),
-                target: Some(target.collect()),
-                mode: Mode::Probe,
-                ..ApplyBody::default()
-            };
-            let txn = self.begun(&body)?;
-            let past = self.transaction(txn)?;
-            if past.result == TransactionResult::Committed {
-                return self.seen(&round);
-            }
-            let failed = past.devices.iter().filter(|device| !device.detail.is_empty());
-            let failed: Vec<_> = failed.collect();
-            anyhow::ensure!(
-                !failed.is_empty(),
-                "transaction {txn} did not complete: see `lightloom ctl journal`"
-            );
-            for device in failed {
-                let name = DeviceName::from(device.device.as_str());
-                output::note(&format!("{name} is skipped: {}", device.detail));
-                commission.leave_out(&name, &device.detail);
-                round.remove(&name);
-            }
-        }
-        anyhow::bail!(
-            "the test was abandoned because modules keep failing: see `lightloom ctl status`"
-        )
+    report.found.extend(commission.found());
+    report.leave_out(&commission);
+    drop(progress);
+    if lit {
+        let back = commission.at_rest();
+        probe(session, back, &mut commission)?;
     }
+    Ok(())
+}
 
-    /// Waits until another open change has ended, then starts the round.
-    fn begun(&self, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
-        let until = Instant::now() + OTHERS_WITHIN;
-        loop {
-            let response = self.client.post("/v1/apply", body)?;
-            match response.read() {
-                Ok(Answer::Accepted { txn }) if response.is_good() => return Ok(txn),
-                Ok(Answer::Conflict { .. }) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(200));
-                }
-                _ => anyhow::bail!("{}", show::refusal(&response.body)),
-            }
+/// Returns the reading of each module after the round, without modules that failed.
+fn probe(
+    session: &CtlSession,
+    round: Positions,
+    commission: &mut Commission,
+) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
+    let mut round = round;
+    for _ in 0..TRIES_MAX {
+        let target = round.iter().map(|(name, to)| {
+            (name.to_string(), to.iter().map(|(slot, to)| (slot.0, to.0)).collect())
+        });
+        let body: ApplyBody<Box<RawValue>> = ApplyBody {
+            request_id: fresh_id("probe"),
+            target: Some(target.collect()),
+            mode: Mode::Probe,
+            ..ApplyBody::default()
+        };
+        let txn = begun(session, &body)?;
+        let past = transaction(session, txn)?;
+        if past.result == TransactionResult::Committed {
+            return seen(session, &round);
+        }
+        let failed = past.devices.iter().filter(|device| !device.detail.is_empty());
+        let failed: Vec<_> = failed.collect();
+        anyhow::ensure!(
+            !failed.is_empty(),
+            "transaction {txn} did not complete: see `lightloom ctl journal`"
+        );
+        for device in failed {
+            let name = DeviceName::from(device.device.as_str());
+            output::note(&format!("{name} is skipped: {}", device.detail));
+            commission.leave_out(&name, &device.detail);
+            round.remove(&name);
         }
     }
+    anyhow::bail!("the test was abandoned because modules keep failing: see `lightloom ctl status`")
+}
 
-    fn transaction(&self, txn: u32) -> anyhow::Result<Transaction> {
-        loop {
-            let response = self.client.get(&format!("/v1/transactions/{txn}?wait_ms=5000"))?;
-            if response.code != 404 {
-                return response.granted();
+/// Waits until another open change has ended, then starts the round.
+fn begun(session: &CtlSession, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
+    let until = Instant::now() + OTHERS_WITHIN;
+    loop {
+        let response = session.client.post("/v1/apply", body)?;
+        match response.read() {
+            Ok(Answer::Accepted { txn }) if response.is_good() => return Ok(txn),
+            Ok(Answer::Conflict { .. }) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(200));
             }
+            _ => anyhow::bail!("{}", show::refusal(&response.body)),
         }
     }
+}
 
-    fn seen(&self, round: &Positions) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
-        let status: Status = self.client.get("/v1/status")?.granted()?;
-        let named =
-            status.devices.iter().map(|device| (DeviceName::from(device.name.as_str()), device));
-        let read = named.filter(|(name, device)| round.contains_key(name) && device.up);
-        read.map(|(name, device)| Ok((name, observation(device)?))).collect()
+fn transaction(session: &CtlSession, txn: u32) -> anyhow::Result<Transaction> {
+    loop {
+        let response = session.client.get(&format!("/v1/transactions/{txn}?wait_ms=5000"))?;
+        if response.code != 404 {
+            return response.granted();
+        }
     }
+}
+
+fn seen(
+    session: &CtlSession,
+    round: &Positions,
+) -> anyhow::Result<BTreeMap<DeviceName, Observation>> {
+    let status: Status = session.client.get("/v1/status")?.granted()?;
+    let named =
+        status.devices.iter().map(|device| (DeviceName::from(device.name.as_str()), device));
+    let read = named.filter(|(name, device)| round.contains_key(name) && device.up);
+    read.map(|(name, device)| Ok((name, observation(device)?))).collect()
 }
 
 impl CommissionSite {

@@ -40,73 +40,67 @@ pub(super) struct Phase {
     release: bool,
 }
 
-impl CtlSession {
-    pub(super) fn phase(&self, asked: &Phase) -> anyhow::Result<VerbOutcome> {
-        match (&asked.phase, asked.release) {
-            (_, true) => self.release(asked),
-            (None, false) => self.phases(),
-            (Some(phase), false) => self.ask_for(asked, phase),
-        }
+pub(super) fn run(session: &CtlSession, asked: &Phase) -> anyhow::Result<VerbOutcome> {
+    match (&asked.phase, asked.release) {
+        (_, true) => release(session, asked),
+        (None, false) => session.look("/v1/phases", listed),
+        (Some(phase), false) => ask_for(session, asked, phase),
     }
+}
 
-    fn phases(&self) -> anyhow::Result<VerbOutcome> {
-        self.look("/v1/phases", listed)
+fn release(session: &CtlSession, asked: &Phase) -> anyhow::Result<VerbOutcome> {
+    let body = ReleaseBody { request_id: fresh_id("release"), job: asked.job.clone() };
+    let response = session.client.post("/v1/phase/release", &body)?;
+    session.show(&response, |answer| show::done(&show::DoneAtOnce::Released, answer))
+}
+
+fn ask_for(session: &CtlSession, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
+    let Some(least) = asked.least else {
+        return Err(WrongUsage(
+            "`--for` is missing: set the minimum time of use, such as `--for 800ms`".into(),
+        )
+        .into());
+    };
+    let (in_ms, for_ms) = (millis(asked.within)?, millis(least)?);
+    let lease_ms = asked.lease.map(millis).transpose()?.unwrap_or(in_ms + for_ms);
+    let body = PhaseBody {
+        request_id: fresh_id("phase"),
+        phase: phase.to_owned(),
+        in_ms,
+        for_ms,
+        lease_ms,
+        job: asked.job.clone(),
+        revision: asked.revision.clone(),
+    };
+    let response = session.client.post("/v1/phase", &body)?;
+    if !response.is_good() {
+        return phase_refused(session, &response);
     }
-
-    fn release(&self, asked: &Phase) -> anyhow::Result<VerbOutcome> {
-        let body = ReleaseBody { request_id: fresh_id("release"), job: asked.job.clone() };
-        let response = self.client.post("/v1/phase/release", &body)?;
-        self.show(&response, |answer| show::done(&show::DoneAtOnce::Released, answer))
-    }
-
-    fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
-        let Some(least) = asked.least else {
-            return Err(WrongUsage(
-                "`--for` is missing: set the minimum time of use, such as `--for 800ms`".into(),
-            )
-            .into());
-        };
-        let (in_ms, for_ms) = (millis(asked.within)?, millis(least)?);
-        let lease_ms = asked.lease.map(millis).transpose()?.unwrap_or(in_ms + for_ms);
-        let body = PhaseBody {
-            request_id: fresh_id("phase"),
-            phase: phase.to_owned(),
-            in_ms,
-            for_ms,
-            lease_ms,
-            job: asked.job.clone(),
-            revision: asked.revision.clone(),
-        };
-        let response = self.client.post("/v1/phase", &body)?;
+    loop {
+        let path = format!("/v1/phase/{}?wait_ms={WAIT_MS}", body.request_id);
+        let response = session.client.get(&path)?;
         if !response.is_good() {
-            return self.phase_refused(&response);
+            return session.refused(&response);
         }
-        loop {
-            let path = format!("/v1/phase/{}?wait_ms={WAIT_MS}", body.request_id);
-            let response = self.client.get(&path)?;
-            if !response.is_good() {
-                return self.refused(&response);
-            }
-            let status: PhaseStatus = response.read()?;
-            if matches!(status.state, PhaseState::Waiting | PhaseState::Moving) {
-                continue;
-            }
-            self.format.print(&response.body, "", || became(&status))?;
-            let is_lit = status.state == PhaseState::Lit;
-            return Ok(if is_lit { VerbOutcome::Good } else { VerbOutcome::Bad });
+        let status: PhaseStatus = response.read()?;
+        if matches!(status.state, PhaseState::Waiting | PhaseState::Moving) {
+            continue;
         }
+        session.format.print(&response.body, "", || became(&status))?;
+        let is_lit = status.state == PhaseState::Lit;
+        return Ok(if is_lit { VerbOutcome::Good } else { VerbOutcome::Bad });
     }
+}
 
-    fn phase_refused(&self, response: &Response) -> anyhow::Result<VerbOutcome> {
-        let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = response.read() else {
-            return self.refused(response);
-        };
-        if self.format == ResultFormat::Json {
-            output::print_json(&response.body)?;
-        }
-        output::note(&format!("refused ({code}): {reason}\n         {fix}"));
-        Ok(VerbOutcome::Bad)
+fn phase_refused(session: &CtlSession, response: &Response) -> anyhow::Result<VerbOutcome> {
+    let Ok(Answer::PhaseRefused { code, reason, fix, .. }) = response.read() else {
+        return session.refused(response);
+    };
+    if session.format == ResultFormat::Json {
+        output::print_json(&response.body)?;
     }
+    output::note(&format!("refused ({code}): {reason}\n         {fix}"));
+    Ok(VerbOutcome::Bad)
 }
 
 fn became(status: &PhaseStatus) -> String {

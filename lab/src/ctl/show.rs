@@ -11,6 +11,7 @@ mod waited;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
+use lightloom_control::state::{DeviceName, Position};
 use lightloom_daemon_api::answer::Answer;
 use lightloom_daemon_api::text::{NAMES_MAX, count, named};
 use serde::Deserialize;
@@ -97,22 +98,11 @@ fn is_switch(device: &str) -> bool {
 }
 
 fn slot(device: &str, slot: impl Display) -> String {
-    let what = match () {
-        () if is_module(device) => "group",
-        () if is_switch(device) => "port",
-        () => "slot",
-    };
-    format!("{what} {slot}")
+    DeviceName::from(device).slot(slot)
 }
 
 fn place(device: &str, position: u32) -> String {
-    match (position, is_module(device)) {
-        (0, _) => "dark".into(),
-        (15, true) => "loopback".into(),
-        (path, true) => format!("external-{path}"),
-        (port, false) if is_switch(device) => format!("port {port}"),
-        (position, false) => format!("position {position}"),
-    }
+    DeviceName::from(device).place(Position(position))
 }
 
 pub(super) fn refusal(body: &Value) -> String {

@@ -95,10 +95,11 @@ struct Scontrol<'a>(&'a SlurmArguments);
 
 impl Scontrol<'_> {
     fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let shown = || format!("{} {}", self.0.scontrol.display(), arguments.join(" "));
-        let output = Process::new(&self.0.scontrol).args(arguments).output().with_context(shown)?;
+        let shown = format!("{} {}", self.0.scontrol.display(), arguments.join(" "));
+        let output = Process::new(&self.0.scontrol).args(arguments).output();
+        let output = output.with_context(|| shown.clone())?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "`{}` failed: {}", shown(), said.trim());
+        ensure!(output.status.success(), "`{shown}` failed: {}", said.trim());
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -109,27 +110,25 @@ impl Scontrol<'_> {
     }
 
     fn change(&self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
-        let update = |nodes: &[String], what: &[&str]| {
-            let nodes = format!("nodename={}", nodes.join(","));
-            let arguments = [&["update", &nodes][..], what].concat();
-            self.run(&arguments)
-        };
-        match command {
+        let (nodes, what) = match command {
             SchedulerCommand::Drain { nodes, reason } => {
-                update(nodes, &["state=drain", &format!("reason={reason}")])?
+                (nodes, vec!["state=drain".to_owned(), format!("reason={reason}")])
             }
             SchedulerCommand::Explain { nodes, reason } => {
-                update(nodes, &[&format!("reason={reason}")])?
+                (nodes, vec![format!("reason={reason}")])
             }
             // `undrain` ends only the drain, so a node that is also down stays down.
-            SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
+            SchedulerCommand::Resume { nodes } => (nodes, vec!["state=undrain".to_owned()]),
             SchedulerCommand::Load { .. } => {
                 let file = self.0.topology.as_deref().context("--topology FILE is missing")?;
                 files::write(file, desired.topology.as_bytes())?;
-                self.run(&["reconfigure"])?
+                return self.run(&["reconfigure"]).map(drop);
             }
         };
-        Ok(())
+        let nodes = format!("nodename={}", nodes.join(","));
+        let what = what.iter().map(String::as_str);
+        let arguments: Vec<&str> = ["update", &nodes].into_iter().chain(what).collect();
+        self.run(&arguments).map(drop)
     }
 }
 
@@ -139,139 +138,149 @@ struct DaemonPlan {
     plan: Option<(String, Plan)>,
 }
 
-impl CtlSession {
-    pub(super) fn slurm(&self, arguments: &SlurmArguments) -> anyhow::Result<VerbOutcome> {
-        let fabric = lightloom::fabric::read(&arguments.fabric)?;
-        let names = arguments.names.read("n", fabric.hbd.nodes())?;
-        if let Some(nodes) = &arguments.starts {
-            let wanted = |status| DaemonPlan::default().wanted(self, &fabric, &names, &status);
-            let why = match self.heard("/v1/status").and_then(wanted) {
-                Ok(desired) => agree::objection(&desired, &read::hosts(nodes)),
-                Err(error) => {
-                    output::note(&format!("not checked: {error:#}"));
-                    None
-                }
-            };
-            return Ok(why.map_or(VerbOutcome::Good, |why| {
-                output::note(&format!("job refused on {nodes}: {why}"));
-                VerbOutcome::Bad
-            }));
-        }
-        self.follow(&Scontrol(arguments), &fabric, &names)
-    }
-
-    fn follow(
-        &self,
-        slurm: &Scontrol<'_>,
-        fabric: &Fabric,
-        names: &ExportNames,
-    ) -> anyhow::Result<VerbOutcome> {
-        let how = slurm.0;
-        let mut heard = DaemonPlan::default();
-        let mut wanted = |status: Status| heard.wanted(self, fabric, names, &status);
-        if how.once || how.dry_run {
-            let desired = wanted(self.heard("/v1/status")?)?;
-            return match how.dry_run {
-                true => self.preview(slurm, &desired),
-                false => self.once(slurm, &desired),
-            };
-        }
-        let every = Duration::from_secs(how.every);
-        let mut said = String::new();
-        let mut say = |text: String| {
-            if said != text {
-                output::note(&text);
-                said = text;
+pub(super) fn run(session: &CtlSession, arguments: &SlurmArguments) -> anyhow::Result<VerbOutcome> {
+    let fabric = lightloom::fabric::read(&arguments.fabric)?;
+    let names = arguments.names.read("n", fabric.hbd.nodes())?;
+    if let Some(nodes) = &arguments.starts {
+        let desired = status(session, "/v1/status")
+            .and_then(|status| DaemonPlan::default().wanted(session, &fabric, &names, &status));
+        let why = match desired {
+            Ok(desired) => agree::objection(&desired, &read::hosts(nodes)),
+            Err(error) => {
+                output::note(&format!("not checked: {error:#}"));
+                None
             }
         };
-        let (mut last, mut look_at, mut retry) = (None, Instant::now(), TRY_EVERY);
-        let mut ask = "/v1/status".to_owned();
-        loop {
-            let status = self.heard(&ask);
-            let since = status.as_ref().map_or(0, |status| status.changes);
-            ask = format!("/v1/status?wait_ms={CHANGE_WITHIN_MS}&since={since}");
-            let desired = match status.and_then(&mut wanted) {
-                Ok(desired) => desired,
-                Err(error) => {
-                    say(format!("Slurm is left unchanged: {error:#}"));
-                    std::thread::sleep(TRY_EVERY);
-                    // Reread Slurm, which may have been changed while the daemon was down.
-                    (ask, last) = ("/v1/status".to_owned(), None);
-                    continue;
-                }
-            };
-            let is_news = last.as_ref() != Some(&desired);
-            if is_news || Instant::now() >= look_at {
-                let ended = self.pass(slurm, &desired);
-                let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
-                retry =
-                    if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
-                look_at = Instant::now() + if left.is_some() { retry } else { every };
-                say(match left {
-                    Some(why) => format!("Slurm does not match the plan yet: {why}"),
-                    None => agreed(&desired),
-                });
-                last = Some(desired);
+        return Ok(why.map_or(VerbOutcome::Good, |why| {
+            output::note(&format!("job refused on {nodes}: {why}"));
+            VerbOutcome::Bad
+        }));
+    }
+    follow(session, &Scontrol(arguments), &fabric, &names)
+}
+
+fn follow(
+    session: &CtlSession,
+    slurm: &Scontrol<'_>,
+    fabric: &Fabric,
+    names: &ExportNames,
+) -> anyhow::Result<VerbOutcome> {
+    let how = slurm.0;
+    let mut known = DaemonPlan::default();
+    if how.once || how.dry_run {
+        let desired = known.wanted(session, fabric, names, &status(session, "/v1/status")?)?;
+        return match how.dry_run {
+            true => preview(session, slurm, &desired),
+            false => once(session, slurm, &desired),
+        };
+    }
+    let every = Duration::from_secs(how.every);
+    let mut said = String::new();
+    let (mut last, mut look_at, mut retry) = (None, Instant::now(), TRY_EVERY);
+    let mut ask = "/v1/status".to_owned();
+    loop {
+        let status = status(session, &ask);
+        let since = status.as_ref().map_or(0, |status| status.changes);
+        ask = format!("/v1/status?wait_ms={CHANGE_WITHIN_MS}&since={since}");
+        let desired = status.and_then(|status| known.wanted(session, fabric, names, &status));
+        let desired = match desired {
+            Ok(desired) => desired,
+            Err(error) => {
+                note_once(&mut said, format!("Slurm is left unchanged: {error:#}"));
+                std::thread::sleep(TRY_EVERY);
+                // Reread Slurm, which may have been changed while the daemon was down.
+                (ask, last) = ("/v1/status".to_owned(), None);
+                continue;
             }
-            std::thread::sleep(ASK_EVERY);
-        }
-    }
-
-    fn heard(&self, path: &str) -> anyhow::Result<Status> {
-        self.present(path)?.granted()
-    }
-
-    fn pass(&self, slurm: &Scontrol<'_>, desired: &Desired) -> anyhow::Result<Option<String>> {
-        agree(
-            desired,
-            || slurm.observe(),
-            |command| {
-                slurm.change(command, desired)?;
-                self.did(command, desired)
-            },
-        )
-    }
-
-    fn once(&self, slurm: &Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
-        let left = self.pass(slurm, desired)?;
-        let is_good = left.is_none();
-        output::note(&left.unwrap_or_else(|| agreed(desired)));
-        Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
-    }
-
-    fn preview(&self, slurm: &Scontrol<'_>, desired: &Desired) -> anyhow::Result<VerbOutcome> {
-        let SchedulerChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
-        commands.iter().try_for_each(|command| self.did(command, desired))?;
-        let shown =
-            if commands.is_empty() { agreed(desired) } else { "nothing was changed".into() };
-        output::note(&blocked.unwrap_or(shown));
-        Ok(VerbOutcome::Good)
-    }
-
-    fn did(&self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
-        if self.format == ResultFormat::Text {
-            let (did, nodes, why) = match command {
-                SchedulerCommand::Drain { nodes, reason } => {
-                    ("drained", nodes.join(","), reason.as_str())
-                }
-                SchedulerCommand::Explain { nodes, reason } => {
-                    ("still drained", nodes.join(","), reason.as_str())
-                }
-                SchedulerCommand::Load { rings } => {
-                    ("loaded", format!("{rings} rings"), plan_line(desired))
-                }
-                SchedulerCommand::Resume { nodes } => {
-                    ("resumed", nodes.join(","), plan_line(desired))
-                }
+        };
+        let is_news = last.as_ref() != Some(&desired);
+        if is_news || Instant::now() >= look_at {
+            let ended = pass(session, slurm, &desired);
+            let left = ended.unwrap_or_else(|error| Some(format!("{error:#}")));
+            retry = if left.is_some() && !is_news { (retry * 2).min(RETRY_MAX) } else { TRY_EVERY };
+            look_at = Instant::now() + if left.is_some() { retry } else { every };
+            let text = match left {
+                Some(why) => format!("Slurm does not match the plan yet: {why}"),
+                None => agreed(&desired),
             };
-            return output::print(&format!("{did} {nodes}: {why}\n"));
+            note_once(&mut said, text);
+            last = Some(desired);
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut line = serde_json::to_value(command)?;
-        line["unix_ms"] = json!(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
-        line["plan"] = Value::from(plan_line(desired).trim_start_matches("plan "));
-        output::print(&format!("{line}\n"))
+        std::thread::sleep(ASK_EVERY);
     }
+}
+
+/// Prints `text` unless it was the last to be printed.
+fn note_once(said: &mut String, text: String) {
+    if *said != text {
+        output::note(&text);
+        *said = text;
+    }
+}
+
+fn status(session: &CtlSession, path: &str) -> anyhow::Result<Status> {
+    session.present(path)?.granted()
+}
+
+fn pass(
+    session: &CtlSession,
+    slurm: &Scontrol<'_>,
+    desired: &Desired,
+) -> anyhow::Result<Option<String>> {
+    agree(
+        desired,
+        || slurm.observe(),
+        |command| {
+            slurm.change(command, desired)?;
+            did(session, command, desired)
+        },
+    )
+}
+
+fn once(
+    session: &CtlSession,
+    slurm: &Scontrol<'_>,
+    desired: &Desired,
+) -> anyhow::Result<VerbOutcome> {
+    let left = pass(session, slurm, desired)?;
+    let is_good = left.is_none();
+    output::note(&left.unwrap_or_else(|| agreed(desired)));
+    Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
+}
+
+fn preview(
+    session: &CtlSession,
+    slurm: &Scontrol<'_>,
+    desired: &Desired,
+) -> anyhow::Result<VerbOutcome> {
+    let SchedulerChanges { commands, blocked } = agree::changes(desired, &slurm.observe()?);
+    commands.iter().try_for_each(|command| did(session, command, desired))?;
+    let shown = if commands.is_empty() { agreed(desired) } else { "nothing was changed".into() };
+    output::note(&blocked.unwrap_or(shown));
+    Ok(VerbOutcome::Good)
+}
+
+fn did(session: &CtlSession, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
+    if session.format == ResultFormat::Text {
+        let (did, nodes, why) = match command {
+            SchedulerCommand::Drain { nodes, reason } => {
+                ("drained", nodes.join(","), reason.as_str())
+            }
+            SchedulerCommand::Explain { nodes, reason } => {
+                ("still drained", nodes.join(","), reason.as_str())
+            }
+            SchedulerCommand::Load { rings } => {
+                ("loaded", format!("{rings} rings"), plan_line(desired))
+            }
+            SchedulerCommand::Resume { nodes } => ("resumed", nodes.join(","), plan_line(desired)),
+        };
+        return output::print(&format!("{did} {nodes}: {why}\n"));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut line = serde_json::to_value(command)?;
+    line["unix_ms"] = json!(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+    line["plan"] = Value::from(plan_line(desired).trim_start_matches("plan "));
+    output::print(&format!("{line}\n"))
 }
 
 fn plan_line(desired: &Desired) -> &str {

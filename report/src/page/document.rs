@@ -187,9 +187,10 @@ impl Bars {
     }
 
     fn span(&self, start: f64, length: f64) -> String {
-        let reach =
-            |bar: &Bar| bar.spread.map_or(0.0, |[_, high]| high).max(bar.start + bar.length);
-        let most = self.bars.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
+        let ends = self.bars.iter().flat_map(|bar| {
+            [bar.start + bar.length].into_iter().chain(bar.spread.map(|[_, high]| high))
+        });
+        let most = ends.fold(f64::MIN_POSITIVE, f64::max);
         let [start, length] = [start, length].map(|value| 100.0 * value / most);
         format!("left:{start:.2}%;width:{length:.2}%")
     }

@@ -51,25 +51,26 @@ struct LineNode {
 }
 
 fn line(fabric: &Fabric, plan: &Plan) -> Vec<LineNode> {
-    let place = |node: NodeId| fabric.hbd.position_of(node).index();
-    let node = |id| LineNode { id, state: State::Idle, group: None, broken_parts: 0 };
-    let mut line: Vec<LineNode> = (0..fabric.hbd.nodes()).map(|id| node(NodeId(id))).collect();
-    line.sort_by_key(|node| place(node.id));
+    let hbd = &fabric.hbd;
+    let ids = (0..hbd.nodes()).map(NodeId);
+    let nodes = ids.map(|id| LineNode { id, state: State::Idle, group: None, broken_parts: 0 });
+    let mut line: Vec<LineNode> = nodes.collect();
+    line.sort_by_key(|node| hbd.position_of(node.id).index());
     for group in &plan.groups {
         for &node in &group.nodes {
-            let node = &mut line[place(node)];
+            let node = &mut line[hbd.position_of(node).index()];
             node.state = group.job.map_or(State::Spare, State::Used);
             node.group = Some(group.id);
         }
     }
     for part in &plan.faults {
+        let Some(node) = part.node() else { continue };
+        let place = &mut line[hbd.position_of(node).index()];
         match part {
             // Drained nodes count as idle, because they work.
             Part::Node(node) if fabric.drained.nodes.contains(node) => {}
-            Part::Node(node) => line[place(*node)].state = State::Faulty,
-            Part::Bundle(bundle) => line[place(bundle.node)].broken_parts += 1,
-            Part::Fibre(port) => line[place(port.bundle.node)].broken_parts += 1,
-            Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => {}
+            Part::Node(_) => place.state = State::Faulty,
+            _ => place.broken_parts += 1,
         }
     }
     line

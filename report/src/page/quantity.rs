@@ -55,6 +55,10 @@ impl ShownQuantity {
         Self::new(value, ShownUnit::Share)
     }
 
+    pub(super) const fn count(value: u64) -> Self {
+        Self::new(value as f64, ShownUnit::Count)
+    }
+
     pub(super) const fn time(ps: u64) -> Self {
         Self::new(ps as f64 * 1e-12, ShownUnit::Seconds)
     }

@@ -85,15 +85,17 @@ fn cell(row: &Value, ColumnSpec { path, kind, .. }: &ColumnSpec) -> Cell {
     }
 }
 
+fn in_own_unit(value: f64, unit: &str, decimals: usize) -> Cell {
+    Cell::Shown { value: Some(value), unit: unit.to_owned(), text: fixed(value, decimals) }
+}
+
 fn number(value: f64, kind: &'static str) -> Cell {
-    let shown =
-        |value: f64, text: String| Cell::Shown { value: Some(value), unit: kind.to_owned(), text };
     let unit = match kind {
-        "million USD" => return shown(value / 1e6, fixed(value / 1e6, 1)),
-        "MW" | "PFLOP-years" => return shown(value, fixed(value, 1)),
+        "million USD" => return in_own_unit(value / 1e6, kind, 1),
+        "MW" | "PFLOP-years" => return in_own_unit(value, kind, 1),
         "GPU-hours" => {
             let decimals = if value.abs() < 0.1 && value != 0.0 { 5 } else { 1 };
-            return shown(value, fixed(value, decimals));
+            return in_own_unit(value, kind, decimals);
         }
         "rate" => {
             let text = format!("{}\u{a0}/s", fixed(value, 3));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use lightloom_emulator::run::Series;
+use lightloom_emulator::run::{FlowSeriesRow, Series, SeriesRow};
 use lightloom_emulator::substrate::Substrate;
 use lightloom_engine::capture::{Counter, Watch};
 use lightloom_engine::{Engine, FlowId, LinkId};
@@ -38,13 +38,18 @@ pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Sub
     let mut csv = String::from(
         "time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s\n",
     );
-    let shown = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
     for row in &series.flows {
         let record = engine.record(row.flow);
         let sending = row.sending;
+        let [in_flight, window, pace] = [
+            sending.map(|end| end.in_flight.into()),
+            sending.map(|end| end.window.into()),
+            sending.and_then(|end| end.pace).map(|pace| pace.0),
+        ]
+        .map(|number: Option<u64>| number.map_or(String::new(), |number| number.to_string()));
         let _ = writeln!(
             csv,
-            "{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{in_flight},{window},{pace}",
             row.at.0,
             row.flow.index(),
             substrate.name(record.source),
@@ -52,9 +57,6 @@ pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Sub
             row.delivered.0,
             row.rate.0,
             row.resent,
-            shown(sending.map(|end| end.in_flight.into())),
-            shown(sending.map(|end| end.window.into())),
-            shown(sending.and_then(|end| end.pace).map(|pace| pace.0)),
         );
     }
     csv
@@ -69,6 +71,23 @@ pub(super) fn curves(
     curves.extend(flow_curves(series, engine, substrate));
     curves
 }
+
+/// A curve's name, its unit and its value in a row.
+type Figure<R> = (&'static str, &'static str, fn(&R) -> u64);
+
+const PORT_FIGURES: [Figure<SeriesRow>; 4] = [
+    ("queue", "bytes", |row| row.queue.0),
+    ("rate", "bits/s", |row| row.rate.0),
+    ("paused", "ps", |row| row.paused.0),
+    ("marked", "packets", |row| row.marked),
+];
+
+const FLOW_FIGURES: [Figure<FlowSeriesRow>; 4] = [
+    ("window", "packets", |row| row.sending.map_or(0, |end| end.window.into())),
+    ("rate", "bits/s", |row| row.rate.0),
+    ("resent", "packets", |row| row.resent),
+    ("pace", "bits/s", |row| row.sending.and_then(|end| end.pace).map_or(0, |pace| pace.0)),
+];
 
 fn busiest<K: Ord + Copy>(rows: impl Iterator<Item = (K, Bytes)>) -> Vec<K> {
     let mut bytes: BTreeMap<K, u64> = BTreeMap::new();
@@ -97,12 +116,12 @@ fn port_curves(series: &Series, substrate: &Substrate) -> Vec<Counter> {
     let links: Vec<LinkId> = busiest(series.rows.iter().map(|row| (row.link, row.sent)));
     let mut curves = Vec::new();
     for link in links {
-        let rows = || series.rows.iter().filter(|row| row.link == link);
-        let name = |figure: &str| format!("{} {figure}", substrate.link_name(link));
-        curves.extend(curve(PROCESS, name("queue"), "bytes", rows().map(|r| (r.at, r.queue.0))));
-        curves.extend(curve(PROCESS, name("rate"), "bits/s", rows().map(|r| (r.at, r.rate.0))));
-        curves.extend(curve(PROCESS, name("paused"), "ps", rows().map(|r| (r.at, r.paused.0))));
-        curves.extend(curve(PROCESS, name("marked"), "packets", rows().map(|r| (r.at, r.marked))));
+        let name = substrate.link_name(link);
+        let rows = series.rows.iter().filter(|row| row.link == link);
+        for (figure, unit, value) in PORT_FIGURES {
+            let values = rows.clone().map(|row| (row.at, value(row)));
+            curves.extend(curve(PROCESS, format!("{name} {figure}"), unit, values));
+        }
     }
     curves
 }
@@ -114,15 +133,12 @@ fn flow_curves(series: &Series, engine: &Engine<Watch>, substrate: &Substrate) -
     for flow in flows {
         let record = engine.record(flow);
         let ends = (substrate.name(record.source), substrate.name(record.destination));
-        let name =
-            |figure: &str| format!("flow {} {} to {} {figure}", flow.index(), ends.0, ends.1);
-        let rows = || series.flows.iter().filter(|row| row.flow == flow);
-        let window = rows().map(|r| (r.at, r.sending.map_or(0, |end| end.window.into())));
-        curves.extend(curve(PROCESS, name("window"), "packets", window));
-        curves.extend(curve(PROCESS, name("rate"), "bits/s", rows().map(|r| (r.at, r.rate.0))));
-        curves.extend(curve(PROCESS, name("resent"), "packets", rows().map(|r| (r.at, r.resent))));
-        let pace = rows().map(|r| (r.at, r.sending.and_then(|end| end.pace).map_or(0, |p| p.0)));
-        curves.extend(curve(PROCESS, name("pace"), "bits/s", pace));
+        let name = format!("flow {} {} to {}", flow.index(), ends.0, ends.1);
+        let rows = series.flows.iter().filter(|row| row.flow == flow);
+        for (figure, unit, value) in FLOW_FIGURES {
+            let values = rows.clone().map(|row| (row.at, value(row)));
+            curves.extend(curve(PROCESS, format!("{name} {figure}"), unit, values));
+        }
     }
     curves
 }

@@ -45,16 +45,17 @@ pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error
             .map_err(Error::cannot("enter the network of a node"));
     }
     let here = std::env::current_dir().map_err(Error::cannot("find this folder"))?;
-    let of = |kind: &str| open(format!("/proc/{pid}/ns/{kind}"));
-    let (user, mounts, processes) = (of("user")?, of("mnt")?, of("pid")?);
-    let fibres = of("net")?;
-    let set = |file: &File, what: CloneFlags| {
-        setns(file, what).map_err(Error::cannot("enter the twin's namespaces"))
-    };
-    set(&user, CloneFlags::CLONE_NEWUSER)?;
-    set(network.unwrap_or(&fibres), CloneFlags::CLONE_NEWNET)?;
-    set(&processes, CloneFlags::CLONE_NEWPID)?;
-    set(&mounts, CloneFlags::CLONE_NEWNS)?;
+    let [user, fibres, processes, mounts] =
+        ["user", "net", "pid", "mnt"].map(|kind| open(format!("/proc/{pid}/ns/{kind}")));
+    let (user, fibres, processes, mounts) = (user?, fibres?, processes?, mounts?);
+    for (file, what) in [
+        (&user, CloneFlags::CLONE_NEWUSER),
+        (network.unwrap_or(&fibres), CloneFlags::CLONE_NEWNET),
+        (&processes, CloneFlags::CLONE_NEWPID),
+        (&mounts, CloneFlags::CLONE_NEWNS),
+    ] {
+        setns(file, what).map_err(Error::cannot("enter the twin's namespaces"))?;
+    }
     std::env::set_current_dir(&here).map_err(Error::cannot(format!("return to {}", here.display())))
 }
 

@@ -41,12 +41,13 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWIPC;
     unshare(namespaces).map_err(Error::cannot("make namespaces"))?;
-    let set = |file: &str, text: &str| {
-        fs::write(file, text).map_err(Error::cannot(format!("write {file}")))
-    };
-    set("/proc/self/setgroups", "deny")?;
-    set("/proc/self/uid_map", &format!("0 {user} 1"))?;
-    set("/proc/self/gid_map", &format!("0 {group} 1"))?;
+    for (file, text) in [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("0 {user} 1")),
+        ("/proc/self/gid_map", format!("0 {group} 1")),
+    ] {
+        fs::write(file, text).map_err(Error::cannot(format!("write {file}")))?;
+    }
     let mut command = Command::new(own);
     command.args(["twin", "init", "--dir"]).arg(folder.path()).stdin(Stdio::piped());
     let mut init = command.spawn().map_err(Error::cannot("start the first process"))?;

@@ -118,7 +118,8 @@ fn route(to: Ipv4Addr) -> RouteMessage {
 pub(crate) fn set_route(
     batch: &mut RequestBatch,
     to: Ipv4Addr,
-    (index, via): (u32, Ipv4Addr),
+    index: u32,
+    via: Ipv4Addr,
     own: Ipv4Addr,
 ) {
     let mut message = route(to);

@@ -59,15 +59,16 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn open() -> Result<Self, Error> {
-        let open = || -> io::Result<Socket> {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            socket.set_cap_ack(true)?;
-            Ok(socket)
-        };
-        let socket = open().map_err(Error::cannot("open a netlink socket"))?;
+        let socket = Self::socket().map_err(Error::cannot("open a netlink socket"))?;
         Ok(Self { socket, sequence: 0 })
+    }
+
+    fn socket() -> io::Result<Socket> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        socket.set_cap_ack(true)?;
+        Ok(socket)
     }
 
     /// Fails at the first refused request, although later requests may have been executed.
@@ -95,17 +96,21 @@ impl Kernel {
         if piece.is_empty() { Ok(()) } else { self.exchange(&bytes, &piece) }
     }
 
+    fn talk(error: io::Error) -> Error {
+        Error::system("open the kernel's network configuration", error)
+    }
+
     fn exchange(&self, bytes: &[u8], piece: &[(u32, Request)]) -> Result<(), Error> {
-        let talk = |error| Error::system("open the kernel's network configuration", error);
-        self.socket.send(bytes, 0).map_err(talk)?;
+        self.socket.send(bytes, 0).map_err(Self::talk)?;
         let mut waiting = piece.iter();
         let mut first = Ok(());
         while waiting.len() > 0 {
-            let (answer, _) = self.socket.recv_from_full().map_err(talk)?;
+            let (answer, _) = self.socket.recv_from_full().map_err(Self::talk)?;
             let mut rest = answer.as_slice();
             while rest.len() >= 16 {
                 let read = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
-                let message = read.map_err(|error| talk(io::Error::other(error.to_string())))?;
+                let message =
+                    read.map_err(|error| Self::talk(io::Error::other(error.to_string())))?;
                 let length = message.header.length as usize;
                 rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
                 let NetlinkPayload::Error(verdict) = message.payload else { continue };

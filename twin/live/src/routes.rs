@@ -46,13 +46,15 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
 
 /// Runs a batch on a temporary thread, so that all other threads stay in their namespace.
 fn in_network(network: &File, batch: RequestBatch) -> Result<(), Error> {
-    let work = move || {
-        setns(network, CloneFlags::CLONE_NEWNET)
-            .map_err(Error::cannot("enter the network of a node"))?;
-        Kernel::open()?.run(batch)
-    };
-    std::thread::scope(|scope| scope.spawn(work).join())
-        .unwrap_or_else(|_| Err(Error::Refused("a thread ended early".into())))
+    let result = std::thread::scope(|scope| {
+        let work = scope.spawn(move || {
+            setns(network, CloneFlags::CLONE_NEWNET)
+                .map_err(Error::cannot("enter the network of a node"))?;
+            Kernel::open()?.run(batch)
+        });
+        work.join()
+    });
+    result.unwrap_or_else(|_| Err(Error::Refused("a thread ended early".into())))
 }
 
 fn difference(node: u32, old: &Ways, new: &Ways) -> RequestBatch {
@@ -61,7 +63,8 @@ fn difference(node: u32, old: &Ways, new: &Ways) -> RequestBatch {
         link::remove_route(&mut batch, *to);
     }
     for (to, hop) in new.iter().filter(|(to, hop)| old.get(to) != Some(hop)) {
-        link::set_route(&mut batch, *to, *hop, address::light(node));
+        let (index, via) = *hop;
+        link::set_route(&mut batch, *to, index, via, address::light(node));
     }
     batch
 }
@@ -77,20 +80,18 @@ fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
 
 fn ways(group: &Group, at: usize) -> Ways {
     let members = &group.members;
-    let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);
     let mut ways = Ways::new();
     let outward = (at + 1..members.len()).take_while(|far| members[far - 1].next.is_some());
     let back = (0..at).rev().take_while(|far| members[far + 1].previous.is_some());
-    let neighbour = |far: Option<usize>| far.and_then(|far| members.get(far));
-    let next = neighbour(Some(at + 1)).and_then(|next| Some((next.previous?, members[at].next?)));
-    let previous =
-        neighbour(at.checked_sub(1)).and_then(|near| Some((near.next?, members[at].previous?)));
-    let mut add = |to: usize, ports: Option<(Ipv4Addr, Ipv4Addr)>| {
+    let next = members.get(at + 1).and_then(|next| Some((next.previous?, members[at].next?)));
+    let previous = at.checked_sub(1).map(|near| &members[near]);
+    let previous = previous.and_then(|near| Some((near.next?, members[at].previous?)));
+    let hops = outward.map(|to| (to, next)).chain(back.map(|to| (to, previous)));
+    for (to, ports) in hops {
+        let light = members[to].node.strip_prefix('n').and_then(|node| node.parse().ok());
         let way = ports.map(|(own, via)| (inside_index(address::bundle(own)), via));
-        ways.extend(light(to).zip(way));
-    };
-    outward.for_each(|to| add(to, next));
-    back.for_each(|to| add(to, previous));
+        ways.extend(light.map(address::light).zip(way));
+    }
     ways
 }
 

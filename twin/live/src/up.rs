@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -179,50 +180,45 @@ fn write_all(
     plan: &Plan,
     programs: &Programs,
 ) -> Result<(), Error> {
-    let make = |path: &Path| {
-        fs::create_dir_all(path).map_err(Error::cannot(format!("make {}", path.display())))
-    };
-    make(folder.path())?;
-    folder.write(RECORD, record)?;
-    for name in ["modules", "state", "log", "hostfiles", "done"] {
-        make(&folder.file(name))?;
+    let folders = ["modules", "state", "log", "hostfiles", "done"].map(|name| folder.file(name));
+    for path in iter::once(folder.path()).chain(folders.iter().map(PathBuf::as_path)) {
+        fs::create_dir_all(path).map_err(Error::cannot(format!("make {}", path.display())))?;
     }
-    let write = |name: &str, bytes: &[u8]| {
-        let file = folder.file(name);
-        fs::write(&file, bytes).map_err(Error::cannot(format!("write {}", file.display())))
-    };
+    folder.write(RECORD, record)?;
     let (last, bundle) = (record.fabric_nodes - 1, record.bundles - 1);
-    write("fabric.yaml", fabric)?;
-    write("hosts", address::hosts(record.nodes, record.bundles).as_bytes())?;
-    write(
-        "devices.yaml",
-        format!(
-            "seed: 1\nfabric: fabric.yaml\ntransceivers:\n  - {{names: \"n{{0..{last}}}/b{{0..{bundle}}}\", \
-             powered_for: 2s, protocol: v1.2}}\n"
-        )
-        .as_bytes(),
-    )?;
-    let quoted = |path: &Path| serde_json::to_string(&path.to_string_lossy()).unwrap_or_default();
-    write(
-        "daemon.yaml",
-        format!(
-            "# lightloomd of a live twin, with automatic bypasses and a hook after each change.\n\
-             state_dir: {}\nsocket: {}\nfabric: {}\n\
-             policies: {{on_fault: bypass, heartbeat: 5s, poll_every: 1s}}\n\
-             hooks:\n  after: {{command: [{}, twin, committed, --dir, {}]}}\n\
-             modules:\n  - {{nodes: [0, {last}], bundles: {}, serial: {}}}\n",
-            quoted(&folder.file("state")),
-            quoted(&folder.daemon_socket()),
-            quoted(&folder.file("fabric.yaml")),
-            quoted(&programs.own),
-            quoted(folder.path()),
-            record.bundles,
-            quoted(&folder.file("modules/n{node}-b{bundle}")),
-        )
-        .as_bytes(),
-    )?;
+    let devices = format!(
+        "seed: 1\nfabric: fabric.yaml\ntransceivers:\n  - {{names: \"n{{0..{last}}}/b{{0..{bundle}}}\", \
+         powered_for: 2s, protocol: v1.2}}\n"
+    );
+    let daemon = format!(
+        "# lightloomd of a live twin, with automatic bypasses and a hook after each change.\n\
+         state_dir: {}\nsocket: {}\nfabric: {}\n\
+         policies: {{on_fault: bypass, heartbeat: 5s, poll_every: 1s}}\n\
+         hooks:\n  after: {{command: [{}, twin, committed, --dir, {}]}}\n\
+         modules:\n  - {{nodes: [0, {last}], bundles: {}, serial: {}}}\n",
+        quoted(&folder.file("state")),
+        quoted(&folder.daemon_socket()),
+        quoted(&folder.file("fabric.yaml")),
+        quoted(&programs.own),
+        quoted(folder.path()),
+        record.bundles,
+        quoted(&folder.file("modules/n{node}-b{bundle}")),
+    );
+    for (name, bytes) in [
+        ("fabric.yaml", fabric),
+        ("hosts", address::hosts(record.nodes, record.bundles).as_bytes()),
+        ("devices.yaml", devices.as_bytes()),
+        ("daemon.yaml", daemon.as_bytes()),
+    ] {
+        let file = folder.file(name);
+        fs::write(&file, bytes).map_err(Error::cannot(format!("write {}", file.display())))?;
+    }
     environment::write_agent(folder, &programs.own)?;
     folder.write("plan.json", plan)
+}
+
+fn quoted(path: &Path) -> String {
+    serde_json::to_string(&path.to_string_lossy()).unwrap_or_default()
 }
 
 fn make(folder: &Folder, programs: &Programs, start: Instant) -> Result<(Ready, f64), Error> {

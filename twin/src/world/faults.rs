@@ -4,8 +4,7 @@
 use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
 use lightloom_fabric::fault::Part;
-use lightloom_fabric::khop::Port;
-use lightloom_units::id::{BundleId, NodeId, OcsId};
+use lightloom_units::id::{NodeId, OcsId};
 
 use super::World;
 use crate::setup::Installed;
@@ -25,7 +24,6 @@ impl World {
         if let Some(node) = towards {
             return self.dark_towards(part, node);
         }
-        let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {
             Effect::Down | Effect::Flapping(_) => DeviceFault::Dead,
             Effect::Stuck => DeviceFault::Stuck(None),
@@ -39,12 +37,16 @@ impl World {
                 slots.map(|slot| (slot, fault)).collect()
             }
             Part::Bundle(bundle) => {
-                of_bundle(bundle).map(|slot| (slot, fault)).into_iter().collect()
+                let slot = self.rack.slot(&bundle.to_string());
+                slot.map(|slot| (slot, fault)).into_iter().collect()
             }
             Part::Fibre(port) => {
                 let ends = [Some(port), self.fabric.hbd.peer(port)].into_iter().flatten();
-                ends.filter_map(|end| Some((of_bundle(end.bundle)?, DeviceFault::Unplug(end.path))))
-                    .collect()
+                let unplugged = ends.filter_map(|end| {
+                    let slot = self.rack.slot(&end.bundle.to_string())?;
+                    Some((slot, DeviceFault::Unplug(end.path)))
+                });
+                unplugged.collect()
             }
             Part::Ocs(ocs) => {
                 let slot = self.rack.slot(&ocs.to_string());
@@ -58,13 +60,14 @@ impl World {
     fn dark_towards(&self, part: Part, node: NodeId) -> Vec<(RackSlot, DeviceFault)> {
         let hbd = &self.fabric.hbd;
         let fibres = hbd.fibres().map(|fibre| hbd.ports(fibre));
-        let is_in = |port: &Port| match part {
-            Part::Node(node) => port.bundle.node == node,
-            Part::Bundle(bundle) => port.bundle == bundle,
-            Part::Fibre(fibre) => *port == fibre,
-            Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
-        };
-        let of = fibres.map(|(a, b)| [a, b]).filter(|ends| ends.iter().any(is_in));
+        let of = fibres.map(|(a, b)| [a, b]).filter(|ends| {
+            ends.iter().any(|port| match part {
+                Part::Node(node) => port.bundle.node == node,
+                Part::Bundle(bundle) => port.bundle == bundle,
+                Part::Fibre(fibre) => *port == fibre,
+                Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
+            })
+        });
         let arrives = of.flatten().filter(|port| port.bundle.node == node);
         let dark = arrives.filter_map(|port| {
             let slot = self.rack.slot(&port.bundle.to_string())?;

@@ -54,9 +54,8 @@ impl World {
             .iter()
             .map(|&(input, output)| (u32::from(input), u32::from(output)))
             .collect();
-        let port = |input: u32| input - ports.input(0);
-        let far = |output: u32| output - ports.output(0);
-        let both = ways.iter().map(|&(input, output)| (port(input), far(output)));
+        let both =
+            ways.iter().map(|&(input, output)| (input - ports.input(0), output - ports.output(0)));
         let both = both
             .filter(|(a, b)| a < b && ways.contains(&(ports.input(*b), ports.output(*a))))
             .collect();
@@ -79,11 +78,11 @@ impl World {
 
     pub(super) fn truth(&self, index: usize) -> Option<Positions> {
         let device = &self.devices[index];
-        let way = |&(input, output): &(u16, u16)| (Slot(input.into()), Position(output.into()));
-        match device.installed {
-            Installed::Module(_) => Some([(Slot(0), desired::position(device.light?))].into()),
-            Installed::Switch(..) => Some(device.passes.iter().map(way).collect()),
+        if let Installed::Module(_) = device.installed {
+            return Some([(Slot(0), desired::position(device.light?))].into());
         }
+        let ways = device.passes.iter();
+        Some(ways.map(|&(input, output)| (Slot(input.into()), Position(output.into()))).collect())
     }
 
     /// Checks I2: settled light must match the ledger unless the device is listed as needing attention.
@@ -102,8 +101,8 @@ impl World {
             let dark = Positions::new();
             let owned = controller.ledger().owned.get(name).unwrap_or(&dark);
             let slots: BTreeSet<Slot> = light.keys().chain(owned.keys()).copied().collect();
-            let differs = |slot: &Slot| at(&light, *slot) != at(owned, *slot);
-            if let Some(slot) = slots.into_iter().find(differs) {
+            if let Some(slot) = slots.into_iter().find(|slot| at(&light, *slot) != at(owned, *slot))
+            {
                 let (rests, owned) = (at(&light, slot), at(owned, slot));
                 wrong.push(format!(
                     "I2: {name} slot {slot} rests at {rests}, but the ledger contains {owned}"

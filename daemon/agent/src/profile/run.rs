@@ -249,9 +249,10 @@ impl ModuleProfile {
             (None, Some(id)) => {
                 let reply = command(memory, id.0, &[], REPLY_WITHIN)?;
                 let first = usize::from(source.offset.unwrap_or(0));
-                let short =
-                    || BusError(format!("CDB command {:04x}h: the reply is too short", id.0));
-                reply.get(first..first + length).ok_or_else(short)?.to_vec()
+                let codes = reply.get(first..first + length).ok_or_else(|| {
+                    BusError(format!("CDB command {:04x}h: the reply is too short", id.0))
+                })?;
+                codes.to_vec()
             }
             (None, None) => Vec::new(),
         };

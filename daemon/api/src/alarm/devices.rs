@@ -26,25 +26,27 @@ pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
     attention.chain(deferred).collect()
 }
 
+fn in_state<'a>(
+    all: &'a [&DeviceStatus],
+    state: DeviceState,
+) -> impl Iterator<Item = &'a DeviceStatus> {
+    all.iter().copied().filter(move |device| device.state == state)
+}
+
 pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
-    let of = |state: DeviceState| -> Vec<&DeviceStatus> {
-        all.iter().copied().filter(|device| device.state == state).collect()
-    };
     let mut alarms = Vec::new();
     let restarted = &status.restarted;
     let next = status.drifted_next.as_ref().filter(|_| status.journal_failure.is_none());
-    let next = |then: &str| next.map(|next| format!("{then}{next}")).unwrap_or_default();
     if !restarted.is_empty() {
         let (up, of) = status.circuits_up();
         let names = named(restarted.clone(), NAMES_MAX);
         let what =
             format!("RESTARTED, {} out of step with the journal", count(restarted.len(), "device"));
         let about = format!("circuits up: {up} of {of}; no device has moved since: {names}");
-        let see = "see where: lightloom ctl drift".to_owned();
-        let next = Some(next("")).filter(|next| !next.is_empty()).unwrap_or(see);
+        let next = next.map_or("see where: lightloom ctl drift", String::as_str);
         alarms.push(Alarm::new(what, about, next));
     }
-    let unseen = of(DeviceState::Unseen);
+    let unseen: Vec<&DeviceStatus> = in_state(all, DeviceState::Unseen).collect();
     if !unseen.is_empty() {
         let wait = match unseen.len() {
             1..=NAMES_MAX => unseen.iter().map(|device| format!(" {}", device.name)).collect(),
@@ -56,9 +58,10 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         let what = format!("UNSEEN, {}", count(unseen.len(), "device"));
         alarms.push(Alarm::new(what, silent_names(&unseen), next));
     }
-    let drifted = of(DeviceState::Drifted).into_iter();
-    let drifted = drifted.filter(|device| !restarted.contains(&device.name));
-    let drifted: Vec<String> = drifted.map(|device| device.name.clone()).collect();
+    let drifted: Vec<String> = in_state(all, DeviceState::Drifted)
+        .map(|device| device.name.clone())
+        .filter(|name| !restarted.contains(name))
+        .collect();
     if drifted.is_empty() {
         return alarms;
     }
@@ -73,7 +76,10 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         _ => Alarm::new(
             format!("DRIFTED, {count} out of step with the journal"),
             names,
-            format!("see where: lightloom ctl drift{}", next("; ")),
+            match next {
+                Some(next) => format!("see where: lightloom ctl drift; {next}"),
+                None => "see where: lightloom ctl drift".to_owned(),
+            },
         ),
     });
     alarms

@@ -66,9 +66,6 @@ pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let (around, lit): (Vec<&BrokenPart>, Vec<&BrokenPart>) =
         status.broken_parts.iter().partition(|part| part.bypassed);
-    let about = |parts: Vec<&BrokenPart>| {
-        named(parts.into_iter().map(|part| since(part, moment)).collect(), NAMES_MAX)
-    };
     if !lit.is_empty() {
         let parts = names(&lit);
         let next = match status.plan_sha256.is_empty() {
@@ -81,14 +78,17 @@ pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
         };
         let next = status.broken_next.clone().unwrap_or(next);
         let what = format!("NOT BYPASSED, {} at fault", count(lit.len(), "part"));
-        alarms.push(Alarm::new(what, about(lit), next));
+        alarms.push(Alarm::new(what, named_since(&lit, moment), next));
     }
     if !around.is_empty() {
         let what = format!("DEGRADED, {} bypassed", count(around.len(), "part"));
-        let repairs = repairs(&names(&around));
-        alarms.push(Alarm::new(what, about(around), repairs));
+        alarms.push(Alarm::new(what, named_since(&around, moment), repairs(&names(&around))));
     }
     alarms
+}
+
+fn named_since(parts: &[&BrokenPart], moment: Moment) -> String {
+    named(parts.iter().map(|part| since(part, moment)).collect(), NAMES_MAX)
 }
 
 fn names(parts: &[&BrokenPart]) -> Vec<String> {

@@ -115,22 +115,25 @@ fn sorted(one: &str, other: &str) -> [String; 2] {
     pair
 }
 
+fn joined<'a>(found: &'a BTreeMap<String, LightSource>, end: &str) -> Option<&'a str> {
+    match found.get(end) {
+        Some(LightSource::End { end, .. }) => Some(end.as_str()),
+        _ => None,
+    }
+}
+
 pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Vec<Swap> {
     let mut partner = BTreeMap::new();
     for fibre in planned {
         partner.insert(fibre.a.as_str(), fibre.b.as_str());
         partner.insert(fibre.b.as_str(), fibre.a.as_str());
     }
-    let joined = |end: &str| match found.get(end) {
-        Some(LightSource::End { end, .. }) => Some(end.as_str()),
-        _ => None,
-    };
     let mut swaps: Vec<Swap> = Vec::new();
     for fibre in planned {
         // a is connected to x instead of b, and y to b although x should be connected to y.
-        let Some(x) = joined(&fibre.a).filter(|x| *x != fibre.b) else { continue };
+        let Some(x) = joined(found, &fibre.a).filter(|x| *x != fibre.b) else { continue };
         let Some(y) = partner.get(x) else { continue };
-        if joined(y) != Some(fibre.b.as_str()) {
+        if joined(found, y) != Some(fibre.b.as_str()) {
             continue;
         }
         let swap = Swap { plugs: sorted(&fibre.b, x), or: sorted(&fibre.a, y) };

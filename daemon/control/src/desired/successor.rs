@@ -25,6 +25,12 @@ pub(crate) struct PlanSuccessor<'a> {
     pub(crate) next: &'a Plan,
 }
 
+/// Returns `plan` with only the phase `to`, which has these circuits.
+fn in_one_phase(plan: &Plan, to: &PhasePlan, circuits: &[CrossConnect]) -> Plan {
+    let phase = PhasePlan { circuits: circuits.to_vec(), ..to.clone() };
+    Plan { phases: vec![phase], ..plan.clone() }
+}
+
 impl<'a> PlanSuccessor<'a> {
     /// Returns the moves of each stage to `target`, with phase `to` on the switches, and where they
     /// start. `None` if no circuit of the two plans is lit, or if the stages cannot be proven.
@@ -69,12 +75,9 @@ impl<'a> PlanSuccessor<'a> {
         if wanted == lit.iter().collect() {
             return Some(Vec::new());
         }
-        let with = |plan: &Plan, circuits: &[CrossConnect]| Plan {
-            phases: vec![PhasePlan { circuits: circuits.to_vec(), ..to.clone() }],
-            ..plan.clone()
-        };
-        let (fabric, before, next) =
-            (self.fabric, with(self.before, lit), with(self.next, &to.circuits));
+        let fabric = self.fabric;
+        let before = in_one_phase(self.before, to, lit);
+        let next = in_one_phase(self.next, to, &to.circuits);
         let faults = FaultSet::of(fabric, next.faults.iter().copied()).ok()?;
         let stages = joint::stages(fabric, &faults, &before, &next).ok()?;
         check::check_stages(fabric, &faults, &before, &next, &stages).ok()?;

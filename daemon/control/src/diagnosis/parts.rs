@@ -193,31 +193,32 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
     for lane in 0..lanes.max(way.link.ends[1 - way.from].usual.received.len()) {
         let weak = way.is_read().then(|| Symptom::LaneWeak(receiver.clone(), sender.clone(), lane));
         let noisy = Symptom::LaneErrors(receiver.clone(), lane);
-        let of = |device: &DeviceName, prior| {
-            Explanation::new(Culprit::Lane(device.clone(), lane), prior)
-        };
         let says = Symptom::LaneSendsNothing(sender.clone(), lane);
-        all.push(of(sender, 0).always([says]).always(weak.clone()));
-        all.push(of(receiver, 0).always(weak.clone()).perhaps([noisy.clone()]));
-        all.push(of(receiver, 0).always([noisy.clone()]));
+        let sends = Culprit::Lane(sender.clone(), lane);
+        let receives = Culprit::Lane(receiver.clone(), lane);
+        all.push(Explanation::new(sends.clone(), 0).always([says]).always(weak.clone()));
+        let receiver = Explanation::new(receives, 0);
+        all.push(receiver.clone().always(weak.clone()).perhaps([noisy.clone()]));
+        all.push(receiver.always([noisy.clone()]));
         // The transmitter of the lane is defective although it reports good values.
-        all.push(of(sender, -4).always(weak).perhaps([noisy.clone()]));
-        all.push(of(sender, -4).always([noisy]));
+        let hidden = Explanation::new(sends, -4);
+        all.push(hidden.clone().always(weak).perhaps([noisy.clone()]));
+        all.push(hidden.always([noisy]));
     }
 }
 
 /// A dirty connector attenuates both directions and reflects light into the module's receiver.
 fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let (out, back) = (&ways[index], &ways[1 - index]);
-    let device = out.sender();
-    let connector = |prior| Explanation::new(Culprit::Connector(device.clone()), prior);
-    let reflects = || {
-        let now = &out.link.ends[index].now;
-        (now.answers && !now.errors.is_empty()).then(|| Symptom::Errors(device.clone()))
-    };
-    let dirty = connector(0).always(out.missed()).always(out.weak()).always(back.weak());
-    all.push(dirty.always(reflects()));
-    all.push(connector(-2).always(back.weak()).always(reflects()));
-    all.push(connector(-2).always(out.missed()).always(out.weak()));
-    all.push(connector(-1).always(reflects()));
+    let connector = Culprit::Connector(out.sender().clone());
+    let now = &out.link.ends[index].now;
+    let reflects =
+        (now.answers && !now.errors.is_empty()).then(|| Symptom::Errors(out.sender().clone()));
+    let dirty = Explanation::new(connector.clone(), 0);
+    let dirty = dirty.always(out.missed()).always(out.weak()).always(back.weak());
+    all.push(dirty.always(reflects.clone()));
+    let partly = Explanation::new(connector.clone(), -2);
+    all.push(partly.clone().always(back.weak()).always(reflects.clone()));
+    all.push(partly.always(out.missed()).always(out.weak()));
+    all.push(Explanation::new(connector, -1).always(reflects));
 }

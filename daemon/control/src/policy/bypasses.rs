@@ -60,17 +60,17 @@ impl<'a> Facts<'a> {
     /// policy, not an operator, reports the fault.
     pub(super) fn as_planned(
         &self,
-        broken: &[(Part, String)],
+        failed: &[(Part, String)],
         repaired: &[Part],
         found: bool,
     ) -> (Vec<(Part, String)>, Vec<Part>) {
-        let broken = broken.iter().map(|(part, why)| {
+        let failed = failed.iter().map(|(part, why)| {
             let said = found && self.is_found_crossed(*part);
             let crossed = self.crossed_at(*part).filter(|_| !said);
             let note = crossed.map(|crossed| format!("; {crossed}")).unwrap_or_default();
             (self.name_in_plans(*part), format!("{why}{note}"))
         });
-        (broken.collect(), repaired.iter().map(|part| self.name_in_plans(*part)).collect())
+        (failed.collect(), repaired.iter().map(|part| self.name_in_plans(*part)).collect())
     }
 
     fn name_in_plans(&self, part: Part) -> Part {
@@ -114,15 +114,15 @@ impl<'a> Facts<'a> {
         &self,
         now: &Now,
         asked: Option<&Asked>,
-        broken: &[(Part, String)],
+        failed: &[(Part, String)],
         repaired: &[Part],
     ) -> Result<Apply, Answer> {
         self.replannable().ok_or_else(|| refused(self.no_rings()))?;
         let plan = self.plan.ok_or_else(|| refused("no plan is in force: apply one".into()))?;
         let again = asked.is_some_and(|asked| self.ledger.requests.contains_key(&asked.request));
-        if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
+        if let Some(reasons) = self.no_news(failed, repaired).filter(|_| !again) {
             // The part is not a known fault, so the operator probably meant another part.
-            return Err(match broken.is_empty() {
+            return Err(match failed.is_empty() {
                 true => Answer::Refused { reasons },
                 false => Answer::NothingToDo { reasons },
             });
@@ -135,9 +135,9 @@ impl<'a> Facts<'a> {
                 "{part}: unreachable, so it cannot be put back into service yet: {when}"
             )));
         }
-        let avoided = match broken.is_empty() {
+        let avoided = match failed.is_empty() {
             true => Vec::new(),
-            false => self.all_to_avoid(broken, repaired, now),
+            false => self.all_to_avoid(failed, repaired, now),
         };
         let parts: Vec<Part> = avoided.iter().map(|avoided| avoided.part).collect();
         // An automatic bypass cuts only light that ends at the failed parts.
@@ -148,7 +148,7 @@ impl<'a> Facts<'a> {
         let Candidate { next, target } = planned.map_err(|reasons| Answer::Refused { reasons })?;
         let bypass::Around { plan: next, moved } = next;
         let cause = if parts.is_empty() { Cause::Repair } else { Cause::Bypass };
-        let known = self.broken_with(&next, now, |part| {
+        let known = self.known_faults_with(&next, now, |part| {
             let avoided = avoided.iter().find(|avoided| avoided.part == *part);
             let Some(Avoided { why, suspected, .. }) = avoided else { return Broken::default() };
             let price = bypass::said(&moved).unwrap_or_default();
@@ -262,16 +262,17 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn sees_all_but(&self, plan: &Plan, parts: &[Part]) -> bool {
-        let is_broken = |bundle: BundleId| {
-            plan.faults.iter().chain(parts).any(|part| part.node() == Some(bundle.node))
-        };
+        let failed: BTreeSet<NodeId> =
+            plan.faults.iter().chain(parts).filter_map(|part| part.node()).collect();
         let Some(asked) = self.asked_all else {
             let mut down = self.sightings.down();
-            return down.all(|(device, _)| device.bundle().is_none_or(is_broken));
+            return down.all(|(device, _)| {
+                device.bundle().is_none_or(|bundle| failed.contains(&bundle.node))
+            });
         };
         let mut modules = self.setup.modules.iter();
         modules.all(|(bundle, device)| {
-            self.sightings.is_read_since(device, asked) || is_broken(*bundle)
+            self.sightings.is_read_since(device, asked) || failed.contains(&bundle.node)
         })
     }
 
@@ -308,9 +309,9 @@ impl<'a> Facts<'a> {
 
     pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
         let ledger = self.ledger;
-        let mut broken = ledger.reported.clone();
-        broken.extend(ledger.broken.clone());
-        broken
+        let mut failed = ledger.reported.clone();
+        failed.extend(ledger.broken.clone());
+        failed
     }
 
     pub(super) fn is_found(&self, part: Part) -> bool {
@@ -366,12 +367,12 @@ impl<'a> Facts<'a> {
         used.collect()
     }
 
-    pub fn broken(&self) -> BTreeMap<String, Broken> {
-        let mut broken = self.reported_or_found();
+    pub fn known_faults(&self) -> BTreeMap<String, Broken> {
+        let mut failed = self.reported_or_found();
         for part in self.plan.iter().flat_map(|plan| self.faults_of(plan)) {
-            broken.entry(part.to_string()).or_default();
+            failed.entry(part.to_string()).or_default();
         }
-        broken
+        failed
     }
 
     /// Returns the parts that `plan` avoids and that are installed.
@@ -385,31 +386,31 @@ impl<'a> Facts<'a> {
         matches!((part, absent), (Part::Node(node), Some(absent)) if absent.contains(&node))
     }
 
-    pub fn broken_with(
+    pub fn known_faults_with(
         &self,
         plan: &Plan,
         now: &Now,
         news: impl Fn(&Part) -> Broken,
     ) -> BTreeMap<String, Broken> {
-        let (known, wall_ms) = (self.broken(), now.wall_ms);
-        let broken = self.faults_of(plan).map(|part| {
+        let (known, wall_ms) = (self.known_faults(), now.wall_ms);
+        let failed = self.faults_of(plan).map(|part| {
             let name = part.to_string();
-            let broken = known.get(&name).cloned();
-            (name, broken.unwrap_or_else(|| Broken { wall_ms, ..news(part) }))
+            let failed = known.get(&name).cloned();
+            (name, failed.unwrap_or_else(|| Broken { wall_ms, ..news(part) }))
         });
-        broken.collect()
+        failed.collect()
     }
 
-    fn no_news(&self, broken: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
-        let known = self.broken();
+    fn no_news(&self, failed: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
+        let known = self.known_faults();
         let mut reasons = Vec::new();
-        for (part, _) in broken {
+        for (part, _) in failed {
             if self.is_absent(*part) {
                 reasons.push(format!("{part} is not installed"));
                 continue;
             }
             let Broken { why, .. } =
-                known.get(&part.to_string()).filter(|_| self.goes_around(*part))?;
+                known.get(&part.to_string()).filter(|_| self.is_bypassed(*part))?;
             let sep = if why.is_empty() { "" } else { ": " };
             reasons.push(format!("{part} is already a known fault{sep}{why}"));
         }
@@ -428,7 +429,7 @@ impl<'a> Facts<'a> {
         Some(reasons)
     }
 
-    pub fn goes_around(&self, part: Part) -> bool {
+    pub fn is_bypassed(&self, part: Part) -> bool {
         self.plan.is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
@@ -441,7 +442,7 @@ impl<'a> Facts<'a> {
     }
 
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
-        let known = self.broken();
+        let known = self.known_faults();
         let forgotten = self.used(plan, &known).into_iter().map(|(name, Broken { why, .. })| {
             let sep = if why.is_empty() { "" } else { ": " };
             format!("this plan uses {name}, which has a known fault{sep}{why}")
@@ -462,16 +463,16 @@ impl<'a> Facts<'a> {
 
     fn all_to_avoid(
         &self,
-        broken: &[(Part, String)],
+        failed: &[(Part, String)],
         repaired: &[Part],
         now: &Now,
     ) -> Vec<Avoided> {
-        let named = broken.iter().cloned();
+        let named = failed.iter().cloned();
         let mut avoided: Vec<Avoided> =
             named.map(|(part, why)| Avoided { part, why, suspected: false }).collect();
         let Some(installed) = self.replannable() else { return avoided };
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
-        let reported = broken.iter().map(|(part, _)| *part);
+        let reported = failed.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return avoided };
         let history = self.ledger.history.iter().rev();
         let suspects = bypass::suspects(history, |sha256: &str, bundle: BundleId| {
@@ -481,7 +482,7 @@ impl<'a> Facts<'a> {
         });
         let mut more: BTreeMap<Part, (String, bool)> =
             suspects.into_iter().map(|(part, why)| (part, (why, true))).collect();
-        for (part, _) in broken {
+        for (part, _) in failed {
             let Part::Bundle(bundle) = part else { continue };
             for (other, device) in self.of_node(*bundle) {
                 if self.sightings.is_unwitnessed(device, now) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use lightloom_fabric::fault::Part;
 
@@ -29,7 +30,7 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
     let live = diagnose(&links, &loose);
     let mut all: Vec<Diagnosis> =
         live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
-    let broken = facts.reported_or_found();
+    let failed = facts.reported_or_found();
     // A device that responds again is no longer evidence of a fault.
     let still = kept.iter().filter(|kept| {
         let Named { culprit, evidence, .. } = &kept.named;
@@ -37,7 +38,7 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
             Symptom::Silent(device) => Some(device),
             _ => None,
         });
-        broken.keys().any(|part| concerns(culprit, part))
+        failed.keys().any(|part| concerns(culprit, part))
             && all.iter().all(|live| live.named.culprit != *culprit)
             && !silent.any(|device| facts.sightings.answers(device))
     });
@@ -51,21 +52,21 @@ pub(super) fn kept(
     facts: Facts<'_>,
     before: &[Diagnosis],
     now: &Now,
-    broken: &[(Part, String)],
+    failed: &[(Part, String)],
 ) -> Vec<Diagnosis> {
-    let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
+    let failed: Vec<String> = failed.iter().map(|(part, _)| part.to_string()).collect();
     let nodes: BTreeSet<&str> =
-        broken.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
+        failed.iter().filter_map(|part| part.split(['/', '.']).next()).collect();
     let (links, loose) = links(facts, now).near(&nodes);
     let mut kept = before.to_vec();
     for named in diagnose(&links, &loose) {
-        if broken.iter().any(|part| concerns(&named.culprit, part)) {
+        if failed.iter().any(|part| concerns(&named.culprit, part)) {
             kept.retain(|kept| kept.named.culprit != named.culprit);
             kept.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
         }
     }
     let known = facts.reported_or_found();
-    kept.retain(|kept| known.keys().chain(&broken).any(|part| concerns(&kept.named.culprit, part)));
+    kept.retain(|kept| known.keys().chain(&failed).any(|part| concerns(&kept.named.culprit, part)));
     kept
 }
 
@@ -74,13 +75,14 @@ fn links<'a>(facts: Facts<'a>, now: &'a Now) -> Links<'a> {
 }
 
 fn concerns(culprit: &Culprit, part: &str) -> bool {
-    let is_of = |name: &str| is_inside(part, name) || is_inside(name, part);
-    match culprit {
-        Culprit::Node(node) => is_of(node),
+    let (name, other) = match culprit {
+        Culprit::Node(node) => (node.as_str(), None),
         Culprit::Transceiver(device) | Culprit::Lane(device, _) | Culprit::Connector(device) => {
-            is_of(device.as_str())
+            (device.as_str(), None)
         }
-        Culprit::Fibre(one, other) => is_of(one.as_str()) || is_of(other.as_str()),
-        Culprit::SwitchPort(switch, _) => is_of(switch.as_str()),
-    }
+        Culprit::Fibre(one, other) => (one.as_str(), Some(other.as_str())),
+        Culprit::SwitchPort(switch, _) => (switch.as_str(), None),
+    };
+    let mut names = iter::once(name).chain(other);
+    names.any(|name| is_inside(part, name) || is_inside(name, part))
 }

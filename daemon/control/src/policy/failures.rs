@@ -79,7 +79,11 @@ impl Suspect<'_> {
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn deaths(&self, now: &Now, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
+    pub(super) fn failed_modules(
+        &self,
+        now: &Now,
+        dark: &[DarkFibre],
+    ) -> BTreeMap<BundleId, String> {
         let far =
             dark.iter().filter(|dark| dark.far_is_down).filter_map(|dark| dark.far.0.bundle());
         let unlinked = self.unlinked().filter(|node| self.is_surely_silent(now, *node));
@@ -96,9 +100,9 @@ impl<'a> Facts<'a> {
                 break;
             }
         }
-        let dead = joined(suspects).into_iter().filter(|suspects| self.is_dead(suspects));
+        let failed = joined(suspects).into_iter().filter(|suspects| self.have_failed(suspects));
         let mut found = BTreeMap::new();
-        for suspect in dead.flatten() {
+        for suspect in failed.flatten() {
             let why = suspect.why();
             for (bundle, device) in &suspect.devices {
                 // A module in loopback is judged separately from one with a circuit.
@@ -164,7 +168,7 @@ impl<'a> Facts<'a> {
         self.unlinked().any(|node| !self.is_surely_silent(now, node))
     }
 
-    fn is_dead(&self, suspects: &[Suspect<'_>]) -> bool {
+    fn have_failed(&self, suspects: &[Suspect<'_>]) -> bool {
         let management = &self.sightings.inventory().management;
         let devices: BTreeSet<&DeviceName> = suspects
             .iter()
@@ -254,7 +258,7 @@ impl<'a> Facts<'a> {
         let down = self.sightings.down().map(|(device, _)| device);
         let unexplained = down.filter(|device| {
             device.bundle().is_none_or(|bundle| {
-                !self.goes_around(Part::Bundle(bundle)) && !self.is_missed(bundle, device)
+                !self.is_bypassed(Part::Bundle(bundle)) && !self.is_missed(bundle, device)
             })
         });
         unexplained.collect()
@@ -271,13 +275,13 @@ impl<'a> Facts<'a> {
 
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
         let known = self.reported_or_found();
-        let mut broken: BTreeMap<Part, String> = known
+        let mut failed: BTreeMap<Part, String> = known
             .iter()
-            .filter_map(|(name, broken)| Some((name.parse().ok()?, broken.why.clone())))
+            .filter_map(|(name, failed)| Some((name.parse().ok()?, failed.why.clone())))
             .collect();
         let dark = self.sightings.dark_fibres(self.ledger);
-        for (bundle, why) in self.deaths(now, &dark) {
-            broken.entry(Part::Bundle(bundle)).or_insert(why);
+        for (bundle, why) in self.failed_modules(now, &dark) {
+            failed.entry(Part::Bundle(bundle)).or_insert(why);
         }
         for fibre in dark.iter().filter(|fibre| !fibre.far_is_down) {
             let ((witness, _, position), (far, ..)) = (&fibre.witness, &fibre.far);
@@ -289,10 +293,10 @@ impl<'a> Facts<'a> {
                     Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
                 };
                 let why = format!("{witness} receives {dbm:.1} dBm, and {far}");
-                broken.insert(Part::Fibre(Port { bundle, path }), why);
+                failed.insert(Part::Fibre(Port { bundle, path }), why);
             }
         }
-        let silent = broken.keys().filter_map(|part| match part {
+        let silent = failed.keys().filter_map(|part| match part {
             Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => {
                 self.down_since(*bundle).map(|_| *bundle)
             }
@@ -303,11 +307,11 @@ impl<'a> Facts<'a> {
             for (other, device) in self.of_node(bundle) {
                 if self.joins(now, bundle, device) {
                     let why = format!("unresponsive, like {bundle} of the same node");
-                    broken.entry(Part::Bundle(other)).or_insert(why);
+                    failed.entry(Part::Bundle(other)).or_insert(why);
                 }
             }
         }
-        broken
+        failed
     }
 
     fn joins(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
@@ -340,11 +344,11 @@ impl<'a> Facts<'a> {
     }
 
     /// Waits for other modules of a node that may have failed, so that one change bypasses all.
-    pub(super) fn waits_for_node(&self, now: &Now, broken: &[(Part, String)]) -> bool {
-        broken.iter().any(|(part, _)| {
+    pub(super) fn waits_for_node(&self, now: &Now, failed: &[(Part, String)]) -> bool {
+        failed.iter().any(|(part, _)| {
             let Part::Bundle(bundle) = *part else { return false };
             self.of_node(bundle).any(|(other, device)| {
-                let is_named = broken.iter().any(|(part, _)| *part == Part::Bundle(other));
+                let is_named = failed.iter().any(|(part, _)| *part == Part::Bundle(other));
                 !is_named && self.awaits_verdict(now, bundle, device)
             })
         })
@@ -355,12 +359,12 @@ impl<'a> Facts<'a> {
         let (Some(installed), Some(mut known)) = (self.replannable(), known) else {
             return Vec::new();
         };
-        let mut broken: Vec<(Part, String)> = self.detected(now).into_iter().collect();
-        broken.retain(|(part, _)| {
+        let mut failed: Vec<(Part, String)> = self.detected(now).into_iter().collect();
+        failed.retain(|(part, _)| {
             bypass::is_news(installed, &known, *part)
                 && known.insert(installed, *part).unwrap_or(false)
         });
-        broken
+        failed
     }
 
     pub(super) fn waits_for_all(&self, now: &Now) -> bool {

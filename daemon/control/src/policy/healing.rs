@@ -62,7 +62,7 @@ pub(super) fn decide(
     now: &Now,
 ) -> Option<(Option<Apply>, Note)> {
     let (fabric, plan) = (facts.replannable()?, facts.plan?);
-    let back = Some(applied).filter(|back| facts.used(back, &facts.broken()).is_empty());
+    let back = Some(applied).filter(|back| facts.used(back, &facts.known_faults()).is_empty());
     let home = back.filter(|back| fits(plan, back, movable)).cloned();
     let better = home.or_else(|| search(fabric, plan, movable));
     let apply = better.and_then(|next| change_to(facts, plan, next, now));
@@ -143,7 +143,7 @@ fn change_to(facts: Facts<'_>, plan: &Plan, next: Plan, now: &Now) -> Option<App
         plan_sha256: kept.sha256().to_owned(),
         mode: Mode::Update,
         cause: Some(Cause::Repair),
-        broken: Some(facts.broken_with(kept.plan(), now, |_| Broken::default())),
+        broken: Some(facts.known_faults_with(kept.plan(), now, |_| Broken::default())),
         plan: Some(Box::new(kept)),
         ..Apply::default()
     })

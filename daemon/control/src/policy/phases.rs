@@ -131,11 +131,13 @@ fn lost(plan: &Plan, from: Option<&str>, phase: &PhasePlan, dark: Micros) -> Mic
 }
 
 fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a TransitionPlan> {
-    let same = |name: &str, phase: &PhasePlan| {
-        let named = plan.phases.iter().find(|other| other.name == name);
-        named.is_some_and(|named| named.name == phase.name || named.circuits == phase.circuits)
-    };
-    plan.transitions.iter().find(|way| same(&way.from, from) && same(&way.to, to))
+    plan.transitions.iter().find(|way| is_like(plan, &way.from, from) && is_like(plan, &way.to, to))
+}
+
+/// Returns true if the phase of this name is `phase` or has its circuits.
+fn is_like(plan: &Plan, name: &str, phase: &PhasePlan) -> bool {
+    let named = plan.phases.iter().find(|other| other.name == name);
+    named.is_some_and(|named| named.name == phase.name || named.circuits == phase.circuits)
 }
 
 impl Control {
@@ -519,21 +521,20 @@ impl Control {
 }
 
 fn in_range(wish: &Wish) -> Result<(), Refusal> {
-    let out =
-        |field, time: Micros, what| Err(Refusal::OutOfRange { field, ms: time.0 / 1000, what });
-    match wish {
+    let (field, time, what) = match wish {
         Wish { within, .. } if *within > AHEAD_MAX => {
-            out("in_ms", *within, "a phase can be requested at most 3,600,000 ms (an hour) ahead")
+            ("in_ms", within, "a phase can be requested at most 3,600,000 ms (an hour) ahead")
         }
         Wish { least, .. } if *least == Micros(0) || *least > LEAST_MAX => {
-            out("for_ms", *least, "a phase must last from 1 ms to 86,400,000 ms (a day)")
+            ("for_ms", least, "a phase must last from 1 ms to 86,400,000 ms (a day)")
         }
         Wish { lease, .. } if *lease > LEASE_MAX => {
-            out("lease_ms", *lease, "a lease can last at most 86,400,000 ms (a day)")
+            ("lease_ms", lease, "a lease can last at most 86,400,000 ms (a day)")
         }
         Wish { within, least, lease, .. } if *lease < *within + *least => {
-            Err(Refusal::LeaseTooShort { lease: *lease, needs: *within + *least })
+            return Err(Refusal::LeaseTooShort { lease: *lease, needs: *within + *least });
         }
-        _ => Ok(()),
-    }
+        _ => return Ok(()),
+    };
+    Err(Refusal::OutOfRange { field, ms: time.0 / 1000, what })
 }

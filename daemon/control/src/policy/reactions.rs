@@ -38,15 +38,15 @@ impl Control {
         if !self.may_bypass() {
             return;
         }
-        let broken = self.facts().news(now);
-        self.judges_again = self.facts().waits_for_node(now, &broken);
+        let failed = self.facts().news(now);
+        self.judges_again = self.facts().waits_for_node(now, &failed);
         if self.judges_again {
             return;
         }
         self.judges_again = self.facts().waits_for_hello(now);
-        let tried: Vec<Part> = broken.iter().map(|(part, _)| *part).collect();
-        if broken.is_empty() || now.mono < self.backoff.not_before(&tried) {
-            self.asked_all.take_if(|_| broken.is_empty());
+        let tried: Vec<Part> = failed.iter().map(|(part, _)| *part).collect();
+        if failed.is_empty() || now.mono < self.backoff.not_before(&tried) {
+            self.asked_all.take_if(|_| failed.is_empty());
             return;
         }
         if self.facts().waits_for_all(now) {
@@ -55,13 +55,13 @@ impl Control {
         }
         if !self.controller.budget().is_left(now) {
             self.backoff.tried(&tried, now.mono);
-            actions.push(Action::Note(Note::TooMany(broken)));
+            actions.push(Action::Note(Note::TooMany(failed)));
             return;
         }
-        self.diagnosed = diagnoses::kept(self.facts(), &self.diagnosed, now, &broken);
+        self.diagnosed = diagnoses::kept(self.facts(), &self.diagnosed, now, &failed);
         let request = format!("policy-{}-{}", now.wall_ms, self.ledger().last_txn.0 + 1);
         let asked = own(Policy::Fault, request);
-        let mut begun = self.fault(now, asked, &broken, &[], OWN);
+        let mut begun = self.fault(now, asked, &failed, &[], OWN);
         if is_asking(&begun) {
             self.asked_all = Some(now.mono);
             self.controller.read_all(now);
@@ -71,7 +71,7 @@ impl Control {
         self.asked_all = None;
         self.backoff.tried(&tried, now.mono);
         let again_in = self.backoff.not_before(&tried) - now.mono;
-        actions.push(Action::Note(Note::Bypassing(broken.clone(), again_in)));
+        actions.push(Action::Note(Note::Bypassing(failed.clone(), again_in)));
         let answer = begun.iter().position(|a| matches!(a, Action::Answer(OWN, _)));
         self.refused = match answer.map(|index| begun.remove(index)) {
             Some(Action::Answer(
@@ -125,7 +125,7 @@ impl Control {
         &mut self,
         now: &Now,
         asked: Asked,
-        broken: &[(Part, String)],
+        failed: &[(Part, String)],
         repaired: &[Part],
         reply_to: ReplyTo,
     ) -> Vec<Action> {
@@ -134,18 +134,18 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let devices = self.sightings().devices();
-        if !broken.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.is_up()) {
+        if !failed.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.is_up()) {
             let why = "no device responds, so the plan cannot be bypassed and would be abandoned: \
                 check the management lines, then report the fault again";
             let reasons = vec![why.to_owned()];
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
-        let (broken, repaired) = self.facts().as_planned(broken, repaired, asked.actor.is_policy());
-        let result = self.facts().bypass(now, Some(&asked), &broken, &repaired);
+        let (failed, repaired) = self.facts().as_planned(failed, repaired, asked.actor.is_policy());
+        let result = self.facts().bypass(now, Some(&asked), &failed, &repaired);
         let mut actions = Vec::new();
         let kept = match &result {
             Err(Answer::Refused { .. }) => Vec::new(),
-            _ => self.keep_reported(now, &asked, &broken, &mut actions),
+            _ => self.keep_reported(now, &asked, &failed, &mut actions),
         };
         let more = match result {
             Ok(mut apply) => {
@@ -194,16 +194,16 @@ impl Control {
         &mut self,
         now: &Now,
         asked: &Asked,
-        broken: &[(Part, String)],
+        failed: &[(Part, String)],
         actions: &mut Vec<Action>,
     ) -> Vec<String> {
         if asked.actor.is_policy() {
             return Vec::new();
         }
         let wall_ms = now.wall_ms;
-        let news = broken.iter().filter(|(part, _)| {
+        let news = failed.iter().filter(|(part, _)| {
             let known = self.ledger().reported.contains_key(&part.to_string());
-            !known && (!self.facts().goes_around(*part) || !self.facts().is_found(*part))
+            !known && (!self.facts().is_bypassed(*part) || !self.facts().is_found(*part))
         });
         let parts: BTreeMap<String, Broken> = news
             .map(|(part, why)| {
@@ -231,7 +231,7 @@ impl Control {
             let name = part.to_string();
             let since = self.facts().unreachable(&DeviceName::from(name.as_str()));
             let wall_ms = match (known.get(&name), since) {
-                (Some(broken), _) => broken.wall_ms,
+                (Some(failed), _) => failed.wall_ms,
                 (None, Some(since)) => now.wall_ms.saturating_sub((now.mono - since).0 / 1000),
                 (None, None) => 0,
             };

@@ -26,9 +26,9 @@ impl Facts<'_> {
         back.confirm_within = rollback.confirm_within;
         // Consider an operator's report even if it is not part of any journalled change.
         let ledger = self.ledger;
-        for (name, broken) in &ledger.reported {
+        for (name, failed) in &ledger.reported {
             let known = back.broken.get_or_insert_default();
-            known.entry(name.clone()).or_insert_with(|| broken.clone());
+            known.entry(name.clone()).or_insert_with(|| failed.clone());
         }
         let plan = ledger.plan_named(&back.plan_sha256).cloned();
         if self.installed().is_some() && plan.is_none() && !back.plan_sha256.is_empty() {
@@ -39,7 +39,7 @@ impl Facts<'_> {
             )]);
         }
         let (Some(plan), Some(installed)) = (plan, self.replannable()) else {
-            let reasons = self.lit_on_broken(&back);
+            let reasons = self.lit_on_failed(&back);
             return if reasons.is_empty() { Ok((back, None)) } else { Err(reasons) };
         };
         let covered = FaultSet::of(installed, plan.faults.iter().copied())
@@ -67,11 +67,11 @@ impl Facts<'_> {
     pub fn way_around(
         &self,
         now: &Now,
-        broken: &[(Part, String)],
+        failed: &[(Part, String)],
         repaired: &[Part],
     ) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
-        let (broken, repaired) = self.as_planned(broken, repaired, false);
-        match self.bypass(now, None, &broken, &repaired) {
+        let (failed, repaired) = self.as_planned(failed, repaired, false);
+        match self.bypass(now, None, &failed, &repaired) {
             Ok(apply) => {
                 let plan = apply.plan.as_ref().map(|kept| kept.plan().clone());
                 Ok((apply, plan))
@@ -94,8 +94,8 @@ impl Facts<'_> {
             return Err(vec!["the last applied plan is unknown: apply its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
-        let broken = self.broken();
-        let parts = broken.keys().filter_map(|name| name.parse::<Part>().ok());
+        let failed = self.known_faults();
+        let parts = failed.keys().filter_map(|name| name.parse::<Part>().ok());
         let Ok(known) = FaultSet::of(installed, parts) else { return Ok((sha256, plan)) };
         if !plan.faults.iter().any(|part: &Part| bypass::is_news(installed, &known, *part)) {
             return Ok((sha256, plan));
@@ -105,14 +105,14 @@ impl Facts<'_> {
     }
 
     pub fn is_explained(&self, plan: &Plan) -> bool {
-        !self.used(plan, &self.broken()).is_empty()
+        !self.used(plan, &self.known_faults()).is_empty()
     }
 
-    fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
-        let broken = back.broken.iter().flatten();
-        let mut reasons: Vec<String> = broken
-            .filter_map(|(name, broken)| Some((name.parse::<Part>().ok()?, broken)))
-            .filter_map(|(part, broken)| Some((self.lights(back, part)?, part, broken)))
+    fn lit_on_failed(&self, back: &Apply) -> Vec<String> {
+        let failed = back.broken.iter().flatten();
+        let mut reasons: Vec<String> = failed
+            .filter_map(|(name, failed)| Some((name.parse::<Part>().ok()?, failed)))
+            .filter_map(|(part, failed)| Some((self.lights(back, part)?, part, failed)))
             .map(|((device, position), part, Broken { why, .. })| {
                 let sep = if why.is_empty() { "" } else { ": " };
                 format!(

@@ -153,9 +153,9 @@ impl Sightings {
         let (limits, far_limits) = (self.inventory.limits(device), self.inventory.limits(&far.0));
         let shut = self.is_shut(&witness) || self.is_shut(far);
         let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&far.0) && !shut;
-        let dead = !far_seen.up && far_seen.signalled.is_found_dead;
+        let failed = !far_seen.up && far_seen.signalled.is_found_failed;
         if !at_rest
-            || (!dead && dark.reads < limits.power_samples)
+            || (!failed && dark.reads < limits.power_samples)
             || (far_seen.up && far_seen.stood.is_none())
             || !self.looks_back(far)
         {
@@ -174,7 +174,7 @@ impl Sightings {
             true => limits.dark_within.max(far_limits.dark_within),
             false => limits.dark_within,
         };
-        (dead || until >= since + dark_within).then(|| DarkFibre {
+        (failed || until >= since + dark_within).then(|| DarkFibre {
             witness,
             far: far.clone(),
             far_is_down: !far_seen.up,

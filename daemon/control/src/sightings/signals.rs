@@ -25,7 +25,7 @@ pub(super) struct Signalled {
     pub(super) silent_since: Option<Micros>,
     heard_at: Micros,
     pub(super) wanted_at: Micros,
-    pub(super) is_found_dead: bool,
+    pub(super) is_found_failed: bool,
     /// The whole node has failed, but no far end receives light from this module.
     pub(super) is_unwitnessed: bool,
     paid_until: Micros,
@@ -105,7 +105,7 @@ impl Signalled {
     pub(super) fn answered(&mut self, asked: Micros) {
         self.suspected.take_if(|suspected| *suspected <= asked);
         self.missed = 0;
-        (self.is_found_dead, self.is_unwitnessed) = (false, false);
+        (self.is_found_failed, self.is_unwitnessed) = (false, false);
     }
 
     pub(super) fn is_heard(&mut self, now: &Now) {
@@ -118,13 +118,13 @@ impl Signalled {
     }
 
     /// The module has failed if its light is `gone`. Otherwise its whole node has.
-    pub(super) fn found_dead(&mut self, gone: bool, unanswered: Option<Micros>) {
-        (self.is_found_dead, self.is_unwitnessed) = (gone, !gone);
+    pub(super) fn found_failed(&mut self, gone: bool, unanswered: Option<Micros>) {
+        (self.is_found_failed, self.is_unwitnessed) = (gone, !gone);
         self.silent_since = unanswered;
     }
 
     pub(super) fn is_given_up(&self) -> bool {
-        self.is_found_dead || self.is_unwitnessed
+        self.is_found_failed || self.is_unwitnessed
     }
 
     pub(super) fn sees_light(&mut self, slot: Slot, asked: Micros) {

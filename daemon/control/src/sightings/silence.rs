@@ -35,7 +35,7 @@ const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
-    FoundDead,
+    Failed,
     GivenUp,
     /// Only this device does not reply, and the one missing reply may have been lost.
     AskedAgain,
@@ -157,11 +157,11 @@ impl Sightings {
 
     fn missed(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
         let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missed);
-        if self.is_node_dead(device, ledger) {
-            return Overdue::FoundDead;
+        if self.has_node_failed(device, ledger) {
+            return Overdue::Failed;
         }
         match self.is_silent_alone(device, ledger) {
-            true if asked + 1 >= ASKED_ALONE => Overdue::FoundDead,
+            true if asked + 1 >= ASKED_ALONE => Overdue::Failed,
             true => Overdue::AskedAgain,
             false => Overdue::Late,
         }
@@ -178,7 +178,7 @@ impl Sightings {
     /// Returns whether the node of this device has failed: no reachable module of the node replies,
     /// and later reads of the far ends show no light. Since the loss, at least one reporting far
     /// end must have replied promptly, or two if only one module was reachable.
-    fn is_node_dead(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    fn has_node_failed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let node = self.node_of(device);
         let up: Vec<&DeviceName> = node.iter().filter(|device| self.is_up(device)).collect();
         let replies = up.iter().map(|device| self.devices[*device].in_flight.as_ref());
@@ -191,11 +191,11 @@ impl Sightings {
             && up.iter().all(|device| self.is_light_gone(device, ledger) != Some(false))
     }
 
-    pub(crate) fn found_dead(&mut self, device: &DeviceName, ledger: &Ledger) {
+    pub(crate) fn found_failed(&mut self, device: &DeviceName, ledger: &Ledger) {
         let gone = self.is_light_gone(device, ledger) == Some(true);
         if let Some(seen) = self.get_mut(device) {
             let unanswered = seen.in_flight.as_ref().and_then(|flight| flight.unanswered);
-            seen.signalled.found_dead(gone, unanswered);
+            seen.signalled.found_failed(gone, unanswered);
         }
     }
 
@@ -260,7 +260,7 @@ impl Sightings {
         let missed = flight.unanswered.map(|_| self.missed(device, ledger));
         let needless = flight.is_late && self.is_needless(device, seen, ledger);
         let overdue = match missed {
-            Some(Overdue::FoundDead) => Overdue::FoundDead,
+            Some(Overdue::Failed) => Overdue::Failed,
             _ if flight.deadline <= now.mono || needless => Overdue::GivenUp,
             missed => missed.unwrap_or(Overdue::Late),
         };
@@ -367,7 +367,7 @@ impl Sightings {
             true => seen.read_at < since,
             false => {
                 let tries = now.mono < seen.silent_from(hello_within);
-                tries && !seen.signalled.is_found_dead && !self.sends_light(device, ledger)
+                tries && !seen.signalled.is_found_failed && !self.sends_light(device, ledger)
             }
         })
     }

@@ -16,7 +16,7 @@ fn bypass(world: &mut World) -> usize {
     let (node, records) = (world.node_in_use(), world.records.len());
     world.die(node);
     let end = world.now.mono + Micros::from_secs(2);
-    while !world.goes_around(node) || world.control.controller().transactions().is_busy() {
+    while !world.is_bypassed(node) || world.control.controller().transactions().is_busy() {
         world.run_for(Micros(100));
         assert!(world.now.mono < end);
     }

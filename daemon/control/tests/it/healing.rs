@@ -38,7 +38,7 @@ fn bypassed(heal: Option<HealPolicy>) -> (World, [u32; 2], Placed) {
     for node in nodes {
         world.die(node);
         world.run_for(Micros::from_secs(10));
-        assert!(world.goes_around(node), "n{node}");
+        assert!(world.is_bypassed(node), "n{node}");
     }
     (world, nodes, planned)
 }

@@ -27,7 +27,7 @@ fn lose(world: &mut World, nodes: std::ops::Range<u32>) {
 fn dies(world: &mut World, node: u32) -> Micros {
     let died = world.now.mono;
     world.die(node);
-    while !world.goes_around(node) {
+    while !world.is_bypassed(node) {
         world.run_for(Micros(200));
         assert!(world.now.mono < died + seconds(20), "n{node} is not bypassed");
     }
@@ -50,7 +50,7 @@ fn losing_management_of_four_nodes_keeps_their_light() {
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.control.facts().broken().is_empty());
+    assert!(world.control.facts().known_faults().is_empty());
     let took = dies(&mut world, 5);
     println!("a death afterwards: {} us", took.0);
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
@@ -84,7 +84,7 @@ fn losing_all_lines_keeps_the_plan_and_later_faults_are_bypassed() {
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.bypassed.is_empty() && world.control.facts().broken().is_empty());
+    assert!(world.bypassed.is_empty() && world.control.facts().known_faults().is_empty());
     assert!(world.control.not_bypassed(&world.now).is_empty());
     let took = dies(&mut world, 9);
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty(), "{took:?}");
@@ -131,7 +131,7 @@ fn second_fault_elsewhere_is_bypassed_as_fast_as_the_first() {
         world.run_for(Micros(after_us));
         took.push(dies(&mut world, 45));
         world.run_for(seconds(3));
-        assert!(world.goes_around(32) && world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+        assert!(world.is_bypassed(32) && world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
     }
     println!("a second death: {took:?}");
     assert!(took.iter().all(|took| *took <= Micros::from_millis(50)), "{took:?}");
@@ -167,7 +167,7 @@ fn fault_around_a_restart_is_bypassed_as_soon_as_visible() {
             world.run_for(Micros::from_millis(10));
             world.start();
             let started = world.now.mono;
-            while !world.goes_around(node) || world.control.controller().transactions().is_busy() {
+            while !world.is_bypassed(node) || world.control.controller().transactions().is_busy() {
                 world.run_for(Micros(200));
                 assert!(world.now.mono < started + seconds(20), "n{node} {dies_us} {killed_us}");
             }
@@ -218,7 +218,7 @@ fn single_failed_module_is_bypassed_without_a_hello() {
         let died = world.now.mono;
         world.die_alone(device);
         let bundle = BundleId { node: NodeId(node), bundle: 1 };
-        while !world.control.facts().goes_around(Part::Bundle(bundle)) {
+        while !world.control.facts().is_bypassed(Part::Bundle(bundle)) {
             world.run_for(Micros(200));
             assert!(world.now.mono < died + seconds(20), "{bundle} is not bypassed");
         }
@@ -267,7 +267,7 @@ fn unavailable_serial_lines_report_no_failed_part() {
     world.start();
     world.run_for(seconds(60));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
-    assert!(world.bypassed.is_empty() && world.control.facts().broken().is_empty());
+    assert!(world.bypassed.is_empty() && world.control.facts().known_faults().is_empty());
     let lost = world.control.facts().management_lost(&world.now).unwrap();
     assert_eq!((lost.devices.len(), lost.unasked), (32, 32));
     world.unopened.clear();
@@ -290,10 +290,10 @@ fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
     let node = world.node_in_use();
     world.die(node);
     world.run_for(seconds(60));
-    assert!(!world.goes_around(node), "ten were made");
+    assert!(!world.is_bypassed(node), "ten were made");
     world.ask("resume", Request::Resume, None);
     world.run_for(Micros::from_millis(50));
-    assert!(world.goes_around(node) && world.control.controller().budget().is_left(&world.now));
+    assert!(world.is_bypassed(node) && world.control.controller().budget().is_left(&world.now));
     world.run_for(seconds(2));
     world.kill();
     world.start();
@@ -320,7 +320,7 @@ fn rejects_fault_reports_while_no_device_answers() {
     world.lost.clear();
     world.run_for(seconds(30));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit));
-    assert!(world.control.facts().broken().is_empty() && world.control.plan().is_some());
+    assert!(world.control.facts().known_faults().is_empty() && world.control.plan().is_some());
 }
 
 /// A node that contains its whole group does not send light to other nodes. A network switch that
@@ -333,7 +333,7 @@ fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
         println!("n{node}: {} us, {:?}", took.0, world.bypassed);
         assert!(took <= seconds(5), "n{node}: {took:?}");
         world.run_for(seconds(5));
-        assert!(world.wrongly_cut.is_empty() && world.control.facts().broken().len() <= 2);
+        assert!(world.wrongly_cut.is_empty() && world.control.facts().known_faults().len() <= 2);
     }
 }
 
@@ -355,7 +355,7 @@ fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
     world.lost.remove(&switch_of(11, 2));
     world.run_for(seconds(20));
-    assert!(world.goes_around(11) && !world.goes_around(9) && !world.goes_around(4));
+    assert!(world.is_bypassed(11) && !world.is_bypassed(9) && !world.is_bypassed(4));
 }
 
 /// Only the switches keep their management lines, and some links are lost. Devices that become

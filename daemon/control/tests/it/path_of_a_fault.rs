@@ -50,7 +50,7 @@ fn path_of_a_fault() {
     for part in parts {
         let why = &ledger.broken[&part.to_string()].why;
         assert!(why.starts_with("unresponsive, and n") && why.contains("-40.0 dBm"), "{why}");
-        assert!(world.control.facts().goes_around(part));
+        assert!(world.control.facts().is_bypassed(part));
     }
     assert!(ledger.open.is_none() && world.wrongly_cut.is_empty() && world.lit_circuits() > 0);
     assert_eq!(world.control.controller().budget().spent(&world.now), 1);
@@ -60,7 +60,11 @@ fn path_of_a_fault() {
 fn node_that_is_not_installed_is_not_a_known_fault() {
     let mut world = World::with_absent(16, 32, 16, &["n3", "n9"]);
     assert!(world.control.plan().unwrap().faults.contains(&Part::Node(NodeId(3))));
-    assert!(world.control.facts().broken().is_empty(), "{:?}", world.control.facts().broken());
+    assert!(
+        world.control.facts().known_faults().is_empty(),
+        "{:?}",
+        world.control.facts().known_faults()
+    );
     assert!(world.control.ledger().broken.is_empty());
     let absent = Part::Node(NodeId(3));
     let asked = Asked { actor: "alice".into(), request: "f".into(), digest: "f".into() };

@@ -88,11 +88,10 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
     let mut of_port = BTreeMap::<&str, (Option<&str>, Option<u64>)>::new();
     for (steps, value) in said {
         let names: Vec<&str> = steps.iter().map(|(name, _)| name.as_str()).collect();
-        let key = |at: usize| steps.get(at).and_then(|(_, key)| key.as_deref());
         match names.as_slice() {
             ["optical-switch", "state", "port-groups", rest @ ..] => {
-                let Some(group) = key(2) else { continue };
-                let group = groups.entry(group.to_owned()).or_default();
+                let Some(group) = &steps[2].1 else { continue };
+                let group = groups.entry(group.clone()).or_default();
                 match rest {
                     ["direction"] => {
                         value.as_str().unwrap_or_default().clone_into(&mut group.direction)
@@ -104,12 +103,12 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
                 }
             }
             ["components", "component", "ocp-ocs-port", "state", "group"] => {
-                if let Some(port) = key(1) {
+                if let Some(port) = &steps[1].1 {
                     of_port.entry(port).or_default().0 = value.as_str();
                 }
             }
             ["components", "component", "ocp-ocs-port", "state", "index"] => {
-                if let Some(port) = key(1) {
+                if let Some(port) = &steps[1].1 {
                     of_port.entry(port).or_default().1 = value.as_u64();
                 }
             }

@@ -111,21 +111,18 @@ impl Health {
 impl Tables {
     pub(super) fn read(reply: &Reply) -> Result<Self, String> {
         let rows = Rows::of(reply).ok_or("the tables were not returned as rows")?;
-        let words = |kind: char| {
-            let rows = rows.0.iter().filter(move |row| row.0 == kind);
-            rows.map(|(_, name, words)| (name.clone(), words.clone()))
-        };
-        let ports: BTreeMap<String, String> = words('P')
+        let ports: BTreeMap<String, String> = rows
+            .of_kind('P')
             .map(|(name, words)| (name, words.into_iter().find(|w| w != "-").unwrap_or_default()))
             .collect();
         let port_health: BTreeMap<String, String> =
-            words('O').map(|(name, words)| (name, words.concat())).collect();
+            rows.of_kind('O').map(|(name, words)| (name, words.concat())).collect();
         let mut tables = Self { names: Names::of(&ports), ..Self::default() };
         tables.switch_type =
-            words('M').flat_map(|(_, words)| words).find(|w| w != "-").unwrap_or_default();
+            rows.of_kind('M').flat_map(|(_, words)| words).find(|w| w != "-").unwrap_or_default();
         tables.shut = ports.into_iter().filter(|(_, s)| !matches!(&**s, "" | "normal")).collect();
         let mut held = BTreeSet::new();
-        for (key, _) in words('C') {
+        for (key, _) in rows.of_kind('C') {
             let (slot, position) = tables.circuit(&key)?;
             if tables.asked.insert(slot, position).is_some() || !held.insert(position) {
                 return Err(format!(
@@ -134,7 +131,7 @@ impl Tables {
                 ));
             }
         }
-        for (key, mut words) in words('S') {
+        for (key, mut words) in rows.of_kind('S') {
             let circuit = tables.circuit(&key)?;
             if let Some((a, b)) = key.split_once("A-").filter(|_| words.len() == 1) {
                 let sides = [format!("{a}A"), b.to_owned()];
@@ -203,6 +200,11 @@ impl Tables {
 struct Rows(Vec<(char, String, Vec<String>)>);
 
 impl Rows {
+    fn of_kind(&self, kind: char) -> impl Iterator<Item = (String, Vec<String>)> {
+        let rows = self.0.iter().filter(move |row| row.0 == kind);
+        rows.map(|(_, name, words)| (name.clone(), words.clone()))
+    }
+
     fn of(reply: &Reply) -> Option<Self> {
         let Reply::Array(rows) = reply else { return None };
         let rows = rows.iter().map(|row| {

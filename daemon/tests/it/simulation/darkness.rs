@@ -197,7 +197,7 @@ fn bypasses_both_modules_of_a_failed_node_in_one_change() {
         world.run_for(Micros::from_secs(60));
         let control = world.control().unwrap();
         for part in ["n0/b0", "n0/b1"] {
-            assert!(control.facts().goes_around(part.parse().unwrap()), "seed {seed}: {part}");
+            assert!(control.facts().is_bypassed(part.parse().unwrap()), "seed {seed}: {part}");
         }
         let spent = control.controller().budget().spent(&world.now);
         assert_eq!((world.counts.bypasses, spent), (1, 1), "seed {seed}");
@@ -221,7 +221,7 @@ fn bypasses_a_failed_node_within_milliseconds_of_neighbour_reports() {
         }
         let dead = |world: &World| {
             let control = world.control().unwrap();
-            ["n0/b0", "n0/b1"].iter().all(|part| control.facts().goes_around(part.parse().unwrap()))
+            ["n0/b0", "n0/b1"].iter().all(|part| control.facts().is_bypassed(part.parse().unwrap()))
         };
         while !dead(&world) {
             world.run_for(Micros(100));

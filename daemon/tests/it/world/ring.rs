@@ -34,7 +34,7 @@ pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     );
     let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
     let mut config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-    config.cable(&installed);
+    config.inventory.cable(&installed, &config.bundles);
     let mut inventory = config.inventory;
     // Modules have not reported their promised times yet.
     inventory.devices.values_mut().for_each(|device| device.follows = None);

@@ -118,8 +118,8 @@ fn peak(card: &str, why: &str) -> Sourced<u32> {
 
 fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
     let tp = cluster.tp.value;
-    let lasted = |job: &&LoggedJob| job.end.is_some_and(|end| end - job.start >= SHORTEST_S);
-    let mut jobs: Vec<&LoggedJob> = logs.jobs.iter().filter(lasted).collect();
+    let mut jobs: Vec<&LoggedJob> = logs.jobs.iter().collect();
+    jobs.retain(|job| job.end.is_some_and(|end| end - job.start >= SHORTEST_S));
     // Job tables may cover different periods, so use only the largest.
     let mut tables: BTreeMap<&String, usize> = BTreeMap::new();
     for job in &jobs {

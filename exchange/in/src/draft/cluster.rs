@@ -192,20 +192,14 @@ fn largest(logs: &Logs) -> Option<&TrainingProfile> {
 }
 
 fn tensor_parallel(logs: &Logs, total: u32, gpus_per_node: u32, domain: u32) -> Sourced<u32> {
-    let fits =
-        |size: u32| size > 0 && (gpus_per_node.is_multiple_of(size) || domain.is_multiple_of(size));
-    let is_tensor = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        name.contains("tensor")
-            || name.split(|c: char| !c.is_alphanumeric()).any(|word| word == "tp")
-    };
+    let holders = [gpus_per_node, domain];
     let groups = logs.profiles.iter().flat_map(|profile| &profile.groups);
-    let named = groups.filter(|(name, size)| is_tensor(name) && fits(**size));
+    let named = groups.filter(|(name, size)| is_tensor(name) && divides(**size, holders));
     if let Some((name, size)) = named.max_by_key(|(_, size)| **size) {
         return Sourced::stated(*size, format!("the process group `{name}`"));
     }
     let world = own_world(logs, total);
-    match world.filter(|world| *world < gpus_per_node && fits(*world)) {
+    match world.filter(|world| *world < gpus_per_node && divides(*world, holders)) {
         Some(world) => Sourced::assumed(world, "all ranks of the profile, which fit on one host"),
         None => Sourced::assumed(
             gpus_per_node,
@@ -226,24 +220,36 @@ fn own_world(logs: &Logs, total: u32) -> Option<u32> {
     job.is_none_or(|job| job.gpus <= u64::from(world)).then_some(world)
 }
 
+fn is_tensor(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("tensor") || name.split(|c: char| !c.is_alphanumeric()).any(|word| word == "tp")
+}
+
+fn divides(size: u32, holders: [u32; 2]) -> bool {
+    size > 0 && holders.iter().any(|holder| holder.is_multiple_of(size))
+}
+
 fn job_gpus(logs: &Logs, total: u32, tp: u32) -> Sourced<u32> {
-    let whole = |gpus: u32| (gpus.min(total) / tp).max(1) * tp;
-    let in_groups = |gpus: u32, why: String| match whole(gpus) {
-        all if all == gpus => Sourced::stated(all, why),
-        whole => Sourced::derived(whole, why + ", in whole groups"),
-    };
-    match (own_world(logs, total), largest_job(logs, total)) {
-        (Some(world), _) => in_groups(world, format!("{world} ranks of the profile")),
+    let (gpus, why) = match (own_world(logs, total), largest_job(logs, total)) {
+        (Some(world), _) => (world, format!("{world} ranks of the profile")),
         (None, Some(job)) => {
             let why = format!("the largest job, {} ({})", job.id, job.place);
-            in_groups(u32::try_from(job.gpus).unwrap_or(total), why)
+            (u32::try_from(job.gpus).unwrap_or(total), why)
         }
         _ => {
-            let spared = total - total / 16;
             let why = logs.lacks(Fact::Jobs, "no log contains a job");
-            Sourced::assumed(whole(spared), format!("{why}; a sixteenth is reserved for failures"))
+            let why = format!("{why}; a sixteenth is reserved for failures");
+            return Sourced::assumed(in_groups(total - total / 16, total, tp), why);
         }
+    };
+    match in_groups(gpus, total, tp) {
+        all if all == gpus => Sourced::stated(all, why),
+        whole => Sourced::derived(whole, why + ", in whole groups"),
     }
+}
+
+fn in_groups(gpus: u32, total: u32, tp: u32) -> u32 {
+    (gpus.min(total) / tp).max(1) * tp
 }
 
 fn job_name(logs: &Logs) -> Sourced<String> {
@@ -255,9 +261,11 @@ fn job_name(logs: &Logs) -> Sourced<String> {
             logs.lacks(Fact::Jobs, "no log contains a job name"),
         );
     };
-    let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let name: String = name.chars().take(40).map(allowed).collect();
-    let name = name.trim_matches('-').to_owned();
+    let allowed = name.chars().take(40).map(|c| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_lowercase(),
+        false => '-',
+    });
+    let name = allowed.collect::<String>().trim_matches('-').to_owned();
     let name = if name.is_empty() { "training".to_owned() } else { name };
     Sourced::stated(name, format!("job {} ({})", job.id, job.place))
 }
@@ -319,17 +327,20 @@ fn accelerator(logs: &Logs) -> Sourced<&'static str> {
 fn edge_rate(logs: &Logs, accelerator: &Sourced<&'static str>) -> Sourced<String> {
     let rates = ACCELERATORS.iter().find(|(_, card, _)| *card == accelerator.value);
     let rate = rates.map_or(3.6, |(.., rate)| *rate);
-    let shown = |terabits: f64| format!("{}Tbps", (terabits * 1000.0).round() / 1000.0);
     let counted = logs.shapes.iter().find_map(|shape| Some((shape, shape.domain_links?)));
     if let Some((shape, links)) = counted {
         // Per direction, NVLink 3 and 4 transfer 25 GB/s, and NVLink 5 transfers twice as much.
         let gigabytes = if rate > 3.6 { 50 } else { 25 };
         let why = format!("{links} NVLinks of {gigabytes} GB/s in {}", shape.place);
-        return Sourced::derived(shown(f64::from(links * gigabytes) * 0.008), why);
+        return Sourced::derived(terabits(f64::from(links * gigabytes) * 0.008), why);
     }
     let why = format!("NVLink of {} in one direction", accelerator.value);
     match accelerator.confidence {
-        GuessConfidence::Assumed => Sourced::assumed(shown(rate), why),
-        _ => Sourced::derived(shown(rate), why),
+        GuessConfidence::Assumed => Sourced::assumed(terabits(rate), why),
+        _ => Sourced::derived(terabits(rate), why),
     }
+}
+
+fn terabits(rate: f64) -> String {
+    format!("{}Tbps", (rate * 1000.0).round() / 1000.0)
 }

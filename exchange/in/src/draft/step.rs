@@ -13,9 +13,9 @@ pub(super) fn write(
     path: &dyn Fn(&str) -> String,
     draft: &mut Draft,
 ) {
-    let is_whole =
-        |files: usize, world: Option<u32>| world.is_some_and(|world| world as usize == files);
-    let profile = logs.profiles.iter().find(|profile| is_whole(profile.files.len(), profile.world));
+    let mut profiles = logs.profiles.iter();
+    let profile = profiles
+        .find(|profile| profile.world.map(|world| world as usize) == Some(profile.files.len()));
     let Some(profile) = profile else { return };
     let ranks = profile.files.len();
     if !(2..=MOST_RANKS.min(cluster.gpus() as usize)).contains(&ranks) {

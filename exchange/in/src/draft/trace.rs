@@ -23,7 +23,6 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
     let days = u32::try_from((seconds as u64).div_ceil(86_400)).unwrap_or(36_500).clamp(1, 36_500);
     let window = TraceTime::from_days(f64::from(days));
     let open = outages.iter().filter(|outage| outage.end.is_none()).count();
-    let at = |seconds: i64| TraceTime((seconds - from).max(0).unsigned_abs() * 1000);
     let mut servers: BTreeMap<&str, ServerId> = BTreeMap::new();
     let mut names = Vec::new();
     let mut kinds: Vec<FaultKind> = Vec::new();
@@ -41,9 +40,10 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
             names.push(host.to_owned());
         }
         let kind = kind_of(&mut kinds, &outage.class, &outage.description);
-        let end = outage.end.unwrap_or(outage.start + USUAL_OUTAGE_S);
-        let end = at(end.max(outage.start)).min(window);
-        faults.push(Fault { start: at(outage.start).min(end), end, server, kind });
+        let end = outage.end.unwrap_or(outage.start + USUAL_OUTAGE_S).max(outage.start);
+        let [start, end] = [outage.start, end]
+            .map(|seconds| TraceTime((seconds - from).max(0).unsigned_abs() * 1000).min(window));
+        faults.push(Fault { start, end, server, kind });
     }
     faults.sort();
     let trace = FaultTrace {
@@ -60,23 +60,27 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
     files.dedup();
     let source = format!("lightloom init, from {}", files.join(", "));
     draft.files.push(DraftFile { name: NAME, text: public_json(&trace, &source) });
-    let mut note = |key, known: Sourced<String>| {
-        let Sourced { value, confidence, why } = known;
-        draft.guesses.push(Guess { file: NAME, key, value, confidence, why });
-    };
     let count = trace.faults.len();
-    note("outages", Sourced::stated(count.to_string(), files.join(", ")));
-    note(
-        "days",
-        Sourced::derived(days.to_string(), "from the first to the last record of these files"),
-    );
+    let mut known = vec![
+        ("outages", Sourced::stated(count.to_string(), files.join(", "))),
+        (
+            "days",
+            Sourced::derived(days.to_string(), "from the first to the last record of these files"),
+        ),
+    ];
     if open > 0 {
         let why = format!("no log contains the end of {open} of these outages");
-        note("fault_end", Sourced::assumed(format!("{} h later", USUAL_OUTAGE_S / 3600), why));
+        let end = Sourced::assumed(format!("{} h later", USUAL_OUTAGE_S / 3600), why);
+        known.push(("fault_end", end));
     }
     if unnamed > 0 {
-        note("node_id", Sourced::assumed(unnamed.to_string(), "faults without a host name"));
+        let why = "faults without a host name";
+        known.push(("node_id", Sourced::assumed(unnamed.to_string(), why)));
     }
+    draft.guesses.extend(known.into_iter().map(|(key, known)| {
+        let Sourced { value, confidence, why } = known;
+        Guess { file: NAME, key, value, confidence, why }
+    }));
     Some(days)
 }
 

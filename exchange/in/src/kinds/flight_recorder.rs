@@ -106,12 +106,10 @@ impl RecordedCollective {
 }
 
 fn bytes(sizes: &[Vec<u64>], dtypes: &Value) -> Option<u64> {
-    let dtype = |place: usize| {
+    let bytes = sizes.iter().enumerate().map(|(place, size)| {
         let listed = dtypes.as_array().map(|list| list.get(place).or(list.last()));
-        listed.unwrap_or(Some(dtypes)).and_then(Value::as_str).unwrap_or("Float")
-    };
-    let of = |(place, size): (usize, &Vec<u64>)| {
-        size.iter().product::<u64>() * element_bytes(dtype(place)).unwrap_or(4)
-    };
-    (!sizes.is_empty()).then(|| sizes.iter().enumerate().map(of).sum())
+        let dtype = listed.unwrap_or(Some(dtypes)).and_then(Value::as_str).unwrap_or("Float");
+        size.iter().product::<u64>() * element_bytes(dtype).unwrap_or(4)
+    });
+    (!sizes.is_empty()).then(|| bytes.sum())
 }

@@ -137,10 +137,11 @@ impl InfraNames<'_> {
     fn role(&self, instance: &str) -> InfraRole {
         let name = instance.split('[').next().unwrap_or_default();
         let device = self.instances.get(name).map_or("", |instance| &*instance.device);
-        let has = |kind: &str| held(device, kind, &self.devices, 0) > 0;
-        match has("xpu") {
+        let [has_xpu, has_switch, has_port, has_nic] =
+            ["xpu", "switch", "port", "nic"].map(|kind| held(device, kind, &self.devices, 0) > 0);
+        match has_xpu {
             true => InfraRole::Host,
-            false if has("switch") || has("port") && !has("nic") => InfraRole::Switch,
+            false if has_switch || has_port && !has_nic => InfraRole::Switch,
             false => InfraRole::Other,
         }
     }
@@ -197,15 +198,15 @@ const DEPTH_MAX: u32 = 8;
 
 fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> u32 {
     let Some(found) = devices.get(device).filter(|_| depth < DEPTH_MAX) else { return 0 };
-    let of = |component: &InfraComponent| {
+    let counts = found.components.iter().map(|component| {
         let one = match &*component.choice {
             choice if choice == kind => 1,
             "device" => held(&component.name, kind, devices, depth + 1),
             _ => 0,
         };
         component.count.saturating_mul(one)
-    };
-    found.components.iter().map(of).fold(0, u32::saturating_add)
+    });
+    counts.fold(0, u32::saturating_add)
 }
 
 fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> Option<String> {
@@ -222,9 +223,10 @@ fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -
 
 fn rate(link: &Value) -> Option<u64> {
     let given = [&link["physical"]["bandwidth"], &link["bandwidth"]];
-    let of = |unit: &str| given.iter().find_map(|given| given[unit].as_f64());
-    let bytes = of("gigabytes_per_second").map(|bytes| bytes * 8.0);
-    let gigabits = of("gigabits_per_second").or(bytes)?;
+    let units = [("gigabits_per_second", 1.0), ("gigabytes_per_second", 8.0)];
+    let gigabits = units.iter().find_map(|(unit, bits)| {
+        given.iter().find_map(|given| given[*unit].as_f64()).map(|rate| rate * bits)
+    })?;
     (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
 }
 
@@ -275,30 +277,34 @@ fn places<'i>(
 
 /// Python semantics: `name[1:5:2]`.
 fn slice(text: &str, count: u32) -> Result<Vec<u32>, String> {
-    let bad = || format!("`{text}` is not a slice of {count}");
-    let Some((_, inside)) = text.split_once('[') else { return Ok((0..count).collect()) };
-    let inside = inside.strip_suffix(']').ok_or_else(bad)?;
-    let pieces: Vec<Option<i64>> = inside
-        .split(':')
-        .map(|piece| match piece.trim() {
-            "" => Ok(None),
-            number => number.parse().map(Some).map_err(|_| bad()),
-        })
-        .collect::<Result<_, _>>()?;
+    indices(text, count).ok_or_else(|| format!("`{text}` is not a slice of {count}"))
+}
+
+fn indices(text: &str, count: u32) -> Option<Vec<u32>> {
+    let Some((_, inside)) = text.split_once('[') else { return Some((0..count).collect()) };
+    let pieces = inside.strip_suffix(']')?.split(':').map(|piece| match piece.trim() {
+        "" => Some(None),
+        number => number.parse().ok().map(Some),
+    });
+    let pieces: Vec<Option<i64>> = pieces.collect::<Option<_>>()?;
     let count = i64::from(count);
-    let from_end = |index: i64| if index < 0 { index + count } else { index };
-    let clamped = |index: Option<i64>, unless: i64| {
-        index.map_or(unless, |index| from_end(index).clamp(0, count))
-    };
     let (from, to, step) = match *pieces {
-        [None] => (0, count, 1),
-        [Some(index)] if (0..count).contains(&from_end(index)) => {
-            (from_end(index), from_end(index) + 1, 1)
+        [None] => (None, None, None),
+        [Some(index)] if (-count..count).contains(&index) => {
+            let index = from_start(index, count);
+            (Some(index), Some(index + 1), None)
         }
-        [from, to] => (clamped(from, 0), clamped(to, count), 1),
-        [from, to, step] => (clamped(from, 0), clamped(to, count), step.unwrap_or(1)),
-        _ => return Err(bad()),
+        [from, to] => (from, to, None),
+        [from, to, step] => (from, to, step),
+        _ => return None,
     };
-    let step = usize::try_from(step).ok().filter(|step| *step > 0).ok_or_else(bad)?;
-    Ok((from..to).step_by(step).map(|index| index as u32).collect())
+    let from = from.map_or(0, |from| from_start(from, count));
+    let to = to.map_or(count, |to| from_start(to, count));
+    let step = usize::try_from(step.unwrap_or(1)).ok().filter(|step| *step > 0)?;
+    Some((from..to).step_by(step).map(|index| index as u32).collect())
+}
+
+/// Returns the position of an index, which counts from the end if it is negative.
+fn from_start(index: i64, count: i64) -> i64 {
+    if index < 0 { (index + count).max(0) } else { index.min(count) }
 }

@@ -43,22 +43,30 @@ const PRODUCTS: &[(&str, &str)] = &[
     ("0x31c2", "GB300"),
 ];
 
+fn all<'a>(
+    document: &'a roxmltree::Document<'a>,
+    tag: &'static str,
+) -> impl Iterator<Item = roxmltree::Node<'a, 'a>> {
+    document.descendants().filter(move |one| one.has_tag_name(tag))
+}
+
 fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     let text = file.text();
     let document = roxmltree::Document::parse(&text).map_err(|error| error.to_string())?;
-    let all = |tag: &'static str| document.descendants().filter(move |one| one.has_tag_name(tag));
-    let mut gpus: Vec<_> = all("gpu").collect();
+    let mut gpus: Vec<_> = all(&document, "gpu").collect();
     if gpus.is_empty() {
-        gpus = all("pci").collect();
+        gpus = all(&document, "pci").collect();
         gpus.retain(|pci| pci.attribute("class").is_some_and(|class| class.starts_with("0x03")));
     }
     let Some(first) = gpus.first() else {
         return Err("neither <gpu> nor <pci class=\"0x03…\"> in it".to_owned());
     };
-    let hosts: BTreeSet<_> = all("cpu").filter_map(|cpu| cpu.attribute("host_hash")).collect();
+    let hosts: BTreeSet<_> =
+        all(&document, "cpu").filter_map(|cpu| cpu.attribute("host_hash")).collect();
     let device = first.ancestors().find_map(|above| above.attribute("device"));
     let product = PRODUCTS.iter().find(|(id, _)| Some(*id) == device).map(|(_, name)| *name);
-    let speeds = all("net").filter_map(|net| net.attribute("speed")?.parse::<u64>().ok());
+    let speeds =
+        all(&document, "net").filter_map(|net| net.attribute("speed")?.parse::<u64>().ok());
     let speed = most_common(speeds.filter(|speed| *speed > 0));
     let links = first.children().filter(|child| child.has_tag_name("nvlink"));
     let links: u32 = links.filter_map(|link| link.attribute("count")?.parse::<u32>().ok()).sum();

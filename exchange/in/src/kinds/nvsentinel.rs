@@ -19,8 +19,8 @@ pub(super) const KIND: LogKind = LogKind {
     name: "NVSentinel health events",
     from: "mongoexport of the collection HealthEvents, or its event exporter",
     is: |text| {
-        let has = |keys: [&str; 2]| keys.iter().any(|key| text.contains(key));
-        has(["\"checkName\"", "\"checkname\""]) && has(["\"nodeName\"", "\"nodename\""])
+        let keys = [["\"checkName\"", "\"checkname\""], ["\"nodeName\"", "\"nodename\""]];
+        keys.iter().all(|forms| forms.iter().any(|key| text.contains(key)))
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
@@ -54,16 +54,20 @@ fn stamp(value: &Value) -> Result<Option<i64>, String> {
     }
 }
 
+fn text<'v>(map: &'v Map<String, Value>, name: &str) -> &'v str {
+    get(map, name).and_then(Value::as_str).unwrap_or_default()
+}
+
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let mut changes = Vec::new();
     for record in records(file, logs) {
         let Some(document) = parse::<Map<String, Value>>(file, &record, logs) else { continue };
         let Some(event) = event(&document) else { continue };
-        let text = |name: &str| get(event, name).and_then(Value::as_str).unwrap_or_default();
-        let is = |name: &str| get(event, name).and_then(Value::as_bool).unwrap_or_default();
+        let [is_fatal, is_back] = ["isFatal", "isHealthy"]
+            .map(|name| get(event, name).and_then(Value::as_bool).unwrap_or_default());
         // Warnings and stored-only events do not affect outages.
-        let is_stored = text("processingStrategy") == "STORE_ONLY";
-        if is_stored || !is("isFatal") && !is("isHealthy") {
+        let is_stored = text(event, "processingStrategy") == "STORE_ONLY";
+        if is_stored || !is_fatal && !is_back {
             continue;
         }
         let at = match get(event, "generatedTimestamp").map(stamp) {
@@ -77,14 +81,14 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
                 continue;
             }
         };
-        let component = Some(text("componentClass")).filter(|class| !class.is_empty());
+        let component = Some(text(event, "componentClass")).filter(|class| !class.is_empty());
         let change = HostChange {
-            host: text("nodeName").to_owned(),
+            host: text(event, "nodeName").to_owned(),
             at,
-            class: format!("{}/{}", component.unwrap_or("Node"), text("checkName")),
+            class: format!("{}/{}", component.unwrap_or("Node"), text(event, "checkName")),
             part: Vec::new(),
-            is_back: is("isHealthy"),
-            description: text("message").to_owned(),
+            is_back,
+            description: text(event, "message").to_owned(),
             place: file.line(record.line),
         };
         changes.extend(parts(event).into_iter().map(|part| HostChange { part, ..change.clone() }));
@@ -98,8 +102,7 @@ fn parts(event: &Map<String, Value>) -> Vec<Vec<String>> {
     let listed = get(event, "entitiesImpacted").and_then(Value::as_array);
     let mut names: Vec<[String; 2]> = Vec::new();
     for entity in listed.into_iter().flatten().filter_map(Value::as_object) {
-        let word = |key| get(entity, key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        names.push([word("entityType"), word("entityValue")]);
+        names.push(["entityType", "entityValue"].map(|key| text(entity, key).to_owned()));
     }
     let types: BTreeSet<&String> = names.iter().map(|[kind, _]| kind).collect();
     let is_one = types.len() == names.len();

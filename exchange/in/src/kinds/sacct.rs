@@ -79,8 +79,9 @@ impl SacctRow {
 fn acme(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file.bytes);
     let header = reader.headers().cloned().unwrap_or_default();
-    let place = |name| header.iter().position(|column| column == name);
-    let found = ACME_COLUMNS.iter().filter_map(|[name, own]| Some((place(*name)?, *own)));
+    let found = ACME_COLUMNS
+        .iter()
+        .filter_map(|[name, own]| Some((header.iter().position(|column| column == *name)?, *own)));
     let (places, columns): (Vec<usize>, Vec<&str>) = found.unzip();
     let columns: Rc<[String]> = columns.into_iter().map(str::to_owned).collect();
     let mut rows = Vec::new();
@@ -104,6 +105,15 @@ fn acme(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
+/// Splits a line into columns of these widths, or at each `|`.
+fn cut(line: &str, widths: Option<&[usize]>) -> Vec<String> {
+    let Some(widths) = widths else {
+        return line.trim_end_matches('\r').split('|').map(str::to_owned).collect();
+    };
+    let mut rest = line.chars();
+    widths.iter().map(|width| rest.by_ref().take(width + 1).collect()).collect()
+}
+
 fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut lines = file.bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
     let header = lines.next().unwrap_or_default();
@@ -113,15 +123,9 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
             line.starts_with("--") && line.trim().chars().all(|c| "- ".contains(c))
         })
         .map(|(dashes, _)| dashes.split_whitespace().map(str::len).collect());
-    let cut = |line: &str| -> Vec<String> {
-        let Some(widths) = &widths else {
-            return line.trim_end_matches('\r').split('|').map(str::to_owned).collect();
-        };
-        let mut rest = line.chars();
-        widths.iter().map(|width| rest.by_ref().take(width + 1).collect()).collect()
-    };
+    let widths = widths.as_deref();
     let columns: Vec<String> =
-        cut(&header).iter().map(|name| name.trim().to_ascii_lowercase()).collect();
+        cut(&header, widths).iter().map(|name| name.trim().to_ascii_lowercase()).collect();
     for (column, help) in [("start", "add `-o …,Start`"), ("end", "add `-o …,End`")] {
         if !columns.iter().any(|name| name == column) {
             logs.problem(file.line(1), LogTrouble::NoColumn { column, help });
@@ -132,7 +136,7 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let columns: Rc<[String]> = columns.into();
     let mut rows = Vec::new();
     for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
-        let (mut fields, place) = (cut(&line), file.line(number));
+        let (mut fields, place) = (cut(&line, widths), file.line(number));
         if let Some(surplus) = fields.len().checked_sub(columns.len()).filter(|more| *more > 0) {
             match name {
                 Some(at) => {
@@ -151,6 +155,15 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     rows
 }
 
+/// Reads a number, which newer releases write as `{set, infinite, number}`.
+fn number(value: &Value) -> u64 {
+    value.get("number").unwrap_or(value).as_u64().unwrap_or(0)
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let columns = ["jobid", "jobname", "state", "start", "end"];
     let others = ["nnodes", "nodelist", "alloctres", "failednode"];
@@ -158,13 +171,10 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
     let mut rows = Vec::new();
     for record in records(file, logs) {
         let Some(job) = parse::<Value>(file, &record, logs) else { continue };
-        // Newer releases write numbers as `{set, infinite, number}`.
-        let number = |value: &Value| value.get("number").unwrap_or(value).as_u64().unwrap_or(0);
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let at = |key: &str| match number(&job["time"][key]) {
+        let [start, end] = ["start", "end"].map(|key| match number(&job["time"][key]) {
             0 => String::new(),
             seconds => seconds.to_string(),
-        };
+        });
         let state = &job["state"]["current"];
         let tres = job["tres"]["allocated"].as_array().into_iter().flatten();
         let tres = tres.map(|one| {
@@ -175,8 +185,8 @@ fn documents(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
             number(&job["job_id"]).to_string(),
             word(&job["name"]),
             word(state.get(0).unwrap_or(state)),
-            at("start"),
-            at("end"),
+            start,
+            end,
             number(&job["allocation_nodes"]).to_string(),
             word(&job["nodes"]),
             tres.collect::<Vec<_>>().join(","),
@@ -233,10 +243,10 @@ fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> 
     let id = ["jobid", "jobidraw"].iter().map(|name| row.get(name)).find(|id| !id.is_empty());
     // Job steps (`17.batch`, `17.0`) repeat fields of their job.
     let Some(id) = id.filter(|id| !id.contains('.')) else { return Ok(None) };
-    let at =
-        |column: &str| time(row.get(column)).map_err(|text| Box::new(LogTrouble::NoTime(text)));
-    let Some(start) = at("start")? else { return Ok(None) };
-    let end = at("end")?.map(|end| end.seconds);
+    let [start, end] =
+        ["start", "end"].map(|column| time(row.get(column)).map_err(LogTrouble::NoTime));
+    let Some(start) = start? else { return Ok(None) };
+    let end = end?.map(|end| end.seconds);
     if let Some(end) = end.filter(|end| *end < start.seconds) {
         return Err(LogTrouble::EndsFirst { seconds: start.seconds - end }.into());
     }

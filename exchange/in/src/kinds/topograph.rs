@@ -19,8 +19,10 @@ pub(super) const MODEL: LogKind = LogKind {
     name: "Topograph model",
     from: "a model file of NVIDIA/topograph (tests/models)",
     is: |text| {
-        let has = |key: &str| text.lines().any(|line| line.starts_with(key));
-        has("switches:") && (has("blocks:") || has("capacity_blocks:") || has("nodes:"))
+        let sections = [&["switches:"][..], &["blocks:", "capacity_blocks:", "nodes:"]];
+        sections
+            .iter()
+            .all(|names| text.lines().any(|line| names.iter().any(|name| line.starts_with(name))))
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
@@ -32,26 +34,29 @@ pub(super) const GRAPH: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read_graph(file, logs)),
 };
 
+fn listed(names: &Value, file: &LogFile<'_>, logs: &mut Logs) -> Vec<String> {
+    hosts(&words(names).join(","), &file.whole(), logs)
+}
+
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let Some(model) = document::<Value>(file, logs) else { return };
-    let mut list = |of: &Value| hosts(&words(of).join(","), &file.whole(), logs);
     let blocks = named(&model["blocks"]).chain(named(&model["capacity_blocks"]));
     let blocks: Vec<(&str, &Value)> = blocks.collect();
     let mut leaves: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (_, block) in &blocks {
         if let Some(leaf) = block["switch"].as_str() {
-            leaves.entry(leaf).or_default().extend(list(&block["nodes"]));
+            leaves.entry(leaf).or_default().extend(listed(&block["nodes"], file, logs));
         }
     }
     let mut units = Vec::new();
     for (name, switch) in named(&model["switches"]) {
         let below = [words(&switch["blocks"]), words(&switch["capacity_blocks"])].concat();
-        let mut nodes = list(&switch["nodes"]);
+        let mut nodes = listed(&switch["nodes"], file, logs);
         nodes.extend(leaves.remove(name).into_iter().flatten());
         for (_, of) in blocks.iter().filter(|(block, _)| below.contains(block)) {
-            nodes.extend(list(&of["nodes"]));
+            nodes.extend(listed(&of["nodes"], file, logs));
         }
-        let (name, switches) = (name.to_owned(), list(&switch["switches"]));
+        let (name, switches) = (name.to_owned(), listed(&switch["switches"], file, logs));
         units.push(TopologyUnit { place: file.whole(), name, is_block: false, nodes, switches });
     }
     // `switches` may omit the switches of blocks.
@@ -64,7 +69,8 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         let mut labels = labels.into_iter().flatten().flatten();
         let domain = labels.find(|(key, _)| key.ends_with("/domain")).map(|(_, domain)| domain);
         if let Some(name) = domain.unwrap_or(&block["nvlink"]).as_str() {
-            let (place, name, nodes) = (file.whole(), name.to_owned(), list(&block["nodes"]));
+            let nodes = listed(&block["nodes"], file, logs);
+            let (place, name) = (file.whole(), name.to_owned());
             units.push(TopologyUnit { place, name, is_block: true, nodes, switches: Vec::new() });
         }
     }

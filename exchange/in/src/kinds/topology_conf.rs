@@ -95,13 +95,13 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let text = file.text();
     let mut units = Vec::new();
     for (line, keys) in keyed_lines(&text) {
-        let value = |wanted: &str| {
-            keys.iter().find(|(key, _)| key == wanted).map_or("", |(_, value)| value)
-        };
+        let [nodes, switches, block, switch] = ["nodes", "switches", "blockname", "switchname"]
+            .map(|wanted| {
+                keys.iter().find(|(key, _)| key == wanted).map_or("", |(_, value)| value)
+            });
         let place = file.line(line);
-        let [nodes, switches] =
-            ["nodes", "switches"].map(|wanted| hosts(value(wanted), &place, logs));
-        let (is_block, name) = match (value("blockname"), value("switchname")) {
+        let [nodes, switches] = [nodes, switches].map(|list| hosts(list, &place, logs));
+        let (is_block, name) = match (block, switch) {
             ("", switch) => (false, switch),
             (block, _) => (true, block),
         };

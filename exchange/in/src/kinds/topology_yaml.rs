@@ -16,12 +16,14 @@ pub(super) const KIND: LogKind = LogKind {
     name: "Slurm topology.yaml",
     from: "/etc/slurm/topology.yaml",
     is: |text| {
-        let has = |keys: &[&str]| {
+        let sections = [
+            &["topology:", "topology\":"][..],
+            &["tree:", "tree\":", "block:", "block\":", "ring:", "flat:"],
+        ];
+        sections.iter().all(|keys| {
             let mut lines = text.lines().map(|line| line.trim_start_matches(['-', ' ', '{', '"']));
             lines.any(|line| keys.iter().any(|key| line.starts_with(key)))
-        };
-        has(&["topology:", "topology\":"])
-            && has(&["tree:", "tree\":", "block:", "block\":", "ring:", "flat:"])
+        })
     },
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
@@ -30,19 +32,20 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     let text = file.text();
     let Some(mut topologies) = document::<Vec<Value>>(file, logs) else { return };
     topologies.sort_by_key(|topology| topology["cluster_default"] != true);
-    let listed = |kind: &str, list: &str| {
+    let kinds = [("tree", "switches"), ("block", "blocks"), ("ring", "rings")];
+    let [switches, blocks, rings] = kinds.map(|(kind, list)| {
         let mut lists = topologies.iter().filter_map(|topology| topology[kind][list].as_array());
         lists.find(|units| !units.is_empty())
-    };
-    let blocks = listed("block", "blocks").or_else(|| listed("ring", "rings"));
-    let units = [(false, listed("tree", "switches")), (true, blocks)]
+    });
+    let units = [(false, switches), (true, blocks.or(rings))]
         .map(|(is_block, units)| units.into_iter().flatten().map(move |unit| (is_block, unit)));
     let mut found = Vec::new();
     for (is_block, unit) in units.into_iter().flatten() {
         let mut names = ["switch", "block", "ring", "name"].iter();
         let name = names.find_map(|key| unit[*key].as_str()).unwrap_or_default();
-        let ends = |line: &str| line.trim_end_matches(['"', ',', '}']).ends_with(name);
-        let place = file.line(text.lines().position(ends).map_or(1, |at| at + 1));
+        let line =
+            text.lines().position(|line| line.trim_end_matches(['"', ',', '}']).ends_with(name));
+        let place = file.line(line.map_or(1, |at| at + 1));
         let [nodes, switches] = ["nodes", "children"]
             .map(|key| hosts(unit[key].as_str().unwrap_or_default(), &place, logs));
         let name = name.to_owned();

@@ -14,24 +14,17 @@ use crate::conform::link::ExchangeError;
 const CLAUSE: &str = "gNMI master arbitration 3.2";
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
-    tested(
-        "arbitration-larger",
+    tested!(
+        arbitration_larger,
         CLAUSE,
-        "a Set with the same or a larger 128-bit election id is accepted",
-        larger,
+        "a Set with the same or a larger 128-bit election id is accepted"
     ),
-    tested(
-        "arbitration-smaller",
+    tested!(
+        arbitration_smaller,
         CLAUSE,
-        "a Set with a smaller election id is PERMISSION_DENIED and changes nothing",
-        smaller,
+        "a Set with a smaller election id is PERMISSION_DENIED and changes nothing"
     ),
-    tested(
-        "arbitration-no-id",
-        CLAUSE,
-        "arbitration without an election id is INVALID_ARGUMENT",
-        no_id,
-    ),
+    tested!(arbitration_no_id, CLAUSE, "arbitration without an election id is INVALID_ARGUMENT"),
 ];
 
 fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, ExchangeError> {
@@ -67,7 +60,7 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<u128, ExchangeError> {
     Err(ExchangeError::Judged(CaseVerdict::NotTested(why)))
 }
 
-fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
+fn arbitration_larger(gnmi: &mut GnmiSuite) -> CaseResult {
     let id = elected(gnmi)?;
     for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
         if let Err(status) = ask(gnmi, Some(next))? {
@@ -77,7 +70,7 @@ fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
+fn arbitration_smaller(gnmi: &mut GnmiSuite) -> CaseResult {
     let id = elected(gnmi)?;
     if let Err(status) = ask(gnmi, Some(id + 1))? {
         return found(format!("a larger election id is refused: {}", shown(&status)));
@@ -96,7 +89,7 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-fn no_id(gnmi: &mut GnmiSuite) -> CaseResult {
+fn arbitration_no_id(gnmi: &mut GnmiSuite) -> CaseResult {
     elected(gnmi)?;
     match ask(gnmi, None)? {
         Ok(()) => found("a Set without an election id was accepted"),

@@ -14,105 +14,57 @@ use crate::conform::case::{CaseResult, CaseVerdict, Tested, found, holds, misbeh
 use crate::conform::link::ExchangeError;
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
-    tested(
-        "set-up",
-        "…-connections state/status",
-        "PENDING_CONNECTION ends in CONNECTED or FAILED; CONNECTED means that light passes",
+    tested!(
         set_up,
-    ),
-    tested(
-        "connected-ports",
-        "…-port state/connection",
-        "the ports of a new connection list each other as peers, and no more light leaves than enters",
-        connected_ports,
-    ),
-    tested(
-        "connection-shows-config",
-        "…-connections config",
-        "the config of a new connection shows the requested ports",
-        shows_config,
-    ),
-    tested("set-results", "gNMI 3.4.2", "a Set returns one result per part", results),
-    tested(
-        "last-change-time",
-        "…-connections last-change-time",
-        "each change updates last-change-time",
-        change_time,
-    ),
-    tested("set-read-only", "RFC 7950 7.21.1", "a Set to a leaf under state is refused", read_only),
-    tested(
-        "set-unknown-port",
-        "…-connections config",
-        "a connection to a missing port is refused or INVALID",
-        unknown_port,
-    ),
-    tested(
-        "set-directions",
-        "…-optical-switch port-groups",
-        "a connection between two input ports is refused or INVALID",
-        directions,
-    ),
-    tested(
-        "set-port-twice",
-        "…-connections",
-        "a second connection on a port is refused or INVALID",
-        port_twice,
-    ),
-    tested(
-        "set-key",
-        "RFC 7950 7.8.2",
-        "an entry is refused if its config/name differs from its key",
-        wrong_key,
-    ),
-    tested("set-whole", "gNMI 3.4.3", "a Set with an invalid part changes nothing", whole),
-    tested(
-        "set-others",
-        "…-connections",
-        "a Set does not disturb connections outside its paths",
-        others,
-    ),
-    tested(
-        "set-same",
-        "…-connections",
-        "a Set with unchanged ports does not interrupt light",
-        same,
-    ),
-    tested(
-        "set-delete-first",
-        "gNMI 3.4.3",
-        "a Set deletes before it creates, so a port can move to another connection",
-        delete_first,
-    ),
-    tested(
-        "delete-absent",
-        "gNMI 3.4.6",
-        "deleting a missing entry is not an error",
-        delete_absent,
-    ),
-    tested(
-        "delete-ends",
         "…-connections state/status",
-        "a deleted connection no longer exists",
-        delete_ends,
+        "PENDING_CONNECTION ends in CONNECTED or FAILED; CONNECTED means that light passes"
     ),
-    tested(
-        "subscribe-changes",
-        "gNMI 3.5.1.5.2",
-        "an on-change subscription reports changes",
-        hears_changes,
+    tested!(
+        connected_ports,
+        "…-port state/connection",
+        "the ports of a new connection list each other as peers, and no more light leaves than enters"
     ),
-    tested(
-        "subscribe-deletes",
-        "gNMI 3.5.2.3",
-        "an on-change subscription reports deletions",
-        hears_deletes,
+    tested!(
+        connection_shows_config,
+        "…-connections config",
+        "the config of a new connection shows the requested ports"
     ),
-    tested(
-        "set-up-times",
-        "conform",
-        "all circuits become CONNECTED when created one at a time",
-        set_up_times,
+    tested!(set_results, "gNMI 3.4.2", "a Set returns one result per part"),
+    tested!(
+        last_change_time,
+        "…-connections last-change-time",
+        "each change updates last-change-time"
     ),
+    tested!(set_read_only, "RFC 7950 7.21.1", "a Set to a leaf under state is refused"),
+    tested!(
+        set_unknown_port,
+        "…-connections config",
+        "a connection to a missing port is refused or INVALID"
+    ),
+    tested!(
+        set_directions,
+        "…-optical-switch port-groups",
+        "a connection between two input ports is refused or INVALID"
+    ),
+    tested!(set_port_twice, "…-connections", "a second connection on a port is refused or INVALID"),
+    tested!(
+        set_key,
+        "RFC 7950 7.8.2",
+        "an entry is refused if its config/name differs from its key"
+    ),
+    tested!(set_whole, "gNMI 3.4.3", "a Set with an invalid part changes nothing"),
+    tested!(set_others, "…-connections", "a Set does not disturb connections outside its paths"),
+    tested!(set_same, "…-connections", "a Set with unchanged ports does not interrupt light"),
+    tested!(
+        set_delete_first,
+        "gNMI 3.4.3",
+        "a Set deletes before it creates, so a port can move to another connection"
+    ),
+    tested!(delete_absent, "gNMI 3.4.6", "deleting a missing entry is not an error"),
+    tested!(delete_ends, "…-connections state/status", "a deleted connection no longer exists"),
+    tested!(subscribe_changes, "gNMI 3.5.1.5.2", "an on-change subscription reports changes"),
+    tested!(subscribe_deletes, "gNMI 3.5.2.3", "an on-change subscription reports deletions"),
+    tested!(set_up_times, "conform", "all circuits become CONNECTED when created one at a time"),
 ];
 
 fn is_settled(switch: &ShownSwitch, name: &str) -> bool {
@@ -178,14 +130,14 @@ fn connected_ports(gnmi: &mut GnmiSuite) -> CaseResult {
     odd.map_or(Ok(CaseVerdict::Passed), found)
 }
 
-fn shows_config(gnmi: &mut GnmiSuite) -> CaseResult {
+fn connection_shows_config(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let switch = made(gnmi, &name, (&input, &output))?;
     let shown = switch.connection(&name).set_to;
     holds(shown == (Some(input), Some(output)), || format!("config shows {shown:?}"))
 }
 
-fn results(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_results(gnmi: &mut GnmiSuite) -> CaseResult {
     let names = [gnmi.name("a"), gnmi.name("b")];
     let mut parts = Vec::new();
     for (index, name) in names.iter().enumerate() {
@@ -198,13 +150,13 @@ fn results(gnmi: &mut GnmiSuite) -> CaseResult {
     })
 }
 
-fn change_time(gnmi: &mut GnmiSuite) -> CaseResult {
+fn last_change_time(gnmi: &mut GnmiSuite) -> CaseResult {
     let before = gnmi.switch()?.changed;
     let after = first(gnmi)?.1.changed;
     holds(before != after, || format!("last-change-time remained {after} after a change"))
 }
 
-fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_read_only(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, _) = first(gnmi)?;
     let path =
         parse(&format!("{}/state/status", entry_path(&name))).map_err(ExchangeError::Nonsense)?;
@@ -231,24 +183,24 @@ fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     }
 }
 
-fn unknown_port(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_unknown_port(gnmi: &mut GnmiSuite) -> CaseResult {
     let output = gnmi.output(0);
     cannot_be(gnmi, "no-such-port", &output)
 }
 
-fn directions(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_directions(gnmi: &mut GnmiSuite) -> CaseResult {
     let (first, second) = (gnmi.input(0), gnmi.input(1));
     cannot_be(gnmi, &first, &second)
 }
 
-fn port_twice(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_port_twice(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input) = (gnmi.name("a"), gnmi.input(0));
     let (first, second) = (gnmi.output(0), gnmi.output(1));
     made(gnmi, &name, (&input, &first))?;
     cannot_be(gnmi, &input, &second)
 }
 
-fn wrong_key(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_key(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
     let other = gnmi.name("b");
     let config = json!({"name": other, "input-port-name": input, "output-port-name": output});
@@ -260,7 +212,7 @@ fn wrong_key(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-fn whole(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_whole(gnmi: &mut GnmiSuite) -> CaseResult {
     let (good, bad) = (gnmi.name("a"), gnmi.name("x"));
     let (input, output, other) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
     let parts =
@@ -303,23 +255,23 @@ fn undisturbed(
     })
 }
 
-fn others(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_others(gnmi: &mut GnmiSuite) -> CaseResult {
+    undisturbed_by(gnmi, "b", 1)
+}
+
+fn set_same(gnmi: &mut GnmiSuite) -> CaseResult {
+    undisturbed_by(gnmi, "a", 0)
+}
+
+fn undisturbed_by(gnmi: &mut GnmiSuite, name: &str, index: usize) -> CaseResult {
     undisturbed(gnmi, |gnmi| {
-        let (name, input, output) = (gnmi.name("b"), gnmi.input(1), gnmi.output(1));
+        let (name, input, output) = (gnmi.name(name), gnmi.input(index), gnmi.output(index));
         let part = gnmi.joins(&name, &input, &output)?;
         update(gnmi, vec![part])
     })
 }
 
-fn same(gnmi: &mut GnmiSuite) -> CaseResult {
-    undisturbed(gnmi, |gnmi| {
-        let (name, input, output) = (gnmi.name("a"), gnmi.input(0), gnmi.output(0));
-        let part = gnmi.joins(&name, &input, &output)?;
-        update(gnmi, vec![part])
-    })
-}
-
-fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
+fn set_delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
     let (from, to) = (gnmi.name("a"), gnmi.name("b"));
     let (input, first, second) = (gnmi.input(0), gnmi.output(0), gnmi.output(1));
     made(gnmi, &from, (&input, &first))?;
@@ -392,7 +344,7 @@ fn subscribed(gnmi: &mut GnmiSuite) -> Result<u32, ExchangeError> {
     Ok(number)
 }
 
-fn hears_changes(gnmi: &mut GnmiSuite) -> CaseResult {
+fn subscribe_changes(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = subscribed(gnmi)?;
     let (name, input, output) = (gnmi.name("heard"), gnmi.input(0), gnmi.output(0));
     made(gnmi, &name, (&input, &output))?;
@@ -400,7 +352,7 @@ fn hears_changes(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(heard_of(&heard, &name, false), || format!("no update within {ANSWER_WITHIN:?}"))
 }
 
-fn hears_deletes(gnmi: &mut GnmiSuite) -> CaseResult {
+fn subscribe_deletes(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("gone"), gnmi.input(0), gnmi.output(0));
     made(gnmi, &name, (&input, &output))?;
     let number = subscribed(gnmi)?;

@@ -24,98 +24,71 @@ pub(super) const MODELS: Case = case(
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     (MODELS, models),
-    tested(
-        "capabilities-encodings",
+    tested!(
+        capabilities_encodings,
         "gNMI 3.2.2",
-        "a Get works in each encoding that Capabilities lists",
-        encodings,
+        "a Get works in each encoding that Capabilities lists"
     ),
-    tested("get-encoding", "gNMI 3.3.1", "a Get returns the requested encoding", encoding_kept),
-    tested(
-        "get-type-config",
-        "gNMI 3.3.1",
-        "a Get of type CONFIG returns no state leaves",
-        config_only,
-    ),
-    tested(
-        "get-timestamp",
-        "gNMI 2.1",
-        "notifications have timestamps in ns since 1970",
-        timestamps,
-    ),
-    tested("get-unknown-path", "gNMI 3.3.4", "a path outside the model is refused", unknown_path),
-    tested(
-        "switch-bidirectional",
+    tested!(get_encoding, "gNMI 3.3.1", "a Get returns the requested encoding"),
+    tested!(get_type_config, "gNMI 3.3.1", "a Get of type CONFIG returns no state leaves"),
+    tested!(get_timestamp, "gNMI 2.1", "notifications have timestamps in ns since 1970"),
+    tested!(get_unknown_path, "gNMI 3.3.4", "a path outside the model is refused"),
+    tested!(
+        switch_bidirectional,
         "ocp-ocs-optical-switch config/bidirectional",
-        "config and state show whether the switch is bidirectional",
-        bidirectional,
+        "config and state show whether the switch is bidirectional"
     ),
-    tested(
-        "switch-recovery",
+    tested!(
+        switch_recovery,
         "ocp-ocs-optical-switch cold-boot-recovery",
-        "cold-boot-recovery does not exceed connection-recovery-capability",
-        recovery,
+        "cold-boot-recovery does not exceed connection-recovery-capability"
     ),
-    tested(
-        "port-index",
+    tested!(
+        port_index,
         "ocp-ocs-optical-switch-port state/index",
-        "port indices are unique within a group",
-        indices,
+        "port indices are unique within a group"
     ),
-    tested(
-        "port-group",
+    tested!(
+        port_group,
         "ocp-ocs-optical-switch-port state/group",
-        "each port belongs to a group in port-groups",
-        groups,
+        "each port belongs to a group in port-groups"
     ),
-    tested(
-        "port-status",
+    tested!(
+        port_status,
         "ocp-ocs-optical-switch-port state/status",
-        "each port's status is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN",
-        port_states,
+        "each port's status is BLOCKED, FAILED, TUNING, TUNED or UNKNOWN"
     ),
-    tested(
-        "port-peers",
+    tested!(
+        port_peers,
         "ocp-ocs-optical-switch-port connection/peer",
-        "two connected ports list each other as peers",
-        peers,
+        "two connected ports list each other as peers"
     ),
-    tested(
-        "connection-status",
+    tested!(
+        connection_status,
         "…-connections state/status",
-        "each connection has one of the five states; FAILED is a fault",
-        states,
+        "each connection has one of the five states; FAILED is a fault"
     ),
-    tested(
-        "connection-config",
+    tested!(
+        connection_config,
         "…-connections config",
-        "each CONNECTED connection uses the ports in its config",
-        config_shown,
+        "each CONNECTED connection uses the ports in its config"
     ),
-    tested(
-        "connected-has-light",
+    tested!(
+        connected_has_light,
         "…-connections state/status",
-        "the ports of a CONNECTED connection are each other's peers and not TUNING",
-        connected,
+        "the ports of a CONNECTED connection are each other's peers and not TUNING"
     ),
-    tested(
-        "power-passive",
+    tested!(
+        power_passive,
         "…-port state/…-optical-power",
-        "an output emits no more light than enters its input",
-        passive,
+        "an output emits no more light than enters its input"
     ),
-    tested(
-        "subscribe-once",
+    tested!(
+        subscribe_once,
         "gNMI 3.5.1.5.1",
-        "a ONCE subscription sends its values and sync_response, then ends",
-        once,
+        "a ONCE subscription sends its values and sync_response, then ends"
     ),
-    tested(
-        "subscribe-sync",
-        "gNMI 3.5.1.4",
-        "a stream sends sync_response after its first values",
-        sync,
-    ),
+    tested!(subscribe_sync, "gNMI 3.5.1.4", "a stream sends sync_response after its first values"),
 ];
 
 fn models(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -132,7 +105,7 @@ fn models(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-fn encodings(gnmi: &mut GnmiSuite) -> CaseResult {
+fn capabilities_encodings(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     if said.supported_encodings.is_empty() {
         return found("Capabilities lists no encoding");
@@ -154,7 +127,7 @@ fn encodings(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-fn encoding_kept(gnmi: &mut GnmiSuite) -> CaseResult {
+fn get_encoding(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     for encoding in [Encoding::JsonIetf, Encoding::Json, Encoding::Proto] {
         if !said.supported_encodings.contains(&(encoding as i32)) {
@@ -181,7 +154,7 @@ fn encoding_kept(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-fn config_only(gnmi: &mut GnmiSuite) -> CaseResult {
+fn get_type_config(gnmi: &mut GnmiSuite) -> CaseResult {
     let got = gnmi.get_as(&["/optical-switch", "/connections"], gnmi.encoding, DataType::Config)?;
     let got = match got {
         Ok(got) => got,
@@ -195,13 +168,13 @@ fn config_only(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(state.is_none(), || format!("the response contains {}", state.map_or("", String::as_str)))
 }
 
-fn timestamps(gnmi: &mut GnmiSuite) -> CaseResult {
+fn get_timestamp(gnmi: &mut GnmiSuite) -> CaseResult {
     let got = gnmi.get(&["/optical-switch"])?;
     let early = got.notification.iter().find(|notification| notification.timestamp < YEAR_2020);
     holds(early.is_none(), || format!("timestamp {} ns", early.map_or(0, |early| early.timestamp)))
 }
 
-fn unknown_path(gnmi: &mut GnmiSuite) -> CaseResult {
+fn get_unknown_path(gnmi: &mut GnmiSuite) -> CaseResult {
     let path = ["/connections/no-such-node"];
     match gnmi.get_as(&path, gnmi.encoding, DataType::All)? {
         Ok(_) => found("a Get of /connections/no-such-node succeeded"),
@@ -209,7 +182,7 @@ fn unknown_path(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-fn bidirectional(gnmi: &mut GnmiSuite) -> CaseResult {
+fn switch_bidirectional(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     for part in ["config", "state"] {
         let path = format!("/optical-switch/{part}/bidirectional");
@@ -220,7 +193,7 @@ fn bidirectional(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-fn recovery(gnmi: &mut GnmiSuite) -> CaseResult {
+fn switch_recovery(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let recoveries = ["cold-boot-recovery", "connection-recovery-capability"].map(|leaf| {
         let path = format!("/optical-switch/state/{leaf}");
@@ -236,7 +209,7 @@ fn recovery(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-fn indices(gnmi: &mut GnmiSuite) -> CaseResult {
+fn port_index(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let mut seen = BTreeMap::new();
     for (name, port) in &switch.ports {
@@ -251,7 +224,7 @@ fn indices(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(!seen.is_empty(), || "no component contains an ocp-ocs-port".into())
 }
 
-fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
+fn port_group(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let astray = switch.ports.iter().find(|(_, port)| !switch.groups.contains_key(&port.group));
     if let Some((name, port)) = astray {
@@ -262,7 +235,7 @@ fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(odd.is_none(), || format!("unknown direction of a group: {odd:?}"))
 }
 
-fn port_states(gnmi: &mut GnmiSuite) -> CaseResult {
+fn port_status(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let known = ["BLOCKED", "FAILED", "TUNING", "TUNED", "UNKNOWN"];
     if let Some((name, port)) =
@@ -286,7 +259,7 @@ fn port_states(gnmi: &mut GnmiSuite) -> CaseResult {
     })
 }
 
-fn peers(gnmi: &mut GnmiSuite) -> CaseResult {
+fn port_peers(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     one_sided(&switch).map_or(Ok(CaseVerdict::Passed), found)
 }
@@ -300,7 +273,7 @@ pub(super) fn one_sided(switch: &super::tree::ShownSwitch) -> Option<String> {
     })
 }
 
-fn states(gnmi: &mut GnmiSuite) -> CaseResult {
+fn connection_status(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     for (name, connection) in &switch.connections {
         match connection.status.parse::<Stands>() {
@@ -317,7 +290,7 @@ fn states(gnmi: &mut GnmiSuite) -> CaseResult {
 
 const NONE_THERE: &str = "the device has no connection yet";
 
-fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
+fn connection_config(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let there: Vec<_> =
         switch.connections.iter().filter(|(_, c)| c.status == "CONNECTED").collect();
@@ -333,7 +306,7 @@ fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
     })
 }
 
-fn connected(gnmi: &mut GnmiSuite) -> CaseResult {
+fn connected_has_light(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let mut there = 0;
     for (name, connection) in &switch.connections {
@@ -347,7 +320,7 @@ fn connected(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(if there == 0 { CaseVerdict::NotTested(NONE_THERE.into()) } else { CaseVerdict::Passed })
 }
 
-fn passive(gnmi: &mut GnmiSuite) -> CaseResult {
+fn power_passive(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     amplified(&switch).map_or_else(
         || Ok(CaseVerdict::NotTested("no connected pair of ports reports both powers".into())),
@@ -377,7 +350,7 @@ fn has_ended(heard: &[Answer]) -> bool {
     heard.iter().any(|answer| matches!(answer, Answer::SubscriptionEnded | Answer::Refused(_)))
 }
 
-fn once(gnmi: &mut GnmiSuite) -> CaseResult {
+fn subscribe_once(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = gnmi.subscribe("/optical-switch", ListMode::Once)?;
     let heard = gnmi.listen(number, ANSWER_WITHIN, has_ended)?;
     if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {
@@ -389,7 +362,7 @@ fn once(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(has_ended(&heard), || format!("the subscription did not end within {ANSWER_WITHIN:?}"))
 }
 
-fn sync(gnmi: &mut GnmiSuite) -> CaseResult {
+fn subscribe_sync(gnmi: &mut GnmiSuite) -> CaseResult {
     let number = gnmi.subscribe("/connections", ListMode::Stream)?;
     let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| is_synced(heard) || has_ended(heard))?;
     if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {

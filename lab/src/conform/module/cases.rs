@@ -3,136 +3,84 @@
 use super::*;
 
 pub(super) const STILL: &[Tested<ModuleSuite>] = &[
-    tested(
-        "sequence",
-        "firmware-api 1.1",
-        "a reply echoes the request's number and version",
-        sequence,
-    ),
-    tested(
-        "prompt",
-        "firmware-api 1.2",
-        "Hello and Status are answered within 10 ms, excluding transmission",
+    tested!(sequence, "firmware-api 1.1", "a reply echoes the request's number and version"),
+    tested!(
         prompt,
+        "firmware-api 1.2",
+        "Hello and Status are answered within 10 ms, excluding transmission"
     ),
-    tested(
-        "identity",
-        "firmware-api 1.3",
-        "the identity is 68 bytes long, with ordered versions and 1 to 8 groups and paths",
+    tested!(
         identity,
-    ),
-    tested(
-        "status",
         "firmware-api 1.3",
-        "the status is 84 bytes long, and every path is valid",
-        status,
+        "the identity is 68 bytes long, with ordered versions and 1 to 8 groups and paths"
     ),
-    tested("uptime", "firmware-api 1.3", "the uptime is in milliseconds", uptime),
-    tested(
-        "broken-frame",
-        "firmware-api 1.1",
-        "a frame with a wrong checksum is not answered",
-        broken_frame,
-    ),
-    tested(
-        "other-version",
-        "firmware-api 1.1",
-        "a frame with an unsupported version is refused with status 7",
+    tested!(status, "firmware-api 1.3", "the status is 84 bytes long, and every path is valid"),
+    tested!(uptime, "firmware-api 1.3", "the uptime is in milliseconds"),
+    tested!(broken_frame, "firmware-api 1.1", "a frame with a wrong checksum is not answered"),
+    tested!(
         other_version,
+        "firmware-api 1.1",
+        "a frame with an unsupported version is refused with status 7"
     ),
-    tested(
-        "unknown-command",
-        "firmware-api 1.4",
-        "an unknown command is refused with status 1",
-        unknown_command,
-    ),
-    tested(
-        "wrong-length",
-        "firmware-api 1.4",
-        "a payload of the wrong length is refused with status 2",
+    tested!(unknown_command, "firmware-api 1.4", "an unknown command is refused with status 1"),
+    tested!(
         wrong_length,
-    ),
-    tested(
-        "read-only",
-        "firmware-api 3.1",
-        "a write to a read-only register is refused with status 8",
-        read_only,
-    ),
-    tested(
-        "checksums",
-        "firmware-api 3.3, 3.5",
-        "pages 00h and B0h have correct checksums",
-        checksums,
-    ),
-    tested(
-        "discovery",
-        "firmware-api 3.5",
-        "page B0h contains OCS1 and matches the identity",
-        discovery,
-    ),
-    tested(
-        "arm-none",
-        "firmware-api 2",
-        "an arm command for transaction 0 is refused with status 2",
-        arm_none,
-    ),
-    tested(
-        "fire-not-armed",
         "firmware-api 1.4",
-        "a fire command for a transaction that is not armed is refused with status 3",
+        "a payload of the wrong length is refused with status 2"
+    ),
+    tested!(
+        read_only,
+        "firmware-api 3.1",
+        "a write to a read-only register is refused with status 8"
+    ),
+    tested!(checksums, "firmware-api 3.3, 3.5", "pages 00h and B0h have correct checksums"),
+    tested!(discovery, "firmware-api 3.5", "page B0h contains OCS1 and matches the identity"),
+    tested!(
+        arm_none,
+        "firmware-api 2",
+        "an arm command for transaction 0 is refused with status 2"
+    ),
+    tested!(
         fire_not_armed,
+        "firmware-api 1.4",
+        "a fire command for a transaction that is not armed is refused with status 3"
     ),
 ];
 
 pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
-    tested(
-        "arm-path",
-        "firmware-api 2",
-        "an arm command for a missing path ends in outcome 4",
-        arm_path,
-    ),
-    tested(
-        "arm-moves-nothing",
-        "firmware-api 2",
-        "an arm command leaves the light unchanged, and the status shows its transaction",
+    tested!(arm_path, "firmware-api 2", "an arm command for a missing path ends in outcome 4"),
+    tested!(
         arm_moves_nothing,
+        "firmware-api 2",
+        "an arm command leaves the light unchanged, and the status shows its transaction"
     ),
-    tested(
+    tested_as(
         "fire",
         "firmware-api 1.5, 2",
         "a fire command switches the group to its path with outcome 1, and status and reply \
              agree",
         fire,
     ),
-    tested(
-        "generation",
-        "firmware-api 2",
-        "the generation increases with each completed switch",
-        generation,
-    ),
-    tested(
-        "fire-again",
-        "firmware-api 2",
-        "a repeated fire command changes nothing and returns the same outcome",
+    tested!(generation, "firmware-api 2", "the generation increases with each completed switch"),
+    tested!(
         fire_again,
-    ),
-    tested(
-        "disarm",
-        "firmware-api 1.2",
-        "a disarm command succeeds, and a disarmed transaction cannot be fired",
-        disarm,
-    ),
-    tested(
-        "every-path",
         "firmware-api 2",
-        "the group switches to each path in the identity, and the status shows it",
-        every_path,
+        "a repeated fire command changes nothing and returns the same outcome"
     ),
-    tested(
-        "set-up-times",
-        "conform",
-        "the group switches back and forth, and every switch ends in outcome 1",
+    tested!(
+        disarm,
+        "firmware-api 1.2",
+        "a disarm command succeeds, and a disarmed transaction cannot be fired"
+    ),
+    tested!(
+        every_path,
+        "firmware-api 2",
+        "the group switches to each path in the identity, and the status shows it"
+    ),
+    tested!(
         set_up_times,
+        "conform",
+        "the group switches back and forth, and every switch ends in outcome 1"
     ),
 ];
 

@@ -3,111 +3,83 @@
 use super::*;
 
 pub(super) const STILL: &[Tested<ScpiSuite>] = &[
-    tested(
-        "identity",
-        "SCPI-99 4.1, IEEE 488.2 10.14",
-        "*IDN? has four fields: maker, model, serial number, firmware",
+    tested!(
         identity,
+        "SCPI-99 4.1, IEEE 488.2 10.14",
+        "*IDN? has four fields: maker, model, serial number, firmware"
     ),
-    tested("size", "OXC:SWITch:SIZE?", "SIZE? returns the exact number of ports", size),
-    tested("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue", clear_status),
-    tested(
-        "error-left",
-        "SCPI-99 21.8",
-        "an unknown command queues an error from −199 to −100",
-        error_left,
-    ),
-    tested(
-        "status-byte",
-        "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
-        "*STB? sets bit 2 while errors are queued",
+    tested!(size, "OXC:SWITch:SIZE?", "SIZE? returns the exact number of ports"),
+    tested!(clear_status, "IEEE 488.2 10.3", "*CLS empties the error queue"),
+    tested!(error_left, "SCPI-99 21.8", "an unknown command queues an error from −199 to −100"),
+    tested!(
         status_byte,
+        "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
+        "*STB? sets bit 2 while errors are queued"
     ),
-    tested("sets-are-silent", "IEEE 488.2 6.4", "only queries are answered", sets_are_silent),
-    tested(
-        "answers-joined",
+    tested!(sets_are_silent, "IEEE 488.2 6.4", "only queries are answered"),
+    tested!(
+        answers_joined,
         "IEEE 488.2 8.4",
-        "the answers to one line arrive in one line, separated by ;",
-        joined,
+        "the answers to one line arrive in one line, separated by ;"
     ),
-    tested(
-        "keyword-forms",
+    tested!(
+        keyword_forms,
         "SCPI-99 6.2",
-        "keywords work in short and long form, in upper and lower case",
-        forms,
+        "keywords work in short and long form, in upper and lower case"
     ),
-    tested(
-        "peers-agree",
-        "OXC:SWITch:CONNect:PORT?",
-        "CONN:PORT? and CONN:STAT? agree",
-        peers_agree,
-    ),
-    tested(
-        "power-values",
-        "PMON:POWer?",
-        "a power query returns one number per port",
-        power_values,
-    ),
+    tested!(peers_agree, "OXC:SWITch:CONNect:PORT?", "CONN:PORT? and CONN:STAT? agree"),
+    tested!(power_values, "PMON:POWer?", "a power query returns one number per port"),
 ];
 
 pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
-    tested(
+    tested_as(
         "add",
         "OXC:SWITch:CONNect:ADD",
         "CONN:ADD connects the given ports, and CONN:STAT? lists them",
         matrix::connects,
     ),
-    tested(
-        "add-peers",
-        "OXC:SWITch:CONNect:PORT?",
-        "each port of a new connection reports the other",
+    tested!(
         add_peers,
+        "OXC:SWITch:CONNect:PORT?",
+        "each port of a new connection reports the other"
     ),
-    tested("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has settled", barrier),
-    tested(
-        "power-passive",
-        "PMON:POWer?",
-        "an output emits no more light than enters its input",
-        passive,
-    ),
-    tested(
+    tested!(barrier, "IEEE 488.2 10.19", "*OPC? is answered when the light has settled"),
+    tested!(power_passive, "PMON:POWer?", "an output emits no more light than enters its input"),
+    tested_as(
         "add-others",
         "OXC:SWITch:CONNect:ADD",
         "CONN:ADD does not change other connections",
         matrix::keeps_others,
     ),
-    tested("add-range", "SCPI-99 8.3.2", "a list may contain ranges: (@1:3)", add_range),
-    tested(
-        "add-unknown-port",
+    tested!(add_range, "SCPI-99 8.3.2", "a list may contain ranges: (@1:3)"),
+    tested!(
+        add_unknown_port,
         "SCPI-99 21.8",
-        "a command for a missing port queues an error and leaves the circuits unchanged",
-        add_unknown,
+        "a command for a missing port queues an error and leaves the circuits unchanged"
     ),
-    tested(
-        "add-port-in-use",
+    tested!(
+        add_port_in_use,
         "OXC:SWITch:CONNect:ADD",
-        "a command for a port in use queues an error and leaves the circuits unchanged",
-        add_in_use,
+        "a command for a port in use queues an error and leaves the circuits unchanged"
     ),
-    tested(
-        "add-lopsided",
-        "SCPI-99 21.8",
-        "lists of different lengths queue an error and leave the circuits unchanged",
+    tested!(
         add_lopsided,
+        "SCPI-99 21.8",
+        "lists of different lengths queue an error and leave the circuits unchanged"
     ),
-    tested(
+    tested_as(
         "add-in-part",
         "SCPI-99 21.8",
         "CONN:ADD takes a list; with a missing port it queues an error, and STAT? shows the result",
         matrix::list_in_part,
     ),
-    tested(
+    tested_as(
         "subtract",
         "OXC:SWITch:CONNect:SUBtract",
         "CONN:SUB removes only the given connections",
         matrix::disconnects,
     ),
-    tested(
+    tested_as(
         "set-up-times",
         "conform",
         "after *OPC?, all circuits created one at a time exist",
@@ -182,7 +154,7 @@ fn sets_are_silent(scpi: &mut ScpiSuite) -> CaseResult {
     holds(heard.is_none(), || format!("*CLS was answered with `{}`", heard.unwrap_or_default()))
 }
 
-fn joined(scpi: &mut ScpiSuite) -> CaseResult {
+fn answers_joined(scpi: &mut ScpiSuite) -> CaseResult {
     let line = scpi.ask("*STB?;*OPC?")?;
     let more = scpi.line(SILENCE)?;
     if let Some(more) = more {
@@ -191,7 +163,7 @@ fn joined(scpi: &mut ScpiSuite) -> CaseResult {
     holds(line.split(';').count() == 2, || format!("`*STB?;*OPC?` was answered with `{line}`"))
 }
 
-fn forms(scpi: &mut ScpiSuite) -> CaseResult {
+fn keyword_forms(scpi: &mut ScpiSuite) -> CaseResult {
     let mut seen: Option<String> = None;
     for form in [":oxc:swit:size?", ":OXC:SWITCH:SIZE?", ":oxc:Switch:size?"] {
         scpi.send("*CLS")?;
@@ -273,7 +245,7 @@ fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
     })
 }
 
-fn passive(scpi: &mut ScpiSuite) -> CaseResult {
+fn power_passive(scpi: &mut ScpiSuite) -> CaseResult {
     let (_, [enters, leaves]) = lit(scpi)?;
     holds(leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
 }
@@ -302,14 +274,14 @@ fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     holds(left != 0, || format!("`{command}` caused no error"))
 }
 
-fn add_unknown(scpi: &mut ScpiSuite) -> CaseResult {
+fn add_unknown_port(scpi: &mut ScpiSuite) -> CaseResult {
     let (input, _) = scpi.ports.pair(0);
     let beyond = scpi.ports.beyond();
     scpi.ports.has_made = true;
     refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{beyond})"))
 }
 
-fn add_in_use(scpi: &mut ScpiSuite) -> CaseResult {
+fn add_port_in_use(scpi: &mut ScpiSuite) -> CaseResult {
     connected(scpi, 0)?;
     let ((input, _), (_, output)) = (scpi.ports.pair(0), scpi.ports.pair(1));
     refused(scpi, &format!(":oxc:swit:conn:add (@{input}),(@{output})"))

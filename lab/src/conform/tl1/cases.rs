@@ -6,62 +6,55 @@ use super::*;
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[
-    tested(
-        "log-in-needed",
-        "GR-831 2.6",
-        "a client that has not logged in is denied",
-        log_in_needed,
-    ),
-    tested("log-in", "ACT-USER", "the account can log in", log_in),
-    tested("tag", "GR-831 2.4.1", "a reply echoes the command's tag", tag),
-    tested("header", "GR-831 3.2", "a reply's header contains source, date and time", header),
-    tested("unknown-command", "GR-831 3.3", "an unknown command is denied", unknown_command),
-    tested("other-target", "GR-831 2.2", "a command for another target is denied", other_target),
-    tested("size", "RTRV-EQPT", "the equipment reports its size: SYSTEM:SIZE=24x24", size),
-    tested("body-quoted", "GR-831 3.3.2", "each line of a body is quoted", body_quoted),
-    tested("shutters", "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED", shutters),
-    tested("power", "RTRV-PORT-POWER", "each port reports one numeric power", power),
-    tested(
-        "patches-complete",
-        "RTRV-PATCH",
-        "RTRV-PATCH lists every output that emits light",
-        patches_complete,
-    ),
+    tested!(log_in_needed, "GR-831 2.6", "a client that has not logged in is denied"),
+    tested!(log_in, "ACT-USER", "the account can log in"),
+    tested!(tag, "GR-831 2.4.1", "a reply echoes the command's tag"),
+    tested!(header, "GR-831 3.2", "a reply's header contains source, date and time"),
+    tested!(unknown_command, "GR-831 3.3", "an unknown command is denied"),
+    tested!(other_target, "GR-831 2.2", "a command for another target is denied"),
+    tested!(size, "RTRV-EQPT", "the equipment reports its size: SYSTEM:SIZE=24x24"),
+    tested!(body_quoted, "GR-831 3.3.2", "each line of a body is quoted"),
+    tested!(shutters, "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED"),
+    tested!(power, "RTRV-PORT-POWER", "each port reports one numeric power"),
+    tested!(patches_complete, "RTRV-PATCH", "RTRV-PATCH lists every output that emits light"),
 ];
 
 pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
-    tested(
+    tested_as(
         "enter",
         "ENT-PATCH",
         "ENT-PATCH connects the given ports, and RTRV-PATCH lists them",
         matrix::connects,
     ),
-    tested(
+    tested_as(
         "enter-others",
         "ENT-PATCH",
         "ENT-PATCH does not change other patches",
         matrix::keeps_others,
     ),
-    tested(
-        "enter-port-in-use",
+    tested!(
+        enter_port_in_use,
         "ENT-PATCH",
-        "a patch of a port in use is denied and leaves the circuits unchanged",
-        enter_in_use,
+        "a patch of a port in use is denied and leaves the circuits unchanged"
     ),
-    tested(
-        "enter-unknown-port",
+    tested!(
+        enter_unknown_port,
         "ENT-PATCH",
-        "a patch of a missing port is denied and leaves the circuits unchanged",
-        enter_unknown,
+        "a patch of a missing port is denied and leaves the circuits unchanged"
     ),
-    tested(
+    tested_as(
         "enter-in-part",
         "GR-831 3.3",
         "ENT-PATCH takes a list; with a missing port it is not COMPLD, and RTRV-PATCH shows the result",
         matrix::list_in_part,
     ),
-    tested("delete", "DLT-PATCH", "DLT-PATCH removes only the given patches", matrix::disconnects),
-    tested(
+    tested_as(
+        "delete",
+        "DLT-PATCH",
+        "DLT-PATCH removes only the given patches",
+        matrix::disconnects,
+    ),
+    tested_as(
         "set-up-times",
         "conform",
         "all patches created one at a time exist",
@@ -196,13 +189,13 @@ fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     holds(reply.word == "DENY", || format!("ENT-PATCH::{from},{to} returned {}", reply.word))
 }
 
-fn enter_in_use(tl1: &mut Tl1Suite) -> CaseResult {
+fn enter_port_in_use(tl1: &mut Tl1Suite) -> CaseResult {
     connected(tl1, 0)?;
     let ((input, _), (_, output)) = (tl1.ports.pair(0), tl1.ports.pair(1));
     denied(tl1, &input.to_string(), &output.to_string())
 }
 
-fn enter_unknown(tl1: &mut Tl1Suite) -> CaseResult {
+fn enter_unknown_port(tl1: &mut Tl1Suite) -> CaseResult {
     let beyond = tl1.ports.beyond();
     let (input, _) = tl1.ports.pair(0);
     denied(tl1, &input.to_string(), &beyond.to_string())

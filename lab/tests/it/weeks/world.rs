@@ -86,7 +86,7 @@ impl World {
         );
         let (config, mistakes) = config::load("daemon.yaml", file.as_bytes());
         let mut config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
-        config.cable(&installed);
+        config.inventory.cable(&installed, &config.bundles);
         let names = config.inventory.devices.keys().cloned();
         let plant = Plant::new(names, config.inventory.fibres.clone());
         let time = Micros::from_secs(100);

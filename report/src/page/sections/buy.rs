@@ -67,6 +67,10 @@ fn named(mut all: Vec<String>, last: &str) -> String {
     all.join(last)
 }
 
+fn dollars(usd: f64) -> String {
+    ShownQuantity::new(usd, ShownUnit::Usd).show()
+}
+
 fn figures(bought: &Bought) -> Vec<Headline> {
     let (answer, winners) = (&bought.answer, bought.answer.winners());
     let (Some(first), Some(usd)) =
@@ -74,13 +78,13 @@ fn figures(bought: &Bought) -> Vec<Headline> {
     else {
         return Vec::new();
     };
-    let money = |usd| ShownQuantity::new(usd, ShownUnit::Usd).show();
     let [low, high] =
         [first.cost_low_usd, first.cost_high_usd].map(|cost| cost / first.useful_pflop_years);
-    let mut beside = format!("{} to {} from low to high prices", money(low), money(high));
+    let mut beside = format!("{} to {} from low to high prices", dollars(low), dollars(high));
     let draws = &answer.verdict.by_draw;
     if let Some([least, most]) = answer.verdict.usd_over_draws {
-        beside += &format!(", {} to {} over {} draws", money(least), money(most), draws.len() + 1);
+        let [least, most] = [least, most].map(dollars);
+        beside += &format!(", {least} to {most} over {} draws", draws.len() + 1);
     }
     let usd_each = ShownQuantity::new(usd, ShownUnit::Usd);
     let mut figures = vec![Headline::new(
@@ -91,7 +95,7 @@ fn figures(bought: &Bought) -> Vec<Headline> {
     )];
     let next = answer.rows.get(winners.len());
     if let Some((next, dearer)) = next.and_then(|row| Some((row, row.usd_per_pflop_year?))) {
-        let mut beside = format!("{}, at {}", name(next), money(dearer));
+        let mut beside = format!("{}, at {}", name(next), dollars(dearer));
         if !answer.verdict.level.is_empty() {
             beside += "; the draws cannot separate all of these";
         }

@@ -89,14 +89,14 @@ fn effect(run: &EmulatedRun) -> String {
 }
 
 fn figures(run: &EmulatedRun) -> Vec<Headline> {
-    let count = |value: u64| ShownQuantity::new(value as f64, ShownUnit::Count);
     let [groups, unaffected] = groups(run);
     let packets = &run.packets;
     let sent = format!("of {} packets", fixed(packets.sent as f64, 0));
     let mut figures = Vec::new();
     if !run.faults.is_empty() {
         let beside = format!("of {} groups", fixed(groups as f64, 0));
-        figures.push(Headline::new("groups unaffected", count(unaffected as u64), beside, None));
+        let unaffected = ShownQuantity::count(unaffected as u64);
+        figures.push(Headline::new("groups unaffected", unaffected, beside, None));
     }
     let longest = run.faults.iter().filter_map(|fault| Some((fault.delay_ps?, fault)));
     if let Some((delay, fault)) = longest.max_by_key(|(delay, _)| *delay) {
@@ -107,9 +107,11 @@ fn figures(run: &EmulatedRun) -> Vec<Headline> {
         figures.push(Headline::new("simulated", simulated, format!("seed {}", run.seed), None));
     }
     if run.faults.is_empty() {
-        figures.push(Headline::new("packets dropped", count(packets.dropped), sent.clone(), None));
+        let dropped = ShownQuantity::count(packets.dropped);
+        figures.push(Headline::new("packets dropped", dropped, sent.clone(), None));
     }
-    figures.push(Headline::new("packets lost on links", count(packets.lost), sent, None));
+    let lost = ShownQuantity::count(packets.lost);
+    figures.push(Headline::new("packets lost on links", lost, sent, None));
     figures
 }
 

@@ -62,18 +62,19 @@ fn ranked(comparison: &Comparison) -> Vec<Named<'_>> {
 }
 
 fn verdict(comparison: &Comparison) -> String {
-    let share = |figures: &Figures| ShownQuantity::share(figures.waste_mean).show();
     let (tp, days) = (comparison.tp, fixed(comparison.window.as_days(), 0));
     let ranked = ranked(comparison);
     let Some((arch, figures)) = ranked.first() else {
         return format!("None of the listed designs can hold groups of {tp} GPUs.");
     };
-    let bound = ShownQuantity::share(figures.lower_bound_mean).show();
+    let [waste, bound] = [figures.waste_mean, figures.lower_bound_mean]
+        .map(|share| ShownQuantity::share(share).show());
     let others = ranked[1..].iter().max_by(|a, b| a.1.waste_mean.total_cmp(&b.1.waste_mean));
-    let most = others.map_or(String::new(), |(worst, most)| format!(", {worst} {}", share(most)));
+    let most = others.map_or(String::new(), |(worst, most)| {
+        format!(", {worst} {}", ShownQuantity::share(most.waste_mean).show())
+    });
     format!(
-        "{arch} wastes {} of its GPUs over {days} days of faults at TP-{tp}; an ideal switch wastes {bound}{most}.",
-        share(figures)
+        "{arch} wastes {waste} of its GPUs over {days} days of faults at TP-{tp}; an ideal switch wastes {bound}{most}."
     )
 }
 

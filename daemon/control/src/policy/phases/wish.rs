@@ -81,8 +81,8 @@ impl Refusal {
         }
     }
 
+    /// Returns the remedy, with times rounded up to milliseconds.
     pub fn fix(&self) -> String {
-        let ms = |time: &Micros| time.0.div_ceil(1000);
         match self {
             Self::NoPlan => "apply one: lightloom ctl apply PLAN --phase NAME".into(),
             Self::NoSuchPhase { .. } => "use one of these".into(),
@@ -94,17 +94,20 @@ impl Refusal {
                 format!("lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}")
             }
             Self::LeaseHeld { left, .. } => {
-                format!("retry in {} ms, or let that job release its lease", ms(left))
+                format!("retry in {} ms, or let that job release its lease", left.0.div_ceil(1000))
             }
             Self::LeaseTooShort { needs, .. } => {
                 format!(
                     "request a lease of at least {} ms: `in_ms` and `for_ms` together",
-                    ms(needs)
+                    needs.0.div_ceil(1000)
                 )
             }
             Self::OutOfRange { .. } => "use a shorter time".into(),
             Self::Overlaps { free, .. } => {
-                format!("use `in_ms` of at least {}, or release the lease first", ms(free))
+                format!(
+                    "use `in_ms` of at least {}, or release the lease first",
+                    free.0.div_ceil(1000)
+                )
             }
             Self::TooMany(_) => "retry once the first of them has started".into(),
             Self::NoJournal(_) => "see `lightloom ctl status`".into(),

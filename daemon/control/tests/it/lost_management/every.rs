@@ -73,7 +73,7 @@ fn what_lives_keeps_its_light(subsets: &[u32]) {
             let world = lost_and_back(ring(), set, Some(node));
             let wrong = wrong(&world);
             assert!(wrong.is_empty(), "{set:b}, n{node} dies: {wrong:?}");
-            bypassed += u32::from(world.goes_around(node));
+            bypassed += u32::from(world.is_bypassed(node));
         }
     }
     let runs = subsets.len() * NODES as usize;

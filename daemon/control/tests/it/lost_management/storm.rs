@@ -123,7 +123,7 @@ pub(super) fn storm(seed: u64) -> Counts {
                 if at_once {
                     world.run_for(if waits { BYPASSED_LATE } else { BYPASSED_WITHIN });
                     assert!(
-                        world.goes_around(node),
+                        world.is_bypassed(node),
                         "seed {seed}: n{node}, {seen:?}: {:?}",
                         world.control.not_bypassed(&world.now)
                     );
@@ -165,7 +165,7 @@ fn lose(world: &mut World, carriers: &Carriers, rng: &mut Stream) {
 
 fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
     assert!(world.wrongly_cut.is_empty(), "seed {seed}: {:?}", world.wrongly_cut);
-    for (part, broken) in world.control.facts().broken() {
+    for (part, broken) in world.control.facts().known_faults() {
         let node = part.parse::<Part>().unwrap().node().unwrap();
         let works = !world.dead.contains(&node);
         // A fibre becomes a suspect if a bypass failed there because of a late reply.
@@ -181,7 +181,7 @@ fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
         let is_missed = has_two(carriers, &seen) || (circuits == 1 && seen.len() == 1);
         let why = world.control.not_bypassed(&world.now);
         assert!(!is_missed, "seed {seed}: {node} is dead, {seen:?} see it: {why:?}");
-        counts.bypassed += u64::from(world.goes_around(node.0));
+        counts.bypassed += u64::from(world.is_bypassed(node.0));
     }
     counts.moves += world.moves;
 }

@@ -332,9 +332,9 @@ impl World {
         groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0
     }
 
-    pub(crate) fn goes_around(&self, node: u32) -> bool {
+    pub(crate) fn is_bypassed(&self, node: u32) -> bool {
         let bundles = [0, 1].map(|bundle| BundleId { node: NodeId(node), bundle });
-        bundles.iter().all(|bundle| self.control.facts().goes_around(Part::Bundle(*bundle)))
+        bundles.iter().all(|bundle| self.control.facts().is_bypassed(Part::Bundle(*bundle)))
     }
 
     pub(crate) fn light_changed(&mut self) {
