@@ -35,6 +35,13 @@ impl ReconfigurableFatTree {
         [circuit.a.index(), circuit.b.index() + self.ends() - self.leaves()]
     }
 
+    /// Returns the network with two-way circuits on the same ports.
+    pub fn with_two_way_circuits(&self) -> Self {
+        let mut two_way = self.clone();
+        two_way.spec.banks.iter_mut().for_each(|bank| bank.one_way = false);
+        two_way
+    }
+
     /// Returns the network between the halves of the leaves.
     pub fn halves(&self) -> Self {
         let receiving = |leaf: LeafId| LeafId(leaf.0 + self.spec.leaves);

@@ -137,6 +137,13 @@ pub struct CrossConnect {
     pub b: LeafId,
 }
 
+impl CrossConnect {
+    /// Returns the circuit from `b` to `a`.
+    pub fn reversed(self) -> Self {
+        Self { a: self.b, b: self.a, a_port: self.b_port, b_port: self.a_port, ..self }
+    }
+}
+
 /// State of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

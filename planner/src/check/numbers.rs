@@ -67,22 +67,14 @@ struct Comparison<'a>(&'a mut Vec<Violation>);
 impl Comparison<'_> {
     fn same(&mut self, name: &'static str, stated: u64, found: u64) {
         if stated != found {
-            self.0.push(Violation::Metric {
-                name,
-                stated: stated.to_string(),
-                found: found.to_string(),
-            });
+            self.0.push(Violation::metric(name, stated, found));
         }
     }
     fn near(&mut self, name: &'static str, stated: f64, found: f64) {
         // Comparisons with NaN are false, so a test for a large difference would accept NaN.
         let near = (stated - found).abs() <= TOLERANCE * found.abs().max(1.0);
         if !near {
-            self.0.push(Violation::Metric {
-                name,
-                stated: stated.to_string(),
-                found: found.to_string(),
-            });
+            self.0.push(Violation::metric(name, stated, found));
         }
     }
 }
