@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::lower::warn_of_slow;
-use super::step::{at_once, one};
+use super::step::one;
 use crate::document::{Check, codes};
 use crate::fat_tree::{
     CrossConnect, ElectricalCore, FatTreeSpec, LeafPair, LossBudget, OcsBank,
     ReconfigurableFatTree, SwitchTiming,
 };
 use lightloom_units::id::{LeafId, LeafRange, OcsId, OcsPortId};
-use lightloom_units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Text};
 
 /// Leaves, a thin electrical core and banks of optical switches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub struct ReconfigurableFile {
     /// Banks of optical switches.
     pub banks: Vec<BankFile>,
     /// Setup time of a circuit.
-    pub timing: TimingFile,
+    pub timing: SwitchTiming,
     /// Optical loss budget.
     #[serde(default)]
     pub loss: LossFile,
@@ -102,20 +102,6 @@ pub struct BankFile {
     /// Whether circuits lead from a transmitter to a receiver, instead of both ways. The same for all banks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
-}
-
-/// Delays of setting up a circuit, from the decision to traffic.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TimingFile {
-    /// Time from the decision until the switch accepts the command.
-    #[serde(default = "at_once")]
-    pub control: Text<Picoseconds>,
-    /// Time to move the mirrors, crystals or actuators.
-    pub switching: Text<Picoseconds>,
-    /// Time for receiver lock, link training and the driver. An unmodified NIC took 5.7 s.
-    #[serde(default = "at_once")]
-    pub bring_up: Text<Picoseconds>,
 }
 
 /// Optical loss budget and the losses outside the switch.
@@ -207,11 +193,7 @@ pub(super) fn lower(
             oversubscription: raw.electrical.oversubscription,
         },
         banks: raw.banks.iter().map(bank).collect(),
-        timing: SwitchTiming {
-            control: raw.timing.control.0,
-            switching: raw.timing.switching.0,
-            bring_up: raw.timing.bring_up.0,
-        },
+        timing: raw.timing,
         loss: LossBudget {
             budget_db: raw.loss.budget_db,
             path_db: raw.loss.path_db,

@@ -371,6 +371,27 @@ impl<Q: Quantity> Serialize for Text<Q> {
     }
 }
 
+/// For `#[serde(with = …)]`: a quantity that is [`Text`] in files.
+pub mod as_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Quantity, QuantityError, Text};
+
+    pub fn serialize<Q: Quantity, S: Serializer>(
+        quantity: &Q,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Text(*quantity).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, Q, D: Deserializer<'de>>(deserializer: D) -> Result<Q, D::Error>
+    where
+        Q: Quantity + std::str::FromStr<Err = QuantityError>,
+    {
+        Text::deserialize(deserializer).map(|text| text.0)
+    }
+}
+
 fn spell_exactly<Q: Quantity>(quantity: Q) -> String {
     let base = u128::from(quantity.base());
     let exact = Q::SUFFIXES.iter().filter(|(suffix, numerator, denominator)| {

@@ -101,6 +101,26 @@ impl Evaluator {
         &self.lines[line].traffic
     }
 
+    /// Returns the peers whose circuits carry less than their traffic at the rate `lambda`, the most starved first.
+    pub(super) fn starved_peers(
+        &self,
+        line: usize,
+        topology: &Topology,
+        lambda: f64,
+        most: usize,
+    ) -> Vec<usize> {
+        let row = topology.row(line / 2);
+        let mut starved: Vec<(f64, usize)> = Vec::new();
+        for &(peer, bits) in self.traffic(line) {
+            let hunger = lambda * bits - self.circuit_rate * f64::from(row[peer]);
+            if hunger > 0.0 {
+                starved.push((hunger, peer));
+            }
+        }
+        starved.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)));
+        starved.into_iter().take(most).map(|(_, peer)| peer).collect()
+    }
+
     /// Returns the highest rate that a line allows on any circuits. `f64::MAX` without traffic.
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];

@@ -98,7 +98,9 @@ impl<'a> Patch<'a> {
     fn relieve(&mut self, slowest: usize) -> bool {
         let (phase, line) = (slowest / self.lines, slowest % self.lines);
         let leaf = line / 2;
-        for peer in self.starved_peers(phase, line) {
+        let (evaluator, bound) = self.live[phase];
+        let lambda = self.shares[slowest] * bound;
+        for peer in evaluator.starved_peers(line, &self.topology, lambda, PEERS) {
             let (a, b) = (LeafId::from_index(leaf.min(peer)), LeafId::from_index(leaf.max(peer)));
             if !self.fabric.permits(LeafPair { a, b }) {
                 continue;
@@ -116,21 +118,6 @@ impl<'a> Patch<'a> {
             }
         }
         false
-    }
-
-    fn starved_peers(&self, phase: usize, line: usize) -> Vec<usize> {
-        let (evaluator, bound) = &self.live[phase];
-        let lambda = self.shares[phase * self.lines + line] * bound;
-        let row = self.topology.row(line / 2);
-        let mut starved: Vec<(f64, usize)> = Vec::new();
-        for &(peer, bits) in evaluator.traffic(line) {
-            let hunger = lambda * bits - evaluator.circuit_rate() * f64::from(row[peer]);
-            if hunger > 0.0 {
-                starved.push((hunger, peer));
-            }
-        }
-        starved.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)));
-        starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
     }
 
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {

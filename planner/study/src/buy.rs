@@ -31,8 +31,8 @@ use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
 use crate::compare::NodeFaultRatio;
 use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
 
-pub use faults::{FaultModel, arrivals, histories};
-pub use file::{BuyFile, ReadFabric, load_buy, refuse_buy};
+pub use faults::{arrivals, histories};
+pub use file::{BuyFile, FaultModel, ReadFabric, RunningRecord, load_buy, refuse_buy};
 pub use run::{Arrival, History, Rules, SlowExchange, SlowPart, Spent, run};
 pub use speed::Speed;
 use speed::StepTime;
@@ -68,14 +68,6 @@ pub struct Candidate {
     pub restart_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Running {
-    pub service_years: f64,
-    pub gpu_watts: f64,
-    pub usd_per_kwh: f64,
-    pub pue: f64,
-}
-
 #[derive(Debug)]
 pub struct Question {
     pub name: String,
@@ -98,7 +90,7 @@ pub struct Question {
     pub outage_ms: u64,
     pub faults: FaultModel,
     pub parts: Vec<PartRate>,
-    pub running: Running,
+    pub running: RunningRecord,
 }
 
 /// A step and its exposed communication, as read from a row in a result of `lightloom mfu`.

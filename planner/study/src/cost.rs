@@ -14,9 +14,7 @@ use crate::architecture::{Architecture, Bill, BillLine, Site};
 pub use aggregate::{
     Aggregate, AggregatePoint, AggregateQuestion, aggregate, aggregate_of, cost_per_usable_gpu,
 };
-pub use prices::{
-    Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, read_prices,
-};
+pub use prices::{Confidence, PriceFile, PriceList, PriceRecord, QuoteRecord, Spread, read_prices};
 pub(crate) use purchase::parts_of;
 pub use purchase::{Purchase, purchase};
 
@@ -80,7 +78,7 @@ impl PricedLine {
         let quote = prices.quote(&line.part);
         // Counts of a fabric are divided by its GPUs first.
         let count = (line.count_per_gpu * gpus * 1e6).round() / 1e6;
-        let usd = |quote: &Quote| (count * quote.usd.mean * 100.0).round() / 100.0;
+        let usd = |quote: &PriceRecord| (count * quote.usd.mean * 100.0).round() / 100.0;
         Self {
             place: line.place.clone(),
             part: line.part.clone(),

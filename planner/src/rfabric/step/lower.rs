@@ -14,7 +14,7 @@ use super::super::plan::Options;
 use super::super::rings;
 use super::super::workload::card::ModelCard;
 use super::super::workload::place::Seats;
-use super::super::workload::rl_step::{RlStep, RlStepError, Slack, leaf_after_leaf};
+use super::super::workload::rl_step::{RlStep, RlStepError, leaf_after_leaf};
 use super::super::workload::shapes;
 use super::lower_workload;
 use super::{AllReduceFile, DemandFile, LeavesFile, PhaseFile, RlFile, ShapeFile, TransferFile};
@@ -39,28 +39,8 @@ pub(super) fn seated_rl(
 ) -> Result<Vec<Phase>, Vec<Mistake>> {
     let card =
         find_model(&raw.model, read).map_err(|mistakes| Mistake::within("/rl/model", mistakes))?;
-    let step = RlStep {
-        card,
-        trainer,
-        pool,
-        tp: raw.tp,
-        pp: raw.pp,
-        ep: raw.ep,
-        expert_skew: raw.expert_skew,
-        samples: raw.samples,
-        tokens_per_sample: raw.tokens_per_sample,
-        replica_gpus: raw.replica_gpus,
-        tail_replica_gpus: raw.tail_replica_gpus.unwrap_or(raw.replica_gpus),
-        migrated_share: raw.migrated_share,
-        slack: Slack {
-            train: raw.slack.train.0,
-            gradients: raw.slack.gradients.0,
-            weight_sync: raw.slack.weight_sync.0,
-            parallelism_switch: raw.slack.parallelism_switch.0,
-        },
-        seed: Seed(raw.seed),
-    };
-    step.phases_with(leaves, raw.weight_sync).map_err(|error| of_field(&error))
+    let step = RlStep { card, trainer, pool, raw: raw.clone() };
+    step.phases(leaves).map_err(|error| of_field(&error))
 }
 
 fn of_field(error: &RlStepError) -> Vec<Mistake> {

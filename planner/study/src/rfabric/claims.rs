@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
+use lightloom_fabric::file::{RlFile, SlackFile, WeightSyncFile};
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use serde::Serialize;
 
 use crate::cost::PriceList;
@@ -24,7 +25,7 @@ use lightloom_planner::rfabric::one_hop::{self, Effort};
 use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, evaluators, schedule};
 use lightloom_planner::rfabric::topology::Topology;
 use lightloom_planner::rfabric::workload::card::ModelCard;
-use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack, leaf_after_leaf};
+use lightloom_planner::rfabric::workload::rl_step::{RlStep, leaf_after_leaf};
 use lightloom_planner::rfabric::workload::shapes;
 
 pub use why::{OneShot, Open, PerCost};
@@ -211,10 +212,15 @@ fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
     let gpus_per_leaf = base.spec().gpus_per_leaf;
     let half = base.leaves() as u32 / 2 * gpus_per_leaf;
     let [trainer, pool] = leaf_after_leaf([half, half], gpus_per_leaf, base.leaves()).ok()?;
-    let step = RlStep {
-        card: ModelCard::named("deepseek-v3").expect("the model is shipped"),
-        trainer,
-        pool,
+    let slack = SlackFile {
+        gradients: Text(Picoseconds::from_millis(20)),
+        weight_sync: Text(Picoseconds::from_millis(300)),
+        ..SlackFile::default()
+    };
+    let raw = RlFile {
+        model: "deepseek-v3".to_owned(),
+        trainer_gpus: half,
+        generation_gpus: half,
         tp: 1,
         pp: 2,
         ep: 64,
@@ -222,16 +228,14 @@ fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
         samples: half,
         tokens_per_sample: 4096,
         replica_gpus: 2 * gpus_per_leaf,
-        tail_replica_gpus: 2 * gpus_per_leaf,
+        tail_replica_gpus: None,
         migrated_share: 0.02,
-        slack: Slack {
-            train: Picoseconds::ZERO,
-            gradients: Picoseconds::from_millis(20),
-            weight_sync: Picoseconds::from_millis(300),
-            parallelism_switch: Picoseconds::ZERO,
-        },
-        seed: Seed(0),
+        weight_sync: WeightSyncFile::default(),
+        slack,
+        seed: 0,
     };
+    let card = ModelCard::named(&raw.model).expect("the model is shipped");
+    let step = RlStep { card, trainer, pool, raw };
     let phases = step.phases(base.leaves()).ok()?;
     let all = candidates(base, &phases, Effort::default());
     let one_shot = best_static(base, &phases, &all).seconds;

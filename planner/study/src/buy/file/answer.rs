@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_fabric::document::{Check, codes};
+use lightloom_fabric::document::Check;
 use lightloom_planner::goodput::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BuyFile, DesignRecord, NothingRecord, check_range};
+use super::{BuyFile, DesignRecord, NothingRecord, check_range, refuse};
 use crate::architecture::FaultPolicy;
 
 const fn two() -> u32 {
@@ -74,61 +74,66 @@ pub(super) fn answer(
     place: &str,
     check: &mut Check<'_>,
 ) -> (Answer, f64) {
-    let ps = |key: &str, time: f64, check: &mut Check<'_>| {
-        check_range(&format!("{place}/{key}"), time, 0.0, 1e5, check);
-        let seconds = if key.ends_with("seconds") { time } else { time * 60.0 };
-        (seconds * 1e12).round() as i128
-    };
-    let elastic = |reform, rejoin| Answer::Elastic { reform, start: 0, rejoin, least: 1 };
     let usual = file.checkpoint.reform_minutes;
     match &record.answer {
         None => match policy.usual_answer() {
             "migrate" => {
-                let takes = ps("migrate/minutes", file.checkpoint.migrate_minutes, check);
+                let takes =
+                    picoseconds(place, "migrate/minutes", file.checkpoint.migrate_minutes, check);
                 (Answer::Migrate { takes }, half())
             }
-            "elastic" => (
-                elastic(
-                    ps("elastic/reform_minutes", usual, check),
-                    ps("elastic/reform_minutes", usual, check),
-                ),
-                half(),
-            ),
+            "elastic" => {
+                let reform = picoseconds(place, "elastic/reform_minutes", usual, check);
+                (Answer::Elastic { reform, start: 0, rejoin: reform, least: 1 }, half())
+            }
             _ => (Answer::Restart, half()),
         },
         Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
         Some(AnswerRecord::Migrate(record)) => {
             if policy != FaultPolicy::Backup {
                 let message = format!("the policy `{policy}` reserves no spare to move to");
-                check
-                    .error(codes::BAD_VALUE, &format!("{place}/migrate"), message)
-                    .help("use `policy: backup` or `restart: {}`");
+                refuse(
+                    check,
+                    &format!("{place}/migrate"),
+                    message,
+                    "use `policy: backup` or `restart: {}`",
+                );
             }
-            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes, check) }, half())
+            (
+                Answer::Migrate {
+                    takes: picoseconds(place, "migrate/minutes", record.minutes, check),
+                },
+                half(),
+            )
         }
         Some(AnswerRecord::InMemory(record)) => {
             let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
-            let write = ps("in_memory/seconds", record.seconds, check);
-            let load = ps("in_memory/load_minutes", record.load_minutes, check);
+            let write = picoseconds(place, "in_memory/seconds", record.seconds, check);
+            let load = picoseconds(place, "in_memory/load_minutes", record.load_minutes, check);
             let every_path = format!("{place}/in_memory/every_minutes");
             check_range(&every_path, record.every_minutes, 1e-3, 1e6, check);
             if record.copies == 0 {
-                check
-                    .error(
-                        codes::BAD_VALUE,
-                        &format!("{place}/in_memory/copies"),
-                        "`copies` must be at least 1",
-                    )
-                    .help("use 1 or more, or replace `in_memory` with `restart: {}`");
+                refuse(
+                    check,
+                    &format!("{place}/in_memory/copies"),
+                    "`copies` must be at least 1",
+                    "use 1 or more, or replace `in_memory` with `restart: {}`",
+                );
             }
             let (every, copies) = (steps.round().clamp(1.0, 1e9) as u32, record.copies);
             (Answer::InMemory { every, load, write, copies }, half())
         }
         Some(AnswerRecord::Elastic(record)) => {
-            let reform = ps("elastic/reform_minutes", record.reform_minutes, check);
-            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes, check);
+            let reform = picoseconds(place, "elastic/reform_minutes", record.reform_minutes, check);
+            let rejoin = picoseconds(place, "elastic/rejoin_minutes", record.rejoin_minutes, check);
             check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
-            (elastic(reform, rejoin), record.least)
+            (Answer::Elastic { reform, start: 0, rejoin, least: 1 }, record.least)
         }
     }
+}
+
+fn picoseconds(place: &str, key: &str, time: f64, check: &mut Check<'_>) -> i128 {
+    check_range(&format!("{place}/{key}"), time, 0.0, 1e5, check);
+    let seconds = if key.ends_with("seconds") { time } else { time * 60.0 };
+    (seconds * 1e12).round() as i128
 }
