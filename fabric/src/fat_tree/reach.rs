@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
+use lightloom_units::{BitsPerSecond, gcd};
 
 use super::{FatTreeSpec, LeafPair, halves};
 
@@ -159,12 +159,7 @@ impl Reaches {
 /// Returns the greatest common divisor of the rates of all banks.
 pub(super) fn unit_of(spec: &FatTreeSpec) -> BitsPerSecond {
     let rates = spec.banks.iter().map(|bank| spec.circuit_rate_over(bank).0);
-    BitsPerSecond(rates.fold(0, |mut unit, mut rate| {
-        while rate > 0 {
-            (unit, rate) = (rate, unit % rate);
-        }
-        unit
-    }))
+    BitsPerSecond(rates.fold(0, gcd))
 }
 
 pub(super) fn units(rate: BitsPerSecond, unit: BitsPerSecond) -> u32 {

@@ -96,6 +96,11 @@ pub struct SwitchTiming {
 }
 
 impl SwitchTiming {
+    /// Returns delays without software and links.
+    pub fn only_switching(switching: Picoseconds) -> Self {
+        Self { control: Picoseconds::ZERO, switching, bring_up: Picoseconds::ZERO }
+    }
+
     /// Returns the time from the decision to a circuit that carries traffic.
     pub fn total(self) -> Picoseconds {
         self.control + self.switching + self.bring_up

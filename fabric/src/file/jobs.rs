@@ -4,7 +4,6 @@
 use rustc_hash::FxHashMap;
 
 use super::codes;
-use super::lower::gcd;
 use super::raw::{DcnFile, FabricFile, HbdFile, JobFile, JobSizeFile};
 use super::step::{RlFile, StepFile};
 use crate::document::{self, Check, quote};
@@ -39,14 +38,9 @@ impl Sizes {
                 (nodes.gpus_per_node, Some(nodes.nodes), None, "none")
             }
             (None, DcnFile::ReconfigurableFatTree(network)) => {
-                let per_node = gcd(network.gpus_per_leaf, 8).max(1);
-                let nodes = network.leaves.checked_mul(network.gpus_per_leaf / per_node);
-                return Self::counted(
-                    per_node,
-                    nodes,
-                    None,
-                    "/dcn/reconfigurable_fat_tree/gpus_per_leaf",
-                );
+                let (per_node, nodes) = network.nodes();
+                let place = "/dcn/reconfigurable_fat_tree/gpus_per_leaf";
+                return Self::counted(per_node.into(), nodes, None, place);
             }
             (None, _) => return Self::counted(0, None, None, "/dcn"),
         };

@@ -139,11 +139,10 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
         (Some(HbdFile::Torus(raw)), _) => islands("torus cube", "/hbd/torus/gpus", raw, check),
         (Some(HbdFile::None(nodes)), _) => Some(without(nodes.nodes, nodes.gpus_per_node)),
         (None, DcnFile::ReconfigurableFatTree(network)) => {
-            let per_node = gcd(network.gpus_per_leaf, 8).max(1);
-            let nodes = u64::from(network.leaves) * u64::from(network.gpus_per_leaf / per_node);
-            let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=MAX_NODES).contains(nodes));
+            let (gpus_per_node, nodes) = network.nodes();
+            let nodes = nodes.filter(|nodes| (1..=MAX_NODES).contains(nodes));
             // Invalid numbers are reported at `dcn`.
-            Some(without(nodes.unwrap_or(1), u8::try_from(per_node).unwrap_or(1)))
+            Some(without(nodes.unwrap_or(1), gpus_per_node))
         }
         (None, _) => {
             check.error(document::codes::MISSING_KEY, "", "the key `hbd` is missing").help(
@@ -182,10 +181,6 @@ fn domain_of_islands(
 ) -> Domain {
     let hbd = Hbd::Islands(Islands { name, nodes, gpus_per_node, nodes_per_island });
     Domain { hbd, spare_per_ring: 0, links, order: Order::Sequential }
-}
-
-pub(super) fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn without(nodes: u32, gpus_per_node: u8) -> Domain {

@@ -14,7 +14,7 @@ use crate::fat_tree::{
     ReconfigurableFatTree, SwitchTiming,
 };
 use lightloom_units::id::{LeafId, LeafRange, OcsId, OcsPortId};
-use lightloom_units::{BitsPerSecond, Text};
+use lightloom_units::{BitsPerSecond, Text, gcd};
 
 /// Leaves, a thin electrical core and banks of optical switches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -174,6 +174,15 @@ pub struct HeldFile {
     /// Whether jobs may send traffic over the circuit. It is then part of every phase.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub usable: bool,
+}
+
+impl ReconfigurableFile {
+    /// Returns the GPUs per node and the number of nodes if the file has no domain: nodes are as large as possible, up
+    /// to 8 GPUs.
+    pub(super) fn nodes(&self) -> (u8, Option<u32>) {
+        let per_node = gcd(self.gpus_per_leaf.into(), 8).max(1) as u8;
+        (per_node, self.leaves.checked_mul(self.gpus_per_leaf / u32::from(per_node)))
+    }
 }
 
 const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";

@@ -253,6 +253,11 @@ average! {
     Watts, "{:.2} W"
 }
 
+/// Returns the greatest common divisor.
+pub const fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// Returns the digits of a whole number with a comma between thousands.
 pub fn thousands(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -4,9 +4,9 @@
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
 use lightloom_fabric::plan::Rank;
-use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, gcd};
 
 use super::PlanError;
 use crate::rfabric::demand::{Demand, Seat};
@@ -104,16 +104,11 @@ fn seat(fabric: &Fabric, place: u32, rank: &Rank) -> Seat {
 
 pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
     let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
-    let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);
+    let unit = whole
+        .into_iter()
+        .map(|gpus| u64::from(gpus).max(1))
+        .fold(1, |all, gpus| (all / gcd(all, gpus)).saturating_mul(gpus));
     there.min(u64::from(raw.generation_gpus)) / unit * unit
-}
-
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut divisor, mut rest) = (a.max(1), b.max(1));
-    while rest > 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (a.max(1) / divisor).saturating_mul(b.max(1))
 }
 
 fn training(

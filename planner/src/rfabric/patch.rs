@@ -58,12 +58,7 @@ impl<'a> Patch<'a> {
         circuits: Vec<CrossConnect>,
     ) -> Self {
         let topology = topology_of(fabric, &circuits);
-        let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
-            .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
-            .collect();
-        for circuit in &circuits {
-            books[circuit.ocs.index()].occupy(*circuit);
-        }
+        let books = PortBook::all(fabric, &circuits);
         let lines = 2 * fabric.leaves();
         let shares = vec![0.0; live.len() * lines];
         let mut patch = Self { fabric, live, lines, circuits, topology, shares, books };

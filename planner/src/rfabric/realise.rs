@@ -177,12 +177,7 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
     if lost.is_empty() {
         return circuits;
     }
-    let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
-        .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
-        .collect();
-    for circuit in &circuits {
-        books[circuit.ocs.index()].occupy(*circuit);
-    }
+    let mut books = PortBook::all(fabric, &circuits);
     for lost in lost {
         let (a, b) = (lost.a.index(), lost.b.index());
         circuits.extend(books.iter_mut().find_map(|book| book.connect(a, b)));
@@ -390,7 +385,7 @@ fn assign_ports(
         for (&(tail, head), count) in &circuits.0 {
             *wanted.entry((tail.min(head), tail.max(head))).or_default() += count;
         }
-        let mut ports = PortBook::new(fabric, ocs, &fabric.spec().held);
+        let mut ports = PortBook::new(fabric, ocs);
         for circuit in existing.iter().filter(|circuit| circuit.ocs == ocs) {
             let pair = (circuit.a.index(), circuit.b.index());
             if let Some(count) = wanted.get_mut(&pair).filter(|count| **count > 0) {
