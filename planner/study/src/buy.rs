@@ -416,7 +416,7 @@ fn row(
     verdict::row(question, priced, &spent, stretch, cross_tor_share)
 }
 
-fn picoseconds(ms: u64) -> i128 {
+pub(crate) fn picoseconds(ms: u64) -> i128 {
     i128::from(ms) * run::MILLISECOND
 }
 

@@ -133,11 +133,11 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    fn of_whole(message: impl Into<String>, fix: impl Into<String>) -> Vec<Self> {
+    pub(super) fn of_whole(message: impl Into<String>, fix: impl Into<String>) -> Vec<Self> {
         vec![Self { place: String::new(), message: message.into(), fix: fix.into() }]
     }
 
-    fn within(place: &str, mut mistakes: Vec<Self>) -> Vec<Self> {
+    pub(super) fn within(place: &str, mut mistakes: Vec<Self>) -> Vec<Self> {
         mistakes.iter_mut().for_each(|mistake| mistake.place.insert_str(0, place));
         mistakes
     }

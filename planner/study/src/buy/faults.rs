@@ -127,11 +127,12 @@ fn resampled(
             for (round, (start, end)) in
                 (0..rounds).flat_map(|round| from.iter().map(move |fault| (round, *fault)))
             {
-                let shift = |at: u64| TraceTime((at + late + round * period).saturating_sub(begin));
+                let [start, end] = [start, end]
+                    .map(|at| TraceTime((at + late + round * period).saturating_sub(begin)));
                 for part in 0..parts {
                     let node = server * parts + part;
                     if random.random_bool(hit) && node < cluster.nodes {
-                        intervals.push((NodeId(node), shift(start), shift(end)));
+                        intervals.push((NodeId(node), start, end));
                     }
                 }
             }
@@ -244,14 +245,11 @@ impl Draw {
 fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     let mut random = seed.stream("which GPU a fault hits", 0);
     let mut last: Option<(TraceTime, f64)> = None;
-    let hit = |change: &lightloom_fabric::trace::Change| {
-        let (_, hit) = match last {
-            Some((at, hit)) if at == change.at => (at, hit),
-            _ => *last.insert((change.at, random.random())),
-        };
-        hit
-    };
-    faults.changes().iter().map(hit).collect()
+    let hits = faults.changes().iter().map(|change| match last {
+        Some((at, hit)) if at == change.at => hit,
+        _ => last.insert((change.at, random.random())).1,
+    });
+    hits.collect()
 }
 
 fn intervals_of(faults: &Timeline) -> Vec<(NodeId, TraceTime, TraceTime)> {
