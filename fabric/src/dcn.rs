@@ -226,8 +226,8 @@ impl Dcn {
             }
             Self::Direct(network) => network.most_cables(),
             Self::Reconfigurable { network, .. } => {
-                let of = |leaf| network.uplinks_of(LeafId(leaf));
-                (0..network.spec().leaves).map(of).max().unwrap_or(0)
+                let leaves = (0..network.spec().leaves).map(LeafId);
+                leaves.map(|leaf| network.uplinks_of(leaf)).max().unwrap_or(0)
             }
         }
     }

@@ -151,23 +151,25 @@ impl ReconfigurableFatTree {
     /// Returns the largest number of optical ports of a leaf on all switches together.
     pub fn optical_ports(&self) -> u32 {
         let of_leaves = (0..self.spec.leaves).map(|leaf| {
-            let own = self.spec.banks.iter().filter(|bank| bank.place_of(LeafId(leaf)).is_some());
-            own.map(|bank| bank.switches * bank.ports_per_leaf).sum()
+            self.banks_of(LeafId(leaf)).map(|bank| bank.switches * bank.ports_per_leaf).sum()
         });
         of_leaves.max().unwrap_or(0)
     }
 
-    /// Returns the largest rate of a leaf over all its optical ports, in bit/s.
-    pub fn optical_rate(&self) -> f64 {
-        let most = (0..self.spec.leaves).map(|leaf| {
-            let own = self.spec.banks.iter().filter(|bank| bank.place_of(LeafId(leaf)).is_some());
-            own.map(|bank| {
+    fn banks_of(&self, leaf: LeafId) -> impl Iterator<Item = &OcsBank> {
+        self.spec.banks.iter().filter(move |bank| bank.place_of(leaf).is_some())
+    }
+
+    /// Returns the largest rate of a leaf over all its optical ports in bit/s, including ports in use and failed ones.
+    pub fn installed_optical_rate(&self) -> f64 {
+        let of_leaves = (0..self.spec.leaves).map(|leaf| {
+            let rates = self.banks_of(LeafId(leaf)).map(|bank| {
                 let ports = f64::from(bank.switches * bank.ports_per_leaf);
                 ports * self.spec.circuit_rate_over(bank).0 as f64
-            })
-            .sum()
+            });
+            rates.sum()
         });
-        most.fold(0.0, f64::max)
+        of_leaves.fold(0.0, f64::max)
     }
 
     /// Returns the rate of a circuit through `ocs` per direction. Panics on an unknown switch.
@@ -255,7 +257,7 @@ impl ReconfigurableFatTree {
         self.free_ports_within(reach, leaf) + u32::try_from(staying).unwrap_or(u32::MAX)
     }
 
-    /// Returns the rate of `leaf` over its [ports](Self::ports_within) of all reaches, in bit/s.
+    /// Returns the rate of `leaf` over its usable [ports](Self::ports_within) of all reaches, in bit/s.
     pub fn optical_rate_of(&self, leaf: LeafId) -> f64 {
         let units: u32 = (0..self.reaches())
             .map(|reach| self.ports_within(reach, leaf) * self.units_within(reach))
@@ -300,8 +302,7 @@ impl ReconfigurableFatTree {
 
     /// Returns the pair's lowest loss over any bank, in dB, or `None` if the pair is forbidden.
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
-        let banks = self.spec.banks.iter().filter(|bank| bank.place_of(pair.a).is_some());
-        let wired = banks.filter(|bank| bank.place_of(pair.b).is_some());
+        let wired = self.banks_of(pair.a).filter(|bank| bank.place_of(pair.b).is_some());
         let least = wired.map(|bank| bank.insertion_loss_db).reduce(f64::min)?;
         let common = least + self.spec.loss.path_db;
         self.reaches.extra_db(pair).map(|extra| common + extra)

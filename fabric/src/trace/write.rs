@@ -32,19 +32,19 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
 }
 
 fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
-    let both = |fault| {
-        let Fault { start, end, server, kind } = fault;
-        [(start, 0, "fault_start"), (end, 1, "fault_end")].map(|(at, order, event_type)| {
+    let mut events = Vec::new();
+    for &Fault { start, end, server, kind } in &trace.faults {
+        for (at, order, event_type) in [(start, 0, "fault_start"), (end, 1, "fault_end")] {
             let event = Event {
                 node_id: trace.name(server),
                 event_time: at.as_days(),
                 event_type,
                 fault_type: &trace.kinds[kind as usize],
             };
-            (at, order, event)
-        })
-    };
-    trace.faults.iter().copied().flat_map(both).collect()
+            events.push((at, order, event));
+        }
+    }
+    events
 }
 
 fn json(value: &impl Serialize) -> String {
