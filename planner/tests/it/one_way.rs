@@ -73,7 +73,8 @@ fn one_way_circuits_are_never_slower_than_two_way_circuits() {
         let Ok(twin) = ReconfigurableFatTree::new(spec) else { continue };
         let phase = Phase { name: "p".into(), job: None, demand, slack: Picoseconds::ZERO };
         let step = |network: &ReconfigurableFatTree| {
-            let planned = plan::plan(network, &[phase.clone()], &[], CircuitOptions::default());
+            let planned =
+                plan::plan(network, std::slice::from_ref(&phase), &[], CircuitOptions::default());
             planned.ok()?.step_time_ps
         };
         let Some(two_way) = step(&twin) else { continue };

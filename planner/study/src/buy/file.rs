@@ -27,15 +27,19 @@ pub struct BuyFile {
     /// Name of the question.
     pub name: String,
     /// Number of GPUs to buy.
+    #[schemars(range(min = 1, max = 16777216))]
     pub gpus: u32,
     /// GPUs per node. Nodes fail as a whole.
     #[serde(default = "four")]
+    #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: u32,
     /// Simulated days.
     #[serde(default = "year")]
+    #[schemars(range(min = 0.001, max = 3650))]
     pub days: f64,
     /// Maximum purchase price in US dollars. If a design costs more, fewer GPUs are bought.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub budget_usd: Option<f64>,
     /// Data-centre network that every design needs in addition to its domains, such as
     /// `fat-tree:128`. If absent, networks are not part of the cost.
@@ -45,6 +49,7 @@ pub struct BuyFile {
     #[serde(default = "four_hundred")]
     pub nic_gbps: u32,
     /// The candidate designs.
+    #[schemars(length(min = 1))]
     pub designs: Vec<DesignRecord>,
     /// The workload.
     pub workload: WorkloadRecord,
@@ -66,8 +71,10 @@ pub struct PartFaultRecord {
     /// Name of the part in the price file.
     pub part: String,
     /// Mean hours from a repair to the next fault of one part.
+    #[schemars(range(min = 1, max = 1000000000000_u64))]
     pub mtbf_hours: f64,
     /// Mean hours from fault to repair.
+    #[schemars(range(min = 0, max = 1000000))]
     pub repair_hours: f64,
 }
 
@@ -85,12 +92,14 @@ pub struct DesignRecord {
     pub policy: Option<FaultPolicy>,
     /// Warm spare nodes per domain, with `policy: backup`.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 64))]
     pub spares: Option<u32>,
     /// How jobs respond to the loss of a node. Default: the usual response under this policy.
     #[serde(default)]
     pub answer: Option<AnswerRecord>,
     /// Minutes from a fault to the next step, if they differ from `checkpoint`.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 100000))]
     pub restart_minutes: Option<f64>,
 }
 
@@ -99,16 +108,20 @@ pub struct DesignRecord {
 #[serde(deny_unknown_fields)]
 pub struct WorkloadRecord {
     /// GPUs per tensor-parallel group.
+    #[schemars(range(min = 1))]
     pub tp: u32,
     /// Peak performance of a GPU in TFLOP/s.
+    #[schemars(range(min = 0.000001))]
     pub peak_tflops: f64,
     /// Share of peak performance that jobs reach on the reference network without faults. Must be
     /// absent with `step.from`, which provides it.
     #[serde(default)]
+    #[schemars(range(min = 0.000001, max = 1))]
     pub mfu: Option<f64>,
     /// The step on the reference network.
     pub step: StepRecord,
     /// The jobs.
+    #[schemars(length(min = 1))]
     pub jobs: Vec<JobRecord>,
 }
 
@@ -124,23 +137,30 @@ pub struct StepRecord {
     pub from: Option<String>,
     /// Seconds per step, which determine the cost of a fault within a step.
     #[serde(default = "ten")]
+    #[schemars(range(min = 0.000001, max = 100000))]
     pub seconds: f64,
     /// Bandwidth per GPU and direction on the reference network, in GB/s.
+    #[schemars(range(min = 0.000001))]
     pub at_gbytes_per_s: f64,
     /// Share of tensor-parallel communication.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub tensor_parallel: f64,
     /// Share of expert all-to-alls within a group.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub all_to_all: f64,
     /// Share of data-parallel communication.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub data_parallel: f64,
     /// Time of data-parallel traffic across ToRs ÷ its time under one ToR.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
     pub cross_tor_slowdown: f64,
     /// Nodes per ToR.
     #[serde(default = "four")]
+    #[schemars(range(min = 1, max = 64))]
     pub nodes_per_tor: u32,
 }
 
@@ -151,10 +171,13 @@ pub struct JobRecord {
     /// Name of the job.
     pub name: String,
     /// Number of GPUs, in whole groups.
+    #[schemars(range(min = 1))]
     pub gpus: u32,
     /// Duration in days on the reference network, without faults and checkpoints.
+    #[schemars(range(min = 0.001, max = 100000))]
     pub days: f64,
     /// Mean days between arrivals.
+    #[schemars(range(min = 0.001, max = 100000))]
     pub every_days: f64,
 }
 
@@ -163,19 +186,25 @@ pub struct JobRecord {
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRecord {
     /// Minutes of work between checkpoints.
+    #[schemars(range(min = 0.001, max = 1000000))]
     pub every_minutes: f64,
     /// Seconds per checkpoint, during which the job is paused.
+    #[schemars(range(min = 0, max = 1000000))]
     pub seconds: f64,
     /// Minutes from a start or a fault to the next step.
+    #[schemars(range(min = 0, max = 100000))]
     pub restart_minutes: f64,
     /// Minutes to move to a warm spare.
     #[serde(default = "two_minutes")]
+    #[schemars(range(min = 0, max = 100000))]
     pub migrate_minutes: f64,
     /// Minutes to continue with fewer GPUs, and later to return to full size.
     #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 100000))]
     pub reform_minutes: f64,
     /// Seconds until a job detects the loss of a node.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1000000))]
     pub outage_seconds: f64,
 }
 
@@ -197,8 +226,10 @@ pub enum FaultModel {
 #[serde(deny_unknown_fields)]
 pub struct ExponentialRecord {
     /// Mean days from a repair to the next fault of a node.
+    #[schemars(range(min = 0.01, max = 1000000000))]
     pub node_mtbf_days: f64,
     /// Mean hours from fault to repair.
+    #[schemars(range(min = 0, max = 1000000))]
     pub repair_hours: f64,
 }
 
@@ -212,13 +243,17 @@ pub struct NothingRecord {}
 #[serde(deny_unknown_fields)]
 pub struct RunningRecord {
     /// Depreciation period in years (linear).
+    #[schemars(range(min = 0.01, max = 100))]
     pub service_years: f64,
     /// Watts per GPU, including its share of the server.
+    #[schemars(range(min = 0, max = 1000000))]
     pub gpu_watts: f64,
     /// US dollars per kilowatt-hour.
+    #[schemars(range(min = 0, max = 1000))]
     pub usd_per_kwh: f64,
     /// Site power ÷ equipment power, at least 1.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10))]
     pub pue: f64,
 }
 
@@ -264,8 +299,12 @@ pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<
 }
 
 fn question(file: BuyFile, fabrics: ReadFabric<'_>, check: &mut Check<'_>) -> Option<Question> {
-    check_size(&file, check);
-    check_numbers(&file, check);
+    if !file.gpus.is_multiple_of(file.gpus_per_node) {
+        let per_node = file.gpus_per_node;
+        let message = format!("{} GPUs are not a multiple of {per_node} per node", file.gpus);
+        refuse(check, "/gpus", message, format!("use a multiple of {per_node}"));
+    }
+    check_step(&file, check);
     let network = file.network.as_deref().and_then(|name| network(name, "/network", check));
     let candidates = candidates(&file, &network, fabrics, check);
     let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
@@ -321,67 +360,8 @@ fn milliseconds(days: f64) -> u64 {
     (days * MS_PER_DAY).round() as u64
 }
 
-fn check_size(file: &BuyFile, check: &mut Check<'_>) {
-    let (gpus, per_node, tp) = (file.gpus, file.gpus_per_node, file.workload.tp);
-    if per_node == 0 || per_node > 64 {
-        let message = format!("a node has {per_node} GPUs");
-        refuse(check, "/gpus_per_node", message, "use 1 to 64");
-    } else if gpus == 0 || gpus > 1 << 24 || gpus % per_node != 0 {
-        let message = format!("{gpus} GPUs are not a multiple of {per_node} per node");
-        let help = format!("use a multiple of {per_node} up to 16777216");
-        refuse(check, "/gpus", message, help);
-    }
-    if tp == 0 {
-        refuse(
-            check,
-            "/workload/tp",
-            "a group must have at least one GPU",
-            "use the size of a tensor-parallel group, such as 32",
-        );
-    }
-    if file.designs.is_empty() {
-        refuse(
-            check,
-            "/designs",
-            "no designs are listed",
-            "add `- {design: khop:3}`, one line per design",
-        );
-    }
-}
-
-fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
-    const ANY: f64 = 1e15;
-    let (step, running) = (&file.workload.step, &file.running);
-    let mut numbers = vec![
-        ("/days", file.days, 0.001, 3_650.0),
-        ("/workload/peak_tflops", file.workload.peak_tflops, 1e-6, ANY),
-        ("/workload/mfu", file.workload.mfu.unwrap_or(1.0), 1e-6, 1.0),
-        ("/workload/step/seconds", step.seconds, 1e-6, 1e5),
-        ("/workload/step/at_gbytes_per_s", step.at_gbytes_per_s, 1e-6, ANY),
-        ("/workload/step/tensor_parallel", step.tensor_parallel, 0.0, 1.0),
-        ("/workload/step/all_to_all", step.all_to_all, 0.0, 1.0),
-        ("/workload/step/data_parallel", step.data_parallel, 0.0, 1.0),
-        ("/workload/step/cross_tor_slowdown", step.cross_tor_slowdown, 1.0, 1e3),
-        ("/checkpoint/every_minutes", file.checkpoint.every_minutes, 1e-3, 1e6),
-        ("/checkpoint/seconds", file.checkpoint.seconds, 0.0, 1e6),
-        ("/checkpoint/restart_minutes", file.checkpoint.restart_minutes, 0.0, 1e5),
-        ("/checkpoint/migrate_minutes", file.checkpoint.migrate_minutes, 0.0, 1e5),
-        ("/checkpoint/reform_minutes", file.checkpoint.reform_minutes, 0.0, 1e5),
-        ("/checkpoint/outage_seconds", file.checkpoint.outage_seconds, 0.0, 1e6),
-        ("/running/service_years", running.service_years, 0.01, 100.0),
-        ("/running/gpu_watts", running.gpu_watts, 0.0, 1e6),
-        ("/running/usd_per_kwh", running.usd_per_kwh, 0.0, 1e3),
-        ("/running/pue", running.pue, 1.0, 10.0),
-    ];
-    numbers.extend(file.budget_usd.map(|budget| ("/budget_usd", budget, 1.0, ANY)));
-    if let FaultModel::Exponential(record) = &file.faults {
-        let mtbf = ("/faults/exponential/node_mtbf_days", record.node_mtbf_days, 0.01, 1e9);
-        let repair = ("/faults/exponential/repair_hours", record.repair_hours, 0.0, 1e6);
-        numbers.extend([mtbf, repair]);
-    }
-    for (path, number, low, high) in numbers {
-        check_range(path, number, low, high, check);
-    }
+fn check_step(file: &BuyFile, check: &mut Check<'_>) {
+    let step = &file.workload.step;
     let typed = shares_typed(step)
         || file.workload.mfu.is_some()
         || check.is_written("/workload/step/seconds");
@@ -413,40 +393,18 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
             "use shares with a sum below 1, to leave time for computation",
         );
     }
-    if step.nodes_per_tor == 0 || step.nodes_per_tor > 64 {
-        let message = format!("{} nodes per ToR", step.nodes_per_tor);
-        refuse(check, "/workload/step/nodes_per_tor", message, "use 1 to 64");
-    }
 }
 
 fn jobs(file: &BuyFile, check: &mut Check<'_>) -> Vec<JobKind> {
-    let tp = file.workload.tp.max(1);
-    if file.workload.jobs.is_empty() {
-        refuse(
-            check,
-            "/workload/jobs",
-            "no jobs are listed",
-            "add `- {name: train, gpus: 8192, days: 30, every_days: 40}`",
-        );
-    }
+    let tp = file.workload.tp;
     let mut jobs = Vec::new();
     for (index, job) in file.workload.jobs.iter().enumerate() {
         let place = format!("/workload/jobs/{index}");
-        if job.gpus == 0 || job.gpus % tp != 0 || job.gpus > file.gpus {
+        if !job.gpus.is_multiple_of(tp) || job.gpus > file.gpus {
             let message = format!("job `{}` needs {} GPUs, in groups of {tp}", job.name, job.gpus);
             let help =
                 format!("use a multiple of {tp} up to the {} GPUs of the cluster", file.gpus);
             refuse(check, &format!("{place}/gpus"), message, help);
-        }
-        for (key, days) in [("days", job.days), ("every_days", job.every_days)] {
-            if !(0.001..=1e5).contains(&days) {
-                refuse(
-                    check,
-                    &format!("{place}/{key}"),
-                    format!("{days} days"),
-                    "use 0.001 to 100000 days",
-                );
-            }
         }
         jobs.push(JobKind {
             name: job.name.clone(),
@@ -524,7 +482,6 @@ fn candidates(
             );
         }
         let minutes = record.restart_minutes.unwrap_or(file.checkpoint.restart_minutes);
-        check_range(&format!("{place}/restart_minutes"), minutes, 0.0, 1e5, check);
         if record.spares.is_some() && policy != FaultPolicy::Backup {
             let message = format!("the policy `{policy}` reserves no spares");
             refuse(
@@ -535,21 +492,10 @@ fn candidates(
             );
         }
         let spares = record.spares.unwrap_or(1);
-        if spares == 0 || spares > 64 {
-            let message = format!("{spares} spare nodes per domain");
-            refuse(
-                check,
-                &format!("{place}/spares"),
-                message,
-                "use 1 to 64, or omit `policy: backup`",
-            );
-        } else if record.spares.is_some() && file.gpus_per_node > 0 {
-            let cluster = Cluster {
-                nodes: file.gpus / file.gpus_per_node,
-                gpus_per_node: file.gpus_per_node,
-            };
-            if let Err(why) = design.usable_under(policy, spares, cluster, file.workload.tp.max(1))
-            {
+        if record.spares.is_some() {
+            let (gpus_per_node, tp) = (file.gpus_per_node, file.workload.tp);
+            let cluster = Cluster { nodes: file.gpus / gpus_per_node, gpus_per_node };
+            if let Err(why) = design.usable_under(policy, spares, cluster, tp) {
                 refuse(check, &format!("{place}/spares"), why.to_string(), "write fewer");
             }
         }
@@ -566,15 +512,4 @@ fn shares_typed(step: &StepRecord) -> bool {
 
 fn refuse(check: &mut Check<'_>, path: &str, message: impl Into<String>, help: impl Into<String>) {
     check.error(codes::BAD_VALUE, path, message).help(help);
-}
-
-fn check_range(path: &str, number: f64, low: f64, high: f64, check: &mut Check<'_>) {
-    if !(low..=high).contains(&number) {
-        refuse(
-            check,
-            path,
-            format!("{number} is not between {low} and {high}"),
-            format!("use a number from {low} to {high}"),
-        );
-    }
 }

@@ -207,10 +207,12 @@ fn crossing_why(seed: Seed) -> Why {
     )
 }
 
+type Figure = fn(&Statistics) -> f64;
+
 fn trace_counts(trace: Option<&FaultTrace>) -> Section {
     let mut section = Section::new("The public fault trace", Label::Trace);
     let statistics = trace.map(FaultTrace::statistics);
-    let figures: [(&str, Unit, Published, fn(&Statistics) -> f64); 8] = [
+    let figures: [(&str, Unit, Published, Figure); 8] = [
         ("faults", Unit::Count, near(584.0, 0.0), |s| s.faults.into()),
         ("servers with a fault", Unit::Count, near(231.0, 0.0), |s| s.servers_affected.into()),
         ("server-days lost", Unit::ServerDays, near(3_231.3, 0.05), |s| s.server_days),
