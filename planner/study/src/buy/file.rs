@@ -39,7 +39,7 @@ pub struct BuyFile {
     pub days: f64,
     /// Maximum purchase price in US dollars. If a design costs more, fewer GPUs are bought.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1000000000000000_u64))]
     pub budget_usd: Option<f64>,
     /// Data-centre network that every design needs in addition to its domains, such as
     /// `fat-tree:128`. If absent, networks are not part of the cost.
@@ -111,7 +111,7 @@ pub struct WorkloadRecord {
     #[schemars(range(min = 1))]
     pub tp: u32,
     /// Peak performance of a GPU in TFLOP/s.
-    #[schemars(range(min = 0.000001))]
+    #[schemars(range(min = 0.000001, max = 1000000000000000_u64))]
     pub peak_tflops: f64,
     /// Share of peak performance that jobs reach on the reference network without faults. Must be
     /// absent with `step.from`, which provides it.
@@ -140,7 +140,7 @@ pub struct StepRecord {
     #[schemars(range(min = 0.000001, max = 100000))]
     pub seconds: f64,
     /// Bandwidth per GPU and direction on the reference network, in GB/s.
-    #[schemars(range(min = 0.000001))]
+    #[schemars(range(min = 0.000001, max = 1000000000000000_u64))]
     pub at_gbytes_per_s: f64,
     /// Share of tensor-parallel communication.
     #[serde(default)]
