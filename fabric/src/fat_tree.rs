@@ -117,8 +117,8 @@ impl ReconfigurableFatTree {
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let bank = self.bank(ocs);
         let Some(place) = bank.place_of(leaf) else { return 0 };
-        let [first, end] =
-            [place, place + 1].map(|place| OcsPortId { ocs, port: place * bank.ports_per_leaf });
+        let first = OcsPortId { ocs, port: place * bank.ports_per_leaf };
+        let end = OcsPortId { ocs, port: first.port + bank.ports_per_leaf };
         let own = self.dead.range(first..end);
         u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
@@ -411,7 +411,7 @@ mod tests {
                 switching: Picoseconds::from_millis(10),
                 bring_up: Picoseconds::ZERO,
             },
-            loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
+            loss: LossBudget::default(),
             forbidden: vec![],
             held: vec![],
             usable: vec![],
@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn names_a_leaf_with_excessive_loss_to_all_others() {
         let mut far = spec();
-        far.loss.extra_db = vec![(LeafId(3), 1.6)];
+        far.loss.extra_db = vec![LeafLoss { leaf: LeafId(3), db: 1.6 }];
         let fabric = ReconfigurableFatTree::new(far).unwrap();
         assert_eq!(fabric.leaves_without_circuits(), [LeafId(3)]);
         let best = fabric.least_loss_db(LeafPair::new(LeafId(3), LeafId(5)).unwrap());
@@ -453,13 +453,14 @@ mod tests {
         let text = problems(|spec| spec.loss.budget_db = 2.0);
         assert!(text.contains("at least 2.5 dB"), "{text}");
         let mut far = spec();
-        far.loss.extra_db = vec![(LeafId(0), 1.0), (LeafId(1), 1.0)];
+        far.loss.extra_db = [0, 1].map(|leaf| LeafLoss { leaf: LeafId(leaf), db: 1.0 }).to_vec();
         let fabric = ReconfigurableFatTree::new(far).unwrap();
         let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
         assert!(!fabric.permits(pair(0, 1)));
         assert!(fabric.permits(pair(0, 2)));
         let mut two = spec();
-        (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
+        two.leaves = 2;
+        two.loss.extra_db = [0, 1].map(|leaf| LeafLoss { leaf: LeafId(leaf), db: 0.7 }).to_vec();
         let two = ReconfigurableFatTree::new(two).unwrap();
         assert!((two.least_loss_over(0).unwrap() - 3.9).abs() < 1e-9);
     }

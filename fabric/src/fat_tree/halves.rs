@@ -5,7 +5,7 @@
 //! half i, which sends, and half n + i, which receives, every circuit joins two halves, and each half has as many ports
 //! as its leaf. Code for two-way circuits therefore also applies to the network of halves.
 
-use super::{CrossConnect, LeafPair, Reaches, ReconfigurableFatTree};
+use super::{CrossConnect, LeafLoss, LeafPair, Reaches, ReconfigurableFatTree};
 use lightloom_units::id::{LeafId, OcsPortId};
 
 /// Returns whether a circuit may connect two of `halves` halves.
@@ -55,7 +55,9 @@ impl ReconfigurableFatTree {
         let rates = &mut spec.electrical.other_rates;
         rates.extend(rates.clone().into_iter().map(|(leaf, rate)| (self.receiving(leaf), rate)));
         let extra = &mut spec.loss.extra_db;
-        extra.extend(extra.clone().into_iter().map(|(leaf, db)| (self.receiving(leaf), db)));
+        extra.extend(
+            extra.clone().into_iter().map(|own| LeafLoss { leaf: self.receiving(own.leaf), ..own }),
+        );
         let pairs = spec.forbidden.iter();
         spec.forbidden =
             pairs.flat_map(|&(a, b)| [(a, self.receiving(b)), (b, self.receiving(a))]).collect();

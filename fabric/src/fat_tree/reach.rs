@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::{BitsPerSecond, gcd};
 
-use super::{FatTreeSpec, LeafPair, halves};
+use super::{FatTreeSpec, LeafLoss, LeafPair, PortLoss, halves};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reaches {
@@ -168,7 +168,7 @@ pub(super) fn units(rate: BitsPerSecond, unit: BitsPerSecond) -> u32 {
 
 fn extra_db_of_leaves(spec: &FatTreeSpec) -> Vec<f64> {
     let mut extra_db = vec![0.0; spec.leaves as usize];
-    for &(leaf, db) in &spec.loss.extra_db {
+    for &LeafLoss { leaf, db } in &spec.loss.extra_db {
         extra_db[leaf.index()] += db;
     }
     extra_db
@@ -179,7 +179,7 @@ fn extra_db_of_leaves(spec: &FatTreeSpec) -> Vec<f64> {
 pub(super) fn dark_ports(spec: &FatTreeSpec) -> Vec<OcsPortId> {
     let extra_db = extra_db_of_leaves(spec);
     let mut of_switch = BTreeMap::<OcsId, Vec<(f64, OcsPortId)>>::new();
-    for &(port, db) in &spec.loss.ports_db {
+    for &PortLoss { port, db } in &spec.loss.ports {
         let Some(bank) = spec.bank(port.ocs) else { continue };
         let leaf_db = bank.leaf_at(port.port).map_or(0.0, |leaf| extra_db[leaf.index()]);
         of_switch.entry(port.ocs).or_default().push((db + leaf_db, port));

@@ -26,7 +26,7 @@ impl LeafPair {
 }
 
 /// A row of identical optical switches with identical wiring to the leaves of the bank.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OcsBank {
     /// Operator's name, for example `aggregation` or `core`.
     pub name: String,
@@ -45,7 +45,6 @@ pub struct OcsBank {
     /// Leaves that are wired to the bank, in increasing order, or `None` for all leaves.
     pub leaves: Option<Vec<LeafId>>,
     /// Whether a circuit leads from a transmitter to a receiver, instead of joining two ports in both directions.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
 }
 
@@ -108,20 +107,53 @@ impl SwitchTiming {
 }
 
 /// Optical loss budget and the losses outside the switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "LossFile")]
 pub struct LossBudget {
     /// Largest loss between transmitter and receiver, in dB.
     pub budget_db: f64,
     /// Loss of the connectors and fibre that are common to all paths, in dB.
     pub path_db: f64,
-    /// Additional loss of individual leaves (for example from a longer run or a patch panel), in dB.
-    pub extra_db: Vec<(LeafId, f64)>,
-    /// Additional loss of the fibre at individual switch ports, in dB.
-    pub ports_db: Vec<(OcsPortId, f64)>,
+    /// Additional loss of individual leaves.
+    pub extra_db: Vec<LeafLoss>,
+    /// Additional loss of the fibres at individual switch ports. A port over which a circuit could exceed the budget
+    /// stays dark.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortLoss>,
+}
+
+impl Default for LossBudget {
+    /// 4 dB as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
+    fn default() -> Self {
+        Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new(), ports: Vec::new() }
+    }
+}
+
+/// Additional loss of one leaf.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ExtraLossFile")]
+pub struct LeafLoss {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Additional loss, in dB.
+    pub db: f64,
+}
+
+/// Additional loss of the fibre at one switch port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PortLossFile")]
+pub struct PortLoss {
+    /// The port.
+    pub port: OcsPortId,
+    /// Additional loss, in dB.
+    pub db: f64,
 }
 
 /// The always-on packet network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ElectricalCore {
     /// Uplink rate of one leaf into the core.
     pub rate_per_leaf: BitsPerSecond,
@@ -178,7 +210,7 @@ pub enum CircuitState {
 }
 
 /// Unchecked parameters of a reconfigurable fat-tree.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FatTreeSpec {
     /// Number of leaves (ToRs or rail switches).
     pub leaves: u32,

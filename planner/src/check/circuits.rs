@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Stage, TransitionPlan};
 use lightloom_units::Picoseconds;
-use lightloom_units::id::{LeafId, OcsId};
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 const RATE_TOLERANCE: f64 = 1e-6;
 
@@ -154,20 +154,11 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         return Some(format!("a circuit between {a} and {b} is not permitted"));
     }
     let bank = bank_of(spec, circuit.ocs.0)?;
-    let extra: f64 = spec
-        .loss
-        .extra_db
-        .iter()
-        .filter(|(leaf, _)| *leaf == a || *leaf == b)
-        .map(|(_, db)| db)
-        .sum();
-    let ends = [circuit.a_port, circuit.b_port];
-    let fibres = spec
-        .loss
-        .ports_db
-        .iter()
-        .filter(|(port, _)| port.ocs == circuit.ocs && ends.contains(&port.port));
-    let fibres: f64 = fibres.map(|(_, db)| db).sum();
+    let leaves = spec.loss.extra_db.iter().filter(|own| [a, b].contains(&own.leaf));
+    let extra: f64 = leaves.map(|own| own.db).sum();
+    let ends = [circuit.a_port, circuit.b_port].map(|port| OcsPortId { ocs: circuit.ocs, port });
+    let fibres = spec.loss.ports.iter().filter(|own| ends.contains(&own.port));
+    let fibres: f64 = fibres.map(|own| own.db).sum();
     let loss = bank.insertion_loss_db + spec.loss.path_db + extra + fibres;
     (loss > spec.loss.budget_db).then(|| {
         format!("has a loss of {loss:.1} dB, but the budget is {:.1} dB", spec.loss.budget_db)

@@ -18,13 +18,14 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
         [("isolated pods", isolated_pods(fabric, demand)), ("tree", tree(fabric, demand))];
     templates
         .map(|(name, topology)| Candidate { name: format!("{name} for {phase}"), topology })
-        .to_vec()
+        .into()
 }
 
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let leaves = fabric.leaves();
     let mut pods = UnionFind::new(leaves);
     demand.flows().for_each(|(from, to, _)| _ = pods.union(from.index(), to.index()));
+    let pod_of = pods.into_labeling();
     let mut topology = Topology::bare(fabric);
     let mut ports = Ports::new(fabric, &topology);
     let mut placed = true;
@@ -32,7 +33,7 @@ fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
         placed = false;
         for distance in 1..leaves {
             for first in 0..leaves - distance {
-                if pods.equiv(first, first + distance) {
+                if pod_of[first] == pod_of[first + distance] {
                     placed |= ports.join(&mut topology, first, first + distance);
                 }
             }

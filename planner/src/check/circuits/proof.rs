@@ -68,7 +68,7 @@ impl<'a> Optics<'a> {
     fn of(network: &'a ReconfigurableFatTree) -> Self {
         let spec = network.spec();
         let mut extra_db = vec![0.0; spec.leaves as usize];
-        spec.loss.extra_db.iter().for_each(|(leaf, db)| extra_db[leaf.index()] += db);
+        spec.loss.extra_db.iter().for_each(|own| extra_db[own.leaf.index()] += own.db);
         let mut free = Vec::new();
         let mut first = 0;
         for bank in &spec.banks {

@@ -167,7 +167,7 @@ fn mixnet_region() -> ReconfigurableFatTree {
             one_way: false,
         }],
         timing: SwitchTiming::only_switching(Picoseconds::from_millis(25)),
-        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
+        loss: LossBudget::default(),
         forbidden: vec![],
         held: vec![],
         usable: vec![],
