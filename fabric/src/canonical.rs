@@ -45,6 +45,12 @@ struct Member {
     end: usize,
 }
 
+impl Member {
+    fn compare(&self, other: &Self, out: &[u8]) -> Ordering {
+        compare(&out[self.name.clone()], &out[other.name.clone()])
+    }
+}
+
 impl Spelling<'_> {
     fn put(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
@@ -56,26 +62,25 @@ impl Spelling<'_> {
     }
 
     fn is_left_out(&self) -> bool {
-        let name = |level: usize| {
-            let next = self.open.get(level + 1).map_or(self.members.len(), |inner| inner.first);
-            let quoted = &self.out[self.members[next - 1].name.clone()];
-            &quoted[1..quoted.len() - 1]
-        };
-        let is = |path: &[&str]| {
-            let mut levels = path.iter().enumerate();
-            path.len() == self.open.len()
-                && levels.all(|(level, part)| name(level) == part.as_bytes())
-        };
-        self.without.iter().any(|path| is(path))
+        let depth = self.open.len();
+        self.without.iter().filter(|path| path.len() == depth).any(|path| {
+            path.iter().enumerate().all(|(level, part)| self.open_name(level) == part.as_bytes())
+        })
+    }
+
+    /// Returns the name of the open member of an object.
+    fn open_name(&self, level: usize) -> &[u8] {
+        let next = self.open.get(level + 1).map_or(self.members.len(), |inner| inner.first);
+        let quoted = &self.out[self.members[next - 1].name.clone()];
+        &quoted[1..quoted.len() - 1]
     }
 
     fn close(&mut self) {
         let Some(Open { start, first }) = self.open.pop() else { return };
         let Self { out, members, scratch, .. } = self;
-        let order = |a: &Member, b: &Member| compare(&out[a.name.clone()], &out[b.name.clone()]);
         let of_object = &mut members[first..];
-        if !of_object.is_sorted_by(|a, b| order(a, b).is_le()) {
-            of_object.sort_by(order);
+        if !of_object.is_sorted_by(|a, b| a.compare(b, out).is_le()) {
+            of_object.sort_by(|a, b| a.compare(b, out));
             scratch.clear();
             for (index, member) in of_object.iter().enumerate() {
                 if index > 0 {
@@ -93,15 +98,11 @@ impl Spelling<'_> {
 
 /// UTF-16 code unit order is byte order for ASCII.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let is_plain = |name: &[u8]| name.is_ascii() && !name.contains(&b'\\');
-    if is_plain(a) && is_plain(b) {
+    if [a, b].iter().all(|name| name.is_ascii() && !name.contains(&b'\\')) {
         return a[..a.len() - 1].cmp(&b[..b.len() - 1]);
     }
-    let units = |name: &[u8]| -> Vec<u16> {
-        let name: String = serde_json::from_slice(name).unwrap_or_default();
-        name.encode_utf16().collect()
-    };
-    units(a).cmp(&units(b))
+    let [a, b] = [a, b].map(|name| serde_json::from_slice::<String>(name).unwrap_or_default());
+    a.encode_utf16().cmp(b.encode_utf16())
 }
 
 macro_rules! integers {

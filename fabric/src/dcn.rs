@@ -7,7 +7,9 @@ use crate::direct::DirectNetwork;
 use crate::fat_tree::ReconfigurableFatTree;
 use crate::fault::FaultSet;
 use lightloom_units::id::{GpuId, LeafId, NodeId, TorId};
-use lightloom_units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text, as_text};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A data-centre network.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,8 +226,8 @@ impl Dcn {
             }
             Self::Direct(network) => network.most_cables(),
             Self::Reconfigurable { network, .. } => {
-                let of = |leaf| network.uplinks_of(LeafId(leaf));
-                (0..network.spec().leaves).map(of).max().unwrap_or(0)
+                let leaves = (0..network.spec().leaves).map(LeafId);
+                leaves.map(|leaf| network.uplinks_of(leaf)).max().unwrap_or(0)
             }
         }
     }
@@ -266,20 +268,42 @@ impl Dcn {
 }
 
 /// In each plane, GPU i of every node in a group is connected to the group's leaf i.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(
+    rename = "RailsFile",
+    description = "One leaf per GPU of a node, with packet switches above.",
+    example = "{nodes_per_group: 32, planes: 2}"
+)]
 pub struct Rails {
-    /// Nodes per group (nodes with common rail switches), at least 1.
+    /// Nodes per group (nodes with common rail switches).
+    #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_group: u32,
     /// GPUs per node, which is also the number of rails per group.
+    #[serde(skip)]
     pub gpus_per_node: u8,
     /// Planes. Each GPU has one port per plane, and each plane has separate rail switches.
+    #[schemars(range(min = 1, max = 64))]
     pub planes: u32,
     /// Ratio of downlink to uplink bandwidth of a rail switch; 1 is non-blocking.
+    #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
     /// Rate of one GPU port and of every switch port.
+    #[serde(with = "as_text")]
+    #[schemars(with = "Text<BitsPerSecond>")]
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
+    #[serde(with = "as_text")]
+    #[schemars(with = "Text<Picoseconds>")]
     pub link_latency: Picoseconds,
+}
+
+impl Default for Rails {
+    fn default() -> Self {
+        let FatTree { oversubscription, link_rate, link_latency, .. } = FatTree::default();
+        let (nodes_per_group, gpus_per_node, planes) = (32, 1, 1);
+        Self { nodes_per_group, gpus_per_node, planes, oversubscription, link_rate, link_latency }
+    }
 }
 
 impl From<FatTree> for Dcn {
@@ -295,23 +319,39 @@ impl Default for Dcn {
 }
 
 /// A fat-tree with two tiers (one aggregation domain) or three tiers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(
+    rename = "FatTreeFile",
+    description = "Nodes under ToRs, and ToRs in aggregation domains.",
+    example = "{nodes_per_tor: 4}"
+)]
 pub struct FatTree {
     /// Design name. It is leaf-spine if the file declares a two-tier tree as such.
+    #[serde(skip)]
     pub design: &'static str,
-    /// Nodes per ToR, at least 1.
+    /// Nodes per ToR.
+    #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_tor: u32,
-    /// ToRs per aggregation domain, at least 1.
+    /// ToRs per aggregation domain.
+    #[schemars(range(min = 1, max = 65536))]
     pub tors_per_domain: u32,
-    /// Ratio of downlink to uplink bandwidth of a ToR. 1 is non-blocking, and 3 is 3:1.
+    /// Ratio of downlink to uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
+    #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
     /// Ratio of downlink to uplink bandwidth of the aggregation switches, between domains.
+    #[schemars(range(min = 1, max = 64))]
     pub core_oversubscription: u32,
     /// Network interfaces per GPU, each at `link_rate`.
+    #[schemars(range(min = 1, max = 16))]
     pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
+    #[serde(with = "as_text")]
+    #[schemars(with = "Text<BitsPerSecond>")]
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
+    #[serde(with = "as_text")]
+    #[schemars(with = "Text<Picoseconds>")]
     pub link_latency: Picoseconds,
 }
 
@@ -323,17 +363,7 @@ impl FatTree {
 }
 
 /// Order of the HBD line through the racks.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Slot 0 of all ToRs, then slot 1 of all ToRs, and so on. Neighbours in the line are under

@@ -93,8 +93,8 @@ impl ReconfigurableFatTree {
 
     /// Returns the unusable ports of `ocs`.
     pub fn dead_ports(&self, ocs: OcsId) -> impl Iterator<Item = u32> + '_ {
-        let port = move |port| OcsPortId { ocs, port };
-        self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
+        let all = OcsPortId { ocs, port: 0 }..=OcsPortId { ocs, port: u32::MAX };
+        self.dead.range(all).map(|dead| dead.port)
     }
 
     /// Returns the number of ports of `leaf` on `ocs` that are unusable or held.
@@ -105,16 +105,21 @@ impl ReconfigurableFatTree {
 
     /// Returns whether `held` uses a port of `leaf` that has not failed.
     fn holds(&self, held: &CrossConnect, leaf: LeafId) -> bool {
-        let works = |port| !self.dead.contains(&OcsPortId { ocs: held.ocs, port });
-        held.a == leaf && works(held.a_port) || held.b == leaf && works(held.b_port)
+        held.a == leaf && self.works(held.ocs, held.a_port)
+            || held.b == leaf && self.works(held.ocs, held.b_port)
+    }
+
+    fn works(&self, ocs: OcsId, port: u32) -> bool {
+        !self.dead.contains(&OcsPortId { ocs, port })
     }
 
     /// Returns the number of unusable ports that `leaf` has on `ocs`.
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let bank = self.bank(ocs);
         let Some(place) = bank.place_of(leaf) else { return 0 };
-        let port = |place: u32| OcsPortId { ocs, port: place * bank.ports_per_leaf };
-        let own = self.dead.range(port(place)..port(place + 1));
+        let first = OcsPortId { ocs, port: place * bank.ports_per_leaf };
+        let end = OcsPortId { ocs, port: first.port + bank.ports_per_leaf };
+        let own = self.dead.range(first..end);
         u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
 
@@ -145,24 +150,26 @@ impl ReconfigurableFatTree {
 
     /// Returns the largest number of optical ports of a leaf on all switches together.
     pub fn optical_ports(&self) -> u32 {
-        let of = |leaf: LeafId| -> u32 {
-            let own = self.spec.banks.iter().filter(|bank| bank.place_of(leaf).is_some());
-            own.map(|bank| bank.switches * bank.ports_per_leaf).sum()
-        };
-        (0..self.spec.leaves).map(|leaf| of(LeafId(leaf))).max().unwrap_or(0)
+        let of_leaves = (0..self.spec.leaves).map(|leaf| {
+            self.banks_of(LeafId(leaf)).map(|bank| bank.switches * bank.ports_per_leaf).sum()
+        });
+        of_leaves.max().unwrap_or(0)
     }
 
-    /// Returns the largest rate of a leaf over all its optical ports, in bit/s.
-    pub fn optical_rate(&self) -> f64 {
-        let most = (0..self.spec.leaves).map(|leaf| {
-            let own = self.spec.banks.iter().filter(|bank| bank.place_of(LeafId(leaf)).is_some());
-            own.map(|bank| {
+    fn banks_of(&self, leaf: LeafId) -> impl Iterator<Item = &OcsBank> {
+        self.spec.banks.iter().filter(move |bank| bank.place_of(leaf).is_some())
+    }
+
+    /// Returns the largest rate of a leaf over all its optical ports in bit/s, including ports in use and failed ones.
+    pub fn installed_optical_rate(&self) -> f64 {
+        let of_leaves = (0..self.spec.leaves).map(|leaf| {
+            let rates = self.banks_of(LeafId(leaf)).map(|bank| {
                 let ports = f64::from(bank.switches * bank.ports_per_leaf);
                 ports * self.spec.circuit_rate_over(bank).0 as f64
-            })
-            .sum()
+            });
+            rates.sum()
         });
-        most.fold(0.0, f64::max)
+        of_leaves.fold(0.0, f64::max)
     }
 
     /// Returns the rate of a circuit through `ocs` per direction. Panics on an unknown switch.
@@ -195,11 +202,8 @@ impl ReconfigurableFatTree {
 
     /// Returns the circuits that stay in every phase and may carry traffic, without those on failed ports.
     pub fn staying(&self) -> impl Iterator<Item = &CrossConnect> {
-        let works = |port, ocs| !self.dead.contains(&OcsPortId { ocs, port });
-        self.spec
-            .usable
-            .iter()
-            .filter(move |own| works(own.a_port, own.ocs) && works(own.b_port, own.ocs))
+        let usable = self.spec.usable.iter();
+        usable.filter(|own| self.works(own.ocs, own.a_port) && self.works(own.ocs, own.b_port))
     }
 
     /// Returns the number of different sets of leaf pairs and rates that banks can connect.
@@ -227,25 +231,22 @@ impl ReconfigurableFatTree {
         if !self.reaches.joins(reach, leaf) {
             return 0;
         }
-        let is_own = |ocs: OcsId| self.reaches() == 1 || self.reach_of(ocs) == reach;
-        let held = self.spec.held.iter();
-        let held = held.filter(|held| is_own(held.ocs) && self.holds(held, leaf)).count();
-        let dead: u32 = match self.dead.is_empty() {
-            true => 0,
-            false => (0..self.switches())
-                .map(OcsId::from_index)
-                .filter(|ocs| is_own(*ocs))
-                .map(|ocs| self.dead_ports_of(ocs, leaf))
-                .sum(),
-        };
-        let banks = self.spec.banks.iter().enumerate();
-        let all: u32 = banks
-            .filter(|(bank, of)| {
-                self.reaches.of_bank(*bank) == reach && of.place_of(leaf).is_some()
-            })
-            .map(|(_, bank)| bank.switches * bank.ports_per_leaf)
-            .sum();
-        all - u32::try_from(held).unwrap_or(u32::MAX) - dead
+        let (mut first, mut free) = (0, 0);
+        for (at, bank) in self.spec.banks.iter().enumerate() {
+            let own = first..first + bank.switches;
+            first = own.end;
+            if self.reaches.of_bank(at) != reach || bank.place_of(leaf).is_none() {
+                continue;
+            }
+            free += bank.switches * bank.ports_per_leaf;
+            if !self.dead.is_empty() {
+                free -= own.clone().map(|ocs| self.dead_ports_of(OcsId(ocs), leaf)).sum::<u32>();
+            }
+            let held = self.spec.held.iter().filter(|held| own.contains(&held.ocs.0));
+            let held = held.filter(|held| self.holds(held, leaf)).count();
+            free -= u32::try_from(held).unwrap_or(u32::MAX);
+        }
+        free
     }
 
     /// Returns the optical ports of `leaf` over which traffic can flow on switches of one reach: free ports, and those
@@ -256,10 +257,12 @@ impl ReconfigurableFatTree {
         self.free_ports_within(reach, leaf) + u32::try_from(staying).unwrap_or(u32::MAX)
     }
 
-    /// Returns the rate of `leaf` over its [ports](Self::ports_within) of all reaches, in bit/s.
+    /// Returns the rate of `leaf` over its usable [ports](Self::ports_within) of all reaches, in bit/s.
     pub fn optical_rate_of(&self, leaf: LeafId) -> f64 {
-        let units = |reach| self.ports_within(reach, leaf) * self.units_within(reach);
-        f64::from((0..self.reaches()).map(units).sum::<u32>()) * self.circuit_unit().0 as f64
+        let units: u32 = (0..self.reaches())
+            .map(|reach| self.ports_within(reach, leaf) * self.units_within(reach))
+            .sum();
+        f64::from(units) * self.circuit_unit().0 as f64
     }
 
     /// Returns the uplinks of `leaf` to the core, each at the rate of a GPU's network card.
@@ -299,11 +302,9 @@ impl ReconfigurableFatTree {
 
     /// Returns the pair's lowest loss over any bank, in dB, or `None` if the pair is forbidden.
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
-        let is_wired = |bank: &&OcsBank| {
-            [pair.a, pair.b].into_iter().all(|leaf| bank.place_of(leaf).is_some())
-        };
-        let banks = self.spec.banks.iter().filter(is_wired).map(|bank| bank.insertion_loss_db);
-        let common = banks.reduce(f64::min)? + self.spec.loss.path_db;
+        let wired = self.banks_of(pair.a).filter(|bank| bank.place_of(pair.b).is_some());
+        let least = wired.map(|bank| bank.insertion_loss_db).reduce(f64::min)?;
+        let common = least + self.spec.loss.path_db;
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
@@ -323,10 +324,10 @@ impl ReconfigurableFatTree {
 
     /// Returns the leaves that cannot be connected to any other leaf by a circuit.
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
-        let all = (0..self.leaves()).map(LeafId::from_index);
-        let has_circuits =
-            |leaf: &LeafId| (0..self.reaches()).any(|reach| self.reaches.joins(reach, *leaf));
-        all.filter(|leaf| !has_circuits(leaf)).collect()
+        let leaves = (0..self.leaves()).map(LeafId::from_index);
+        leaves
+            .filter(|leaf| !(0..self.reaches()).any(|reach| self.reaches.joins(reach, *leaf)))
+            .collect()
     }
 
     /// Returns the failure domain of a switch.
@@ -410,7 +411,7 @@ mod tests {
                 switching: Picoseconds::from_millis(10),
                 bring_up: Picoseconds::ZERO,
             },
-            loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
+            loss: LossBudget::default(),
             forbidden: vec![],
             held: vec![],
             usable: vec![],
@@ -439,7 +440,7 @@ mod tests {
     #[test]
     fn names_a_leaf_with_excessive_loss_to_all_others() {
         let mut far = spec();
-        far.loss.extra_db = vec![(LeafId(3), 1.6)];
+        far.loss.extra_db = vec![LeafLoss { leaf: LeafId(3), db: 1.6 }];
         let fabric = ReconfigurableFatTree::new(far).unwrap();
         assert_eq!(fabric.leaves_without_circuits(), [LeafId(3)]);
         let best = fabric.least_loss_db(LeafPair::new(LeafId(3), LeafId(5)).unwrap());
@@ -452,13 +453,14 @@ mod tests {
         let text = problems(|spec| spec.loss.budget_db = 2.0);
         assert!(text.contains("at least 2.5 dB"), "{text}");
         let mut far = spec();
-        far.loss.extra_db = vec![(LeafId(0), 1.0), (LeafId(1), 1.0)];
+        far.loss.extra_db = [0, 1].map(|leaf| LeafLoss { leaf: LeafId(leaf), db: 1.0 }).to_vec();
         let fabric = ReconfigurableFatTree::new(far).unwrap();
         let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
         assert!(!fabric.permits(pair(0, 1)));
         assert!(fabric.permits(pair(0, 2)));
         let mut two = spec();
-        (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
+        two.leaves = 2;
+        two.loss.extra_db = [0, 1].map(|leaf| LeafLoss { leaf: LeafId(leaf), db: 0.7 }).to_vec();
         let two = ReconfigurableFatTree::new(two).unwrap();
         assert!((two.least_loss_over(0).unwrap() - 3.9).abs() < 1e-9);
     }

@@ -6,7 +6,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use lightloom_units::id::{BundleId, LeafId, NodeId, OcsId, OcsPortId, UplinkId};
-use serde::{Deserialize, Serialize};
 
 use crate::fabric::Fabric;
 use crate::hbd::Hbd;
@@ -93,32 +92,12 @@ impl FromStr for Part {
     }
 }
 
-impl Serialize for Part {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl schemars::JsonSchema for Part {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Part".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "A node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch `ocs3`, a port of one `ocs3/p17`, or an uplink of a leaf `l5/up2`",
-            "pattern": "^(n[0-9]+(/b[0-9]+(\\.[12])?)?|ocs[0-9]+(/p[0-9]+)?|l(eaf)?[0-9]+/up[0-9]+)$",
-            "examples": ["n17", "n17/b0", "n17/b0.2", "ocs3", "ocs3/p17", "l5/up2"],
-        })
-    }
-}
+lightloom_units::text_serde!(
+    Part,
+    "A node `n17`, a bundle `n17/b0`, a fibre by one of its ports `n17/b0.2`, an optical switch `ocs3`, a port of one `ocs3/p17`, or an uplink of a leaf `l5/up2`",
+    "^(n[0-9]+(/b[0-9]+(\\.[12])?)?|ocs[0-9]+(/p[0-9]+)?|l(eaf)?[0-9]+/up[0-9]+)$",
+    ["n17", "n17/b0", "n17/b0.2", "ocs3", "ocs3/p17", "l5/up2"]
+);
 
 /// A part that does not exist in the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -215,8 +194,8 @@ impl FaultSet {
 
     /// Returns the number of failed uplinks of `leaf`.
     pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
-        let at = |uplink| UplinkId { leaf, uplink };
-        u32::try_from(self.uplinks.range(at(0)..=at(u32::MAX)).count()).unwrap_or(u32::MAX)
+        let all = UplinkId { leaf, uplink: 0 }..=UplinkId { leaf, uplink: u32::MAX };
+        u32::try_from(self.uplinks.range(all).count()).unwrap_or(u32::MAX)
     }
 
     /// Returns the nodes out of service, including nodes whose bundles have all failed.
@@ -244,20 +223,11 @@ enum Resolved {
 
 fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
     let hbd = &fabric.hbd;
-    let node_exists = |node: NodeId| {
-        let last = hbd.nodes() - 1;
-        if node.0 <= last { Ok(()) } else { Err(FaultError::NoNode { node, last }) }
-    };
-    let bundle_exists = |bundle: BundleId| {
-        node_exists(bundle.node)?;
-        let last = hbd.k().checked_sub(1).ok_or(FaultError::NoTransceivers(bundle))?;
-        if bundle.bundle <= last { Ok(()) } else { Err(FaultError::NoBundle { bundle, last }) }
-    };
     match part {
-        Part::Node(node) => node_exists(node).map(|()| Resolved::Node(node)),
-        Part::Bundle(bundle) => bundle_exists(bundle).map(|()| Resolved::Bundle(bundle)),
+        Part::Node(node) => node_exists(hbd, node).map(|()| Resolved::Node(node)),
+        Part::Bundle(bundle) => bundle_exists(hbd, bundle).map(|()| Resolved::Bundle(bundle)),
         Part::Fibre(port) => {
-            bundle_exists(port.bundle)?;
+            bundle_exists(hbd, port.bundle)?;
             let position: Position = hbd.position_of(port.bundle.node);
             hop_for_port(hbd.k(), port.bundle.bundle, port.path)
                 .and_then(|hop| hbd.fibre(position, hop))
@@ -284,6 +254,17 @@ fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
             Ok(Resolved::Uplink(lower.unwrap_or(uplink)))
         }
     }
+}
+
+fn node_exists(hbd: &Hbd, node: NodeId) -> Result<(), FaultError> {
+    let last = hbd.nodes() - 1;
+    if node.0 <= last { Ok(()) } else { Err(FaultError::NoNode { node, last }) }
+}
+
+fn bundle_exists(hbd: &Hbd, bundle: BundleId) -> Result<(), FaultError> {
+    node_exists(hbd, bundle.node)?;
+    let last = hbd.k().checked_sub(1).ok_or(FaultError::NoTransceivers(bundle))?;
+    if bundle.bundle <= last { Ok(()) } else { Err(FaultError::NoBundle { bundle, last }) }
 }
 
 fn ocs_exists(fabric: &Fabric, ocs: OcsId) -> Result<u32, FaultError> {

@@ -92,6 +92,15 @@ pub struct Port {
 }
 
 impl Port {
+    /// Returns the port of a bundle for an external path, which is 1 or 2.
+    pub(crate) fn on(bundle: BundleId, path: &str) -> Option<Self> {
+        match path {
+            "1" => Some(Self { bundle, path: 1 }),
+            "2" => Some(Self { bundle, path: 2 }),
+            _ => None,
+        }
+    }
+
     /// Returns the path setting that lights this port. Panics if `path` is neither 1 nor 2.
     pub fn selects(self) -> Path {
         match self.path {
@@ -119,29 +128,18 @@ pub struct PortError(String);
 impl FromStr for Port {
     type Err = PortError;
     fn from_str(text: &str) -> Result<Self, PortError> {
-        let error = || PortError(text.to_owned());
-        let (bundle, path) = text.split_once('.').ok_or_else(error)?;
-        let path = match path {
-            "1" => 1,
-            "2" => 2,
-            _ => return Err(error()),
-        };
-        Ok(Self { bundle: bundle.parse().map_err(|_| error())?, path })
+        text.split_once('.')
+            .and_then(|(bundle, path)| Self::on(bundle.parse().ok()?, path))
+            .ok_or_else(|| PortError(text.to_owned()))
     }
 }
 
-impl Serialize for Port {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Port {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+lightloom_units::text_serde!(
+    Port,
+    "A fibre port (bundle, external path 1 or 2)",
+    "^n[0-9]+/b[0-9]+\\.[12]$",
+    ["n17/b0.2"]
+);
 
 /// Returns the bundle index and external path (1 or 2) of `hop` in a fabric with reach `k`.
 ///

@@ -287,10 +287,7 @@ impl Attention {
             Self::Grouped { key_value_heads, head_size, .. } => {
                 2.0 * f64::from(key_value_heads) * f64::from(head_size)
             }
-            Self::Latent { heads, plain_size, rotary_size, value_size, .. } => {
-                f64::from(heads)
-                    * (f64::from(plain_size) + f64::from(rotary_size) + f64::from(value_size))
-            }
+            Self::Latent { .. } => self.core_width(),
         }
     }
 }
@@ -314,13 +311,12 @@ impl Model {
         let Some(state_space) = &self.state_space else {
             return LayerShares { attention: 1.0, state_space: 0.0, feed_forward: 1.0 };
         };
-        let share = |layers: u32| f64::from(layers) / f64::from(self.layers.max(1));
         let mixing = state_space.layers.saturating_add(state_space.attention_layers);
-        LayerShares {
-            attention: share(state_space.attention_layers),
-            state_space: share(state_space.layers),
-            feed_forward: share(self.layers.saturating_sub(mixing)),
-        }
+        let feeding = self.layers.saturating_sub(mixing);
+        let [attention, state_space, feed_forward] =
+            [state_space.attention_layers, state_space.layers, feeding]
+                .map(|layers| f64::from(layers) / f64::from(self.layers.max(1)));
+        LayerShares { attention, state_space, feed_forward }
     }
 
     /// Returns the mean number of tokens to which a token of a sequence attends, over layers and without a causal mask.

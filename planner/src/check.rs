@@ -107,6 +107,12 @@ pub enum Violation {
     Metric { name: &'static str, stated: String, found: String },
 }
 
+impl Violation {
+    fn metric(name: &'static str, stated: impl ToString, found: impl ToString) -> Self {
+        Self::Metric { name, stated: stated.to_string(), found: found.to_string() }
+    }
+}
+
 /// Counts of the checked parts of a valid plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {

@@ -9,6 +9,7 @@ pub mod goodput;
 pub mod joint;
 pub mod khop;
 pub mod rfabric;
+mod solver;
 pub mod why;
 
 pub use joint::{Options, PlanError, load, load_with, plan};

@@ -108,17 +108,20 @@ pub fn wasted(
     for (place, nodes) in idle {
         let repair = study.repair(places.next_to(fabric, faults, place));
         let has_room = smallest.is_some_and(|smallest| nodes.len() >= smallest);
-        let helps = |remedy: &&WasteRemedy| match remedy.change {
+        let mut remedies = settings.clone();
+        remedies.retain(|remedy| match remedy.change {
             WasteChange::Reach { .. } => has_room || are_apart,
             WasteChange::IgnoreTors => has_room,
             _ => true,
-        };
-        let mut remedies: Vec<WasteRemedy> = settings.iter().filter(helps).cloned().collect();
+        });
         let is_limit =
             remedies.iter().any(|one| !matches!(one.change, WasteChange::GroupSize { .. }));
-        let returns = |change: &WasteChange| matches!(change, WasteChange::Repair { parts: own } if own.iter().all(|part| parts.contains(part)));
-        let cause = match &repair {
-            Some(repair) if returns(&repair.change) => WasteCause::Drained,
+        let cause = match repair.as_ref().map(|repair| &repair.change) {
+            Some(WasteChange::Repair { parts: own })
+                if own.iter().all(|part| parts.contains(part)) =>
+            {
+                WasteCause::Drained
+            }
             Some(_) => WasteCause::Fault,
             None if is_limit => WasteCause::Limit,
             None => WasteCause::Shape,
@@ -215,33 +218,34 @@ impl RemedySearch<'_> {
 
     fn settings(&self) -> Vec<WasteRemedy> {
         let (fabric, options) = (self.fabric, self.options);
-        let mut remedies = Vec::new();
-        let mut offer = |change: WasteChange, fabric: &Fabric, options: Options| {
-            let gpus_gained = self.gain(fabric, self.faults, options);
-            if gpus_gained > 0 {
-                remedies.push(WasteRemedy { change, gpus_gained });
-            }
-        };
-        offer(WasteChange::IgnoreTors, fabric, Options { separately: true, ..options });
+        let separately = Options { separately: true, ..options };
+        let mut remedies = vec![self.remedy(WasteChange::IgnoreTors, fabric, separately)];
         if fabric.spare_per_ring > 0 {
             let changed = Fabric { spare_per_ring: 0, ..fabric.clone() };
-            offer(WasteChange::NoSpares, &changed, options);
+            remedies.push(self.remedy(WasteChange::NoSpares, &changed, options));
         }
         for (index, job) in fabric.jobs.iter().enumerate() {
             let sizes = [job.tp / 2, job.tp * 2, job.tp / 4];
             for tp in sizes.into_iter().filter(|tp| fits(fabric, job, *tp)) {
                 let mut changed = fabric.clone();
                 changed.jobs[index].tp = tp;
-                offer(WasteChange::GroupSize { job: job.name.clone(), tp }, &changed, options);
+                let change = WasteChange::GroupSize { job: job.name.clone(), tp };
+                remedies.push(self.remedy(change, &changed, options));
             }
         }
         // Where fibres are missing, or their loss matters, longer ones may be impossible.
         let is_free = fabric.hbd.is_fully_cabled() && fabric.transceiver.light.is_none();
         if let Some(ring) = fabric.hbd.ring().filter(|_| is_free).and_then(longer) {
             let changed = Fabric { hbd: ring.into(), ..fabric.clone() };
-            offer(WasteChange::Reach { k: fabric.hbd.k() + 1 }, &changed, options);
+            let change = WasteChange::Reach { k: fabric.hbd.k() + 1 };
+            remedies.push(self.remedy(change, &changed, options));
         }
+        remedies.retain(|remedy| remedy.gpus_gained > 0);
         remedies
+    }
+
+    fn remedy(&self, change: WasteChange, fabric: &Fabric, options: Options) -> WasteRemedy {
+        WasteRemedy { change, gpus_gained: self.gain(fabric, self.faults, options) }
     }
 }
 
@@ -256,15 +260,14 @@ fn fits(fabric: &Fabric, job: &Job, tp: u32) -> bool {
         Some(_) => return false,
     };
     let whole = u64::from(tp) * u64::from(stages);
-    let divides = |gpus: u64| gpus.is_multiple_of(whole);
-    let sizes = job.least.into_iter().chain(match job.size {
+    let mut sizes = job.least.into_iter().chain(match job.size {
         JobSize::All => None,
         JobSize::Gpus(gpus) => Some(gpus),
     });
     tp > 0
         && is_whole
         && u64::from(tp) <= fabric.hbd.largest_group()
-        && sizes.into_iter().all(divides)
+        && sizes.all(|gpus| gpus.is_multiple_of(whole))
 }
 
 fn longer(ring: &KhopRing) -> Option<KhopRing> {
@@ -279,20 +282,23 @@ impl GroupPlaces {
     fn of(fabric: &Fabric, faults: &FaultSet) -> Self {
         let hbd = &fabric.hbd;
         let failed = faults.failed_nodes(hbd);
-        let works = |place: u32| !failed.contains(&hbd.node_at(Position(place)));
+        let works: Vec<bool> =
+            (0..hbd.nodes()).map(|at| !failed.contains(&hbd.node_at(Position(at)))).collect();
         let mut joined = UnionFind::new(hbd.nodes() as usize);
         for fibre in hbd.fibres().filter(|fibre| !faults.fibres.contains(fibre)) {
             let far = hbd.neighbour(fibre.from, fibre.hops.cast_signed());
-            if let Some(far) = far.filter(|far| works(fibre.from.0) && works(far.0)) {
+            if let Some(far) = far.filter(|far| works[fibre.from.index()] && works[far.index()]) {
                 joined.union(fibre.from.0, far.0);
             }
         }
-        let place = |position: u32| match hbd.grouping() {
-            Grouping::Line => joined.find(position),
-            Grouping::Island { nodes } => position / nodes,
-            Grouping::Anywhere => 0,
-        };
-        Self((0..hbd.nodes()).map(|position| works(position).then(|| place(position))).collect())
+        let places = (0..hbd.nodes()).zip(works).map(|(position, works)| {
+            works.then(|| match hbd.grouping() {
+                Grouping::Line => joined.find(position),
+                Grouping::Island { nodes } => position / nodes,
+                Grouping::Anywhere => 0,
+            })
+        });
+        Self(places.collect())
     }
 
     fn of_node(&self, fabric: &Fabric, node: NodeId) -> u32 {
@@ -302,34 +308,33 @@ impl GroupPlaces {
     /// Returns the failed parts in or next to a place.
     fn next_to(&self, fabric: &Fabric, faults: &FaultSet, place: u32) -> Vec<Part> {
         let hbd = &fabric.hbd;
-        let is_near = |node: NodeId| {
+        let mut parts = faults.parts(fabric);
+        parts.retain(|part| {
+            let Some(node) = part.node() else { return false };
+            if *part == Part::Node(node) && fabric.absent.contains(&node) {
+                return false;
+            }
             let at = hbd.position_of(node);
             match hbd.grouping() {
+                // The far end of a fibre is within K nodes.
                 Grouping::Line => self.around(hbd, at).contains(&place),
                 Grouping::Island { nodes } => at.0 / nodes == place,
                 Grouping::Anywhere => true,
             }
-        };
-        let is_absent =
-            |part: &Part| matches!(part, Part::Node(node) if fabric.absent.contains(node));
-        let mut parts = faults.parts(fabric);
-        // The far end of a fibre is within K nodes.
-        parts.retain(|part| !is_absent(part) && part.node().is_some_and(is_near));
+        });
         parts
     }
 
     /// Returns the places of the K nearest working nodes on both sides.
     fn around(&self, hbd: &Hbd, at: Position) -> BTreeSet<u32> {
         let (count, reach) = (hbd.nodes() as usize, usize::from(hbd.k()));
-        let steps = |forwards: bool| {
-            let step = move |away: usize| match (forwards, hbd.shape()) {
-                (true, Shape::Ring) => Some((at.index() + away) % count),
-                (false, Shape::Ring) => Some((at.index() + count - away) % count),
-                (true, Shape::Line) => Some(at.index() + away).filter(|to| *to < count),
-                (false, Shape::Line) => at.index().checked_sub(away),
-            };
-            (0..count).map_while(step).filter_map(|to| self.0[to]).take(reach)
+        let (ahead, behind) = match hbd.shape() {
+            Shape::Ring => (count, count),
+            Shape::Line => (count - at.index(), at.index() + 1),
         };
-        steps(true).chain(steps(false)).collect()
+        let forwards = (0..ahead).map(|away| (at.index() + away) % count);
+        let backwards = (0..behind).map(|away| (at.index() + count - away) % count);
+        let after = forwards.filter_map(|to| self.0[to]).take(reach);
+        after.chain(backwards.filter_map(|to| self.0[to]).take(reach)).collect()
     }
 }

@@ -268,7 +268,8 @@ impl Network {
         };
         let scale_out_rate = fabric.dcn.link_rate().bytes_per_second();
         let leaf_gpus = u64::from(fabric.dcn.nodes_per_tor()) * u64::from(gpus_per_node);
-        let circuits = fabric.dcn.circuits().map_or(0.0, |network| network.optical_rate() / 8.0);
+        let circuits = fabric.dcn.circuits();
+        let circuits = circuits.map_or(0.0, |network| network.installed_optical_rate() / 8.0);
         let packets = fabric.dcn.packet_rate_of_leaf(gpus_per_node) / 8.0;
         Self {
             name: fabric.name.clone(),

@@ -395,20 +395,22 @@ impl<'a> Walk<'a> {
         found: Meaning<'_>,
         place: Span,
     ) -> bool {
-        let fits = |id: &ShapeId| fits(&self.shapes.get(*id).form, found, self.shapes);
-        let fitting: Vec<ShapeId> = alternatives.iter().copied().filter(fits).collect();
+        let mut fitting = alternatives.to_vec();
+        fitting.retain(|id| fits(&self.shapes.get(*id).form, found, self.shapes));
         match fitting.as_slice() {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
                 // If several alternatives accept the type, assume the one with the most known keys.
-                let wrong = |id: &&ShapeId| self.mistakes(node, **id, place);
-                let meant = |id: &&ShapeId| (Reverse(self.known_keys(node, **id)), wrong(id));
-                let nearest = match several.iter().find(|id| wrong(id) == 0) {
-                    Some(_) => return true,
-                    None => several.iter().min_by_key(meant).unwrap_or(&several[0]),
-                };
-                self.value(node, *nearest, place)
+                let mistakes: Vec<usize> =
+                    several.iter().map(|id| self.mistakes(node, *id, place)).collect();
+                if mistakes.contains(&0) {
+                    return true;
+                }
+                let counted = several.iter().zip(mistakes);
+                let nearest = counted
+                    .min_by_key(|(id, mistakes)| (Reverse(self.known_keys(node, **id)), *mistakes));
+                self.value(node, *nearest.map_or(&several[0], |(id, _)| id), place)
             }
         }
     }
@@ -426,8 +428,8 @@ impl<'a> Walk<'a> {
             Form::OneOf(keys) => keys,
             _ => return 0,
         };
-        let is_known = |name: &str| keys.iter().any(|key| key.name == name);
-        node.entries().filter(|(key, _)| is_known(key.text())).count()
+        let written = node.entries().map(|(key, _)| key.text());
+        written.filter(|name| keys.iter().any(|key| key.name == *name)).count()
     }
 
     fn no_alternative(

@@ -53,8 +53,11 @@ pub fn take(file: &str, size: Option<u64>, reader: impl Read) -> Result<Vec<u8>,
 
 fn too_large(file: &str, limit: usize) -> Box<Diagnostic> {
     let message = format!("the file is larger than the limit of {} MiB", limit >> 20);
-    let help = "describe large fabrics in the generator form";
-    Box::new(Diagnostic::whole_file(codes::TOO_LARGE, file, message).with_help(help))
+    refuse(file, codes::TOO_LARGE, message, "describe large fabrics in the generator form")
+}
+
+fn refuse(file: &str, code: Code, message: impl Into<String>, help: &str) -> Box<Diagnostic> {
+    Box::new(Diagnostic::whole_file(code, file, message).with_help(help))
 }
 
 pub(crate) fn enter<'s>(
@@ -62,33 +65,31 @@ pub(crate) fn enter<'s>(
     bytes: &'s [u8],
     limits: &Limits,
 ) -> Result<&'s str, Box<Diagnostic>> {
-    let refuse = |code: Code, message: String, help: &str| {
-        Box::new(Diagnostic::whole_file(code, file, message).with_help(help))
-    };
     if bytes.len() > limits.bytes {
         return Err(too_large(file, limits.bytes));
     }
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        let message = "the file is UTF-16, not UTF-8".to_owned();
-        return Err(refuse(codes::NOT_UTF8, message, "save it as UTF-8"));
+        let message = "the file is UTF-16, not UTF-8";
+        return Err(refuse(file, codes::NOT_UTF8, message, "save it as UTF-8"));
     }
     if bytes.starts_with(&[0xef, 0xbb, 0xbf]) {
-        let message = "the file begins with a byte-order mark (BOM)".to_owned();
-        return Err(refuse(codes::BYTE_ORDER_MARK, message, "save it as UTF-8 without BOM"));
+        let message = "the file begins with a byte-order mark (BOM)";
+        return Err(refuse(file, codes::BYTE_ORDER_MARK, message, "save it as UTF-8 without BOM"));
     }
     let source = std::str::from_utf8(bytes).map_err(|error| {
         let valid = error.valid_up_to();
         let message = format!("byte 0x{:02x} is not UTF-8 text", bytes[valid]);
-        let mut diagnostic = refuse(codes::NOT_UTF8, message, "save it as UTF-8");
+        let mut diagnostic = refuse(file, codes::NOT_UTF8, message, "save it as UTF-8");
         let before = std::str::from_utf8(&bytes[..valid]).unwrap_or_default();
         diagnostic.place = Some(Place::of(before, at(valid, 0)));
         diagnostic
     })?;
-    let forbidden =
-        |byte: &u8| *byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
-    if let Some(position) = bytes.iter().position(forbidden) {
+    let control = bytes
+        .iter()
+        .position(|byte| *byte == 0x7f || *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r'));
+    if let Some(position) = control {
         let message = format!("the file contains the control character U+{:04X}", bytes[position]);
-        let mut diagnostic = refuse(codes::CONTROL_CHARACTER, message, "remove it");
+        let mut diagnostic = refuse(file, codes::CONTROL_CHARACTER, message, "remove it");
         diagnostic.place = Some(Place::of(source, at(position, 1)));
         return Err(diagnostic);
     }
@@ -96,6 +97,7 @@ pub(crate) fn enter<'s>(
 }
 
 fn at(position: usize, length: usize) -> Span {
-    let index = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-    Span { start: index(position), end: index(position + length) }
+    let [start, end] =
+        [position, position + length].map(|index| u32::try_from(index).unwrap_or(u32::MAX));
+    Span { start, end }
 }

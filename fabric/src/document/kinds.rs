@@ -79,12 +79,13 @@ impl OtherKind {
 
 /// Returns the name of the kind of YAML file with these top-level keys. Tolerates misspellings.
 pub fn kind_of_keys(keys: &[String]) -> Option<&'static str> {
-    let near = |mark: &str| closest(mark, keys.iter().map(String::as_str)).is_some();
-    let marked = |kind: &&MarkedKind| !kind.document.is_empty() && exact(kind, keys) > 0;
-    most(KEYED.iter().filter(marked), |kind| exact(kind, keys))
+    let own = KEYED.iter().filter(|kind| !kind.document.is_empty());
+    most(own.clone(), |kind| exact(kind, keys))
         .or_else(|| {
-            let own = KEYED.iter().filter(|kind| !kind.document.is_empty());
-            most(own, |kind| kind.marks.iter().filter(|mark| near(mark)).count())
+            most(own, |kind| {
+                let keys = keys.iter().map(String::as_str);
+                kind.marks.iter().filter(|mark| closest(mark, keys.clone()).is_some()).count()
+            })
         })
         .map(|kind| kind.name)
 }
@@ -102,36 +103,32 @@ pub fn written(bytes: &[u8]) -> Option<String> {
 
 /// Returns an error if the file is clearly not `wanted` (a noun with its article). `help` says how to get one.
 pub fn other_kind(file: &str, bytes: &[u8], wanted: &str, help: &str) -> Option<OtherKind> {
-    let is_wanted = |is: &str| wanted.contains(is.split_once(' ').map_or(is, |(_, noun)| noun));
-    let other = |is: &str, reader: &str| OtherKind {
-        file: file.to_owned(),
-        is: is.to_owned(),
-        wanted: wanted.to_owned(),
-        help: format!("{reader}; {help}"),
-    };
-    if let Some(is) = written(bytes) {
-        let first = match &*is {
+    let line = first_line(bytes);
+    let (is, reader) = if let Some(is) = written(bytes) {
+        let reader = match &*is {
             "a plan" => "`lightloom emulate SCENARIO --plan`, `replan` and `ctl apply` read it",
             _ => "use the file from which it was computed, as listed in its `inputs`",
         };
-        return (!is_wanted(&is)).then(|| other(&is, first));
-    }
-    if let Some(kind) = keyed(bytes, wanted) {
-        let reader = format!("`lightloom {}` reads it", kind.reader);
-        return (!is_wanted(kind.noun)).then(|| other(kind.noun, &reader));
-    }
-    let line = first_line(bytes);
-    match LINES.iter().find(|(.., words)| words.iter().any(|word| line.contains(word))) {
-        Some((is, ..)) if is_wanted(is) => None,
-        Some((is, reader, _)) => Some(other(is, &format!("`lightloom {reader}` reads it"))),
-        None => {
-            let is_table =
-                line.contains(',') && !line.contains([' ', ':', '{', '[', '\u{fffd}', '\0']);
-            let other = other("a table (CSV)", "");
-            (is_table && !wanted.contains("CSV"))
-                .then(|| OtherKind { help: help.to_owned(), ..other })
-        }
-    }
+        (is, reader.to_owned())
+    } else if let Some(kind) = keyed(bytes, wanted) {
+        (kind.noun.to_owned(), format!("`lightloom {}` reads it", kind.reader))
+    } else if let Some((is, reader, _)) =
+        LINES.iter().find(|(.., words)| words.iter().any(|word| line.contains(word)))
+    {
+        ((*is).to_owned(), format!("`lightloom {reader}` reads it"))
+    } else if line.contains(',') && !line.contains([' ', ':', '{', '[', '\u{fffd}', '\0']) {
+        ("a table (CSV)".to_owned(), String::new())
+    } else {
+        return None;
+    };
+    let noun = match is.as_str() {
+        "a table (CSV)" => "CSV",
+        is => is.split_once(' ').map_or(is, |(_, noun)| noun),
+    };
+    let help = if reader.is_empty() { help.to_owned() } else { format!("{reader}; {help}") };
+    let other =
+        OtherKind { file: file.to_owned(), wanted: wanted.to_owned(), help, is: is.clone() };
+    (!wanted.contains(noun)).then_some(other)
 }
 
 /// Returns the error of a file that is clearly not of the kind of the Rust type `document`.

@@ -5,7 +5,7 @@
 //! half i, which sends, and half n + i, which receives, every circuit joins two halves, and each half has as many ports
 //! as its leaf. Code for two-way circuits therefore also applies to the network of halves.
 
-use super::{CrossConnect, LeafPair, Reaches, ReconfigurableFatTree};
+use super::{CrossConnect, LeafLoss, LeafPair, Reaches, ReconfigurableFatTree};
 use lightloom_units::id::{LeafId, OcsPortId};
 
 /// Returns whether a circuit may connect two of `halves` halves.
@@ -35,34 +35,47 @@ impl ReconfigurableFatTree {
         [circuit.a.index(), circuit.b.index() + self.ends() - self.leaves()]
     }
 
+    /// Returns the network with two-way circuits on the same ports.
+    pub fn with_two_way_circuits(&self) -> Self {
+        let mut two_way = self.clone();
+        two_way.spec.banks.iter_mut().for_each(|bank| bank.one_way = false);
+        two_way
+    }
+
     /// Returns the network between the halves of the leaves.
     pub fn halves(&self) -> Self {
-        let receiving = |leaf: LeafId| LeafId(leaf.0 + self.spec.leaves);
         let mut spec = self.spec.clone();
         spec.leaves *= 2;
         for bank in &mut spec.banks {
             (bank.one_way, bank.ports_per_switch) = (false, 2 * bank.ports_per_switch);
             if let Some(leaves) = &mut bank.leaves {
-                leaves.extend(leaves.clone().into_iter().map(receiving));
+                leaves.extend(leaves.clone().into_iter().map(|leaf| self.receiving(leaf)));
             }
         }
         let rates = &mut spec.electrical.other_rates;
-        rates.extend(rates.clone().into_iter().map(|(leaf, rate)| (receiving(leaf), rate)));
+        rates.extend(rates.clone().into_iter().map(|(leaf, rate)| (self.receiving(leaf), rate)));
         let extra = &mut spec.loss.extra_db;
-        extra.extend(extra.clone().into_iter().map(|(leaf, db)| (receiving(leaf), db)));
+        extra.extend(
+            extra.clone().into_iter().map(|own| LeafLoss { leaf: self.receiving(own.leaf), ..own }),
+        );
         let pairs = spec.forbidden.iter();
-        spec.forbidden = pairs.flat_map(|&(a, b)| [(a, receiving(b)), (b, receiving(a))]).collect();
+        spec.forbidden =
+            pairs.flat_map(|&(a, b)| [(a, self.receiving(b)), (b, self.receiving(a))]).collect();
         let dead = self
             .dead
             .iter()
             .map(|dead| OcsPortId { port: dead.port + self.wired_ports(dead.ocs), ..*dead });
-        let fewer = self.fewer_uplinks.iter().map(|(leaf, count)| (receiving(*leaf), *count));
+        let fewer = self.fewer_uplinks.iter().map(|(leaf, count)| (self.receiving(*leaf), *count));
         Self {
             reaches: Reaches::of(&spec, true),
             dead: dead.chain(self.dead.clone()).collect(),
             fewer_uplinks: fewer.chain(self.fewer_uplinks.clone()).collect(),
             spec,
         }
+    }
+
+    fn receiving(&self, leaf: LeafId) -> LeafId {
+        LeafId(leaf.0 + self.spec.leaves)
     }
 
     /// Returns a one-way circuit as a circuit of the network of [halves](Self::halves).

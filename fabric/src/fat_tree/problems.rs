@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
-use super::{FatTreeSpec, LeafPair, OcsBank, ReconfigurableFatTree, reach};
+use super::{FatTreeSpec, LeafLoss, LeafPair, OcsBank, ReconfigurableFatTree, reach};
 
 /// A problem in a [`FatTreeSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ impl Problems {
     }
 
     fn check_ports(&mut self, spec: &FatTreeSpec) {
-        let with_loss = spec.loss.ports_db.iter().map(|(port, _)| *port).enumerate();
+        let with_loss = spec.loss.ports.iter().map(|own| own.port).enumerate();
         let with_loss = with_loss.map(|(at, port)| (format!("loss.ports[{at}]"), port));
         let occupied = spec.occupied.iter().copied().enumerate();
         let occupied = occupied.map(|(at, port)| (format!("occupied[{at}]"), port));
@@ -211,8 +211,8 @@ impl Problems {
                 Some(_) => {}
             }
         }
-        for (index, (_, db)) in spec.loss.ports_db.iter().enumerate() {
-            self.check_db(format!("loss.ports[{index}]"), *db);
+        for (index, own) in spec.loss.ports.iter().enumerate() {
+            self.check_db(format!("loss.ports[{index}]"), own.db);
         }
         for (index, leaf) in spec.electrical.other_rates.keys().enumerate() {
             if leaf.0 >= spec.leaves {
@@ -224,7 +224,7 @@ impl Problems {
     fn check_loss(&mut self, spec: &FatTreeSpec) {
         self.check_db("loss.budget_db", spec.loss.budget_db);
         self.check_db("loss.path_db", spec.loss.path_db);
-        for (index, &(leaf, db)) in spec.loss.extra_db.iter().enumerate() {
+        for (index, &LeafLoss { leaf, db }) in spec.loss.extra_db.iter().enumerate() {
             let field = format!("loss.extra_db[{index}]");
             if leaf.0 >= spec.leaves {
                 self.unknown_leaf(&field, leaf, spec.leaves);

@@ -9,10 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_units::BitsPerSecond;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
+use lightloom_units::{BitsPerSecond, gcd};
 
-use super::{FatTreeSpec, LeafPair, halves};
+use super::{FatTreeSpec, LeafLoss, LeafPair, PortLoss, halves};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reaches {
@@ -96,18 +96,17 @@ impl Reaches {
     }
 
     fn joins_of(&self, reach: &Reach) -> Vec<bool> {
-        let leaves = || (0..self.extra_db.len()).map(LeafId::from_index);
-        let joins = |leaf| {
-            leaves()
-                .filter_map(|peer| LeafPair::new(leaf, peer))
-                .any(|pair| self.admits(reach, pair))
-        };
-        leaves().map(joins).collect()
+        let leaves = (0..self.extra_db.len()).map(LeafId::from_index);
+        let joins = leaves.clone().map(|leaf| {
+            let mut pairs = leaves.clone().filter_map(|peer| LeafPair::new(leaf, peer));
+            pairs.any(|pair| self.admits(reach, pair))
+        });
+        joins.collect()
     }
 
     fn pairs_of(&self, reach: &Reach) -> Vec<LeafPair> {
-        let all = || (0..self.extra_db.len()).map(LeafId::from_index);
-        let leaves: Vec<LeafId> = reach.leaves.clone().unwrap_or_else(|| all().collect());
+        let all = (0..self.extra_db.len()).map(LeafId::from_index);
+        let leaves: Vec<LeafId> = reach.leaves.clone().unwrap_or_else(|| all.collect());
         let pairs = leaves
             .iter()
             .enumerate()
@@ -116,10 +115,9 @@ impl Reaches {
     }
 
     fn admits(&self, reach: &Reach, pair: LeafPair) -> bool {
-        let fits = |extra: f64| reach.common_db + extra <= reach.budget_db;
         [pair.a, pair.b].iter().all(|leaf: &LeafId| {
             reach.leaves.as_ref().is_none_or(|leaves| leaves.binary_search(leaf).is_ok())
-        }) && self.extra_db(pair).is_some_and(fits)
+        }) && self.extra_db(pair).is_some_and(|extra| reach.common_db + extra <= reach.budget_db)
     }
 
     pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {
@@ -161,12 +159,7 @@ impl Reaches {
 /// Returns the greatest common divisor of the rates of all banks.
 pub(super) fn unit_of(spec: &FatTreeSpec) -> BitsPerSecond {
     let rates = spec.banks.iter().map(|bank| spec.circuit_rate_over(bank).0);
-    BitsPerSecond(rates.fold(0, |mut unit, mut rate| {
-        while rate > 0 {
-            (unit, rate) = (rate, unit % rate);
-        }
-        unit
-    }))
+    BitsPerSecond(rates.fold(0, gcd))
 }
 
 pub(super) fn units(rate: BitsPerSecond, unit: BitsPerSecond) -> u32 {
@@ -175,7 +168,7 @@ pub(super) fn units(rate: BitsPerSecond, unit: BitsPerSecond) -> u32 {
 
 fn extra_db_of_leaves(spec: &FatTreeSpec) -> Vec<f64> {
     let mut extra_db = vec![0.0; spec.leaves as usize];
-    for &(leaf, db) in &spec.loss.extra_db {
+    for &LeafLoss { leaf, db } in &spec.loss.extra_db {
         extra_db[leaf.index()] += db;
     }
     extra_db
@@ -186,7 +179,7 @@ fn extra_db_of_leaves(spec: &FatTreeSpec) -> Vec<f64> {
 pub(super) fn dark_ports(spec: &FatTreeSpec) -> Vec<OcsPortId> {
     let extra_db = extra_db_of_leaves(spec);
     let mut of_switch = BTreeMap::<OcsId, Vec<(f64, OcsPortId)>>::new();
-    for &(port, db) in &spec.loss.ports_db {
+    for &PortLoss { port, db } in &spec.loss.ports {
         let Some(bank) = spec.bank(port.ocs) else { continue };
         let leaf_db = bank.leaf_at(port.port).map_or(0.0, |leaf| extra_db[leaf.index()]);
         of_switch.entry(port.ocs).or_default().push((db + leaf_db, port));
@@ -197,8 +190,8 @@ pub(super) fn dark_ports(spec: &FatTreeSpec) -> Vec<OcsPortId> {
         let own = (0..spec.leaves).filter(|leaf| bank.place_of(LeafId(*leaf)).is_some());
         let left_db = spec.loss.budget_db - spec.loss.path_db - bank.insertion_loss_db;
         // A leaf whose loss alone forbids circuits with others does not count as a partner.
-        let fits = |db: &f64| *db <= left_db;
-        let plain_db = own.map(|leaf| extra_db[leaf as usize]).filter(fits).fold(0.0, f64::max);
+        let own_db = own.map(|leaf| extra_db[leaf as usize]).filter(|db| *db <= left_db);
+        let plain_db = own_db.fold(0.0, f64::max);
         ports.sort_by(|a, b| a.0.total_cmp(&b.0));
         while let Some((worst_db, port)) = ports.pop() {
             let second_db = ports.last().map_or(plain_db, |(db, _)| db.max(plain_db));

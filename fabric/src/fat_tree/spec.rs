@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
-use lightloom_units::{BitsPerSecond, Picoseconds};
+use lightloom_units::{BitsPerSecond, Picoseconds, Text, as_text};
 
 /// Two different leaves, with the smaller id first. A circuit between them is bidirectional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,7 +26,7 @@ impl LeafPair {
 }
 
 /// A row of identical optical switches with identical wiring to the leaves of the bank.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OcsBank {
     /// Operator's name, for example `aggregation` or `core`.
     pub name: String,
@@ -44,7 +45,6 @@ pub struct OcsBank {
     /// Leaves that are wired to the bank, in increasing order, or `None` for all leaves.
     pub leaves: Option<Vec<LeafId>>,
     /// Whether a circuit leads from a transmitter to a receiver, instead of joining two ports in both directions.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
 }
 
@@ -73,17 +73,33 @@ impl OcsBank {
 }
 
 /// The delays between the controller's decision and the first useful bit on a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(
+    rename = "TimingFile",
+    description = "Delays of setting up a circuit, from the decision to traffic."
+)]
 pub struct SwitchTiming {
     /// Time from the decision until the switch accepts the command.
+    #[serde(default, with = "as_text")]
+    #[schemars(with = "Text<Picoseconds>")]
     pub control: Picoseconds,
     /// Time to move the mirrors, crystals or actuators.
+    #[serde(with = "as_text")]
+    #[schemars(with = "Text<Picoseconds>")]
     pub switching: Picoseconds,
-    /// Time for receiver lock, link training and the driver, until the port carries traffic again.
+    /// Time for receiver lock, link training and the driver. An unmodified NIC took 5.7 s.
+    #[serde(default, with = "as_text")]
+    #[schemars(with = "Text<Picoseconds>")]
     pub bring_up: Picoseconds,
 }
 
 impl SwitchTiming {
+    /// Returns delays without software and links.
+    pub fn only_switching(switching: Picoseconds) -> Self {
+        Self { control: Picoseconds::ZERO, switching, bring_up: Picoseconds::ZERO }
+    }
+
     /// Returns the time from the decision to a circuit that carries traffic.
     pub fn total(self) -> Picoseconds {
         self.control + self.switching + self.bring_up
@@ -91,20 +107,53 @@ impl SwitchTiming {
 }
 
 /// Optical loss budget and the losses outside the switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "LossFile")]
 pub struct LossBudget {
     /// Largest loss between transmitter and receiver, in dB.
     pub budget_db: f64,
     /// Loss of the connectors and fibre that are common to all paths, in dB.
     pub path_db: f64,
-    /// Additional loss of individual leaves (for example from a longer run or a patch panel), in dB.
-    pub extra_db: Vec<(LeafId, f64)>,
-    /// Additional loss of the fibre at individual switch ports, in dB.
-    pub ports_db: Vec<(OcsPortId, f64)>,
+    /// Additional loss of individual leaves.
+    pub extra_db: Vec<LeafLoss>,
+    /// Additional loss of the fibres at individual switch ports. A port over which a circuit could exceed the budget
+    /// stays dark.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortLoss>,
+}
+
+impl Default for LossBudget {
+    /// 4 dB as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
+    fn default() -> Self {
+        Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new(), ports: Vec::new() }
+    }
+}
+
+/// Additional loss of one leaf.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ExtraLossFile")]
+pub struct LeafLoss {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Additional loss, in dB.
+    pub db: f64,
+}
+
+/// Additional loss of the fibre at one switch port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PortLossFile")]
+pub struct PortLoss {
+    /// The port.
+    pub port: OcsPortId,
+    /// Additional loss, in dB.
+    pub db: f64,
 }
 
 /// The always-on packet network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ElectricalCore {
     /// Uplink rate of one leaf into the core.
     pub rate_per_leaf: BitsPerSecond,
@@ -137,6 +186,13 @@ pub struct CrossConnect {
     pub b: LeafId,
 }
 
+impl CrossConnect {
+    /// Returns the circuit from `b` to `a`.
+    pub fn reversed(self) -> Self {
+        Self { a: self.b, b: self.a, a_port: self.b_port, b_port: self.a_port, ..self }
+    }
+}
+
 /// State of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -154,7 +210,7 @@ pub enum CircuitState {
 }
 
 /// Unchecked parameters of a reconfigurable fat-tree.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FatTreeSpec {
     /// Number of leaves (ToRs or rail switches).
     pub leaves: u32,

@@ -4,7 +4,6 @@
 use rustc_hash::FxHashMap;
 
 use super::codes;
-use super::lower::gcd;
 use super::raw::{DcnFile, FabricFile, HbdFile, JobFile, JobSizeFile};
 use super::step::{RlFile, StepFile};
 use crate::document::{self, Check, quote};
@@ -39,14 +38,9 @@ impl Sizes {
                 (nodes.gpus_per_node, Some(nodes.nodes), None, "none")
             }
             (None, DcnFile::ReconfigurableFatTree(network)) => {
-                let per_node = gcd(network.gpus_per_leaf, 8).max(1);
-                let nodes = network.leaves.checked_mul(network.gpus_per_leaf / per_node);
-                return Self::counted(
-                    per_node,
-                    nodes,
-                    None,
-                    "/dcn/reconfigurable_fat_tree/gpus_per_leaf",
-                );
+                let (per_node, nodes) = network.nodes();
+                let place = "/dcn/reconfigurable_fat_tree/gpus_per_leaf";
+                return Self::counted(per_node.into(), nodes, None, place);
             }
             (None, _) => return Self::counted(0, None, None, "/dcn"),
         };
@@ -64,10 +58,10 @@ impl Sizes {
         let nodes = nodes.filter(|nodes| (1..=MAX_NODES).contains(nodes));
         let gpus =
             per_node.zip(nodes).map(|(per_node, nodes)| u64::from(per_node) * u64::from(nodes));
-        let whole = |island: &u32| per_node.is_some_and(|per_node| island.is_multiple_of(per_node));
-        let largest_group = match island {
-            Some(island) => Some(island).filter(whole).map(u64::from),
-            None => gpus,
+        let largest_group = match (island, per_node) {
+            (Some(island), Some(gpus)) if island.is_multiple_of(gpus) => Some(island.into()),
+            (Some(_), _) => None,
+            (None, _) => gpus,
         };
         Self { gpus_per_node: per_node, gpus, largest_group, place: place.to_owned() }
     }
@@ -111,7 +105,7 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
             JobSizeFile::All => taker_of_all = taker_of_all.or(Some(index)),
             JobSizeFile::Gpus(wanted) => {
                 let left = free.filter(|_| taker_of_all.is_none());
-                check_size(job, (wanted, tp), &path, left, check);
+                check_size(job, wanted, tp, &path, left, check);
                 free = free.map(|free| free.saturating_sub(wanted));
             }
         }
@@ -161,7 +155,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     let mapping = match step {
         StepFile::Training(mapping) => mapping,
         StepFile::Search(_) => return,
-        StepFile::Rl(rl) => return check_placed_rl(job, (rl, tp), path, check),
+        StepFile::Rl(rl) => return check_placed_rl(job, rl, tp, path, check),
         StepFile::Phases(_) => {
             let message = "the step already specifies the sending leaves";
             check
@@ -181,29 +175,26 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
             .help(format!("use a divisor of {dp}"));
     }
     let JobSizeFile::Gpus(gpus) = job.gpus else { return };
-    let product = |ranks: &[u32]| {
-        ranks.iter().fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks))).max(1)
-    };
-    let divides = |ranks: u64| gpus.is_multiple_of(ranks);
-    let stage = product(&[mapping.cp, mapping.dp.unwrap_or(1)]);
-    let mapped = product(&[mapping.pp, mapping.cp, mapping.dp.unwrap_or(1)]);
+    let stage = product(&[tp, mapping.cp, mapping.dp.unwrap_or(1)]);
+    let mapped = product(&[tp, mapping.pp, mapping.cp, mapping.dp.unwrap_or(1)]);
     let (degrees, fits, size, stages) = match mapping.dp {
         Some(_) => {
-            let stages = Some(gpus / stage).filter(|pp| *pp > 0 && divides(stage));
+            let stages = Some(gpus / stage).filter(|pp| *pp > 0 && gpus.is_multiple_of(stage));
             ("tp · pp · cp · dp", mapped == gpus, mapped, stages)
         }
         None => {
             let mut fewer = (1..u64::from(mapping.pp)).rev();
-            let stages = fewer.find(|pp| divides(stage.saturating_mul(*pp)));
+            let stages = fewer.find(|pp| gpus.is_multiple_of(stage.saturating_mul(*pp)));
             let size = gpus.div_ceil(mapped).saturating_mul(mapped);
-            ("tp · pp · cp", divides(mapped), size, stages)
+            ("tp · pp · cp", gpus.is_multiple_of(mapped), size, stages)
         }
     };
     if fits {
         return;
     }
     let stages = stages.map_or(String::new(), |pp| format!(" or `pp: {pp}`"));
-    let is_free = mapping.dp.is_some() && divides(product(&[mapping.pp, mapping.cp]));
+    let one_replica = product(&[tp, mapping.pp, mapping.cp]);
+    let is_free = mapping.dp.is_some() && gpus.is_multiple_of(one_replica);
     let omit = if is_free { ", or omit `dp`" } else { "" };
     let but =
         if mapping.dp.is_some() { "but the job has" } else { "which do not divide the job's" };
@@ -211,7 +202,11 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     check.error(codes::BAD_GROUP, &path, message).help(format!("use `gpus: {size}`{stages}{omit}"));
 }
 
-fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
+fn product(ranks: &[u32]) -> u64 {
+    ranks.iter().fold(1_u64, |all, ranks| all.saturating_mul(u64::from(*ranks))).max(1)
+}
+
+fn check_placed_rl(job: &JobFile, rl: &RlFile, tp: u32, path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {
         let message = format!("the job's groups have {tp} GPUs, but the trainer's have {}", rl.tp);
@@ -253,12 +248,14 @@ pub(super) fn check_limits(fabric: &Fabric, check: &mut Check<'_>) {
                 .help(format!("use a multiple of {tp} up to {most}"));
         }
         let Some(nodes) = &job.nodes else { continue };
-        let is_absent = |node: &&NodeId| node.0 >= fabric.hbd.nodes() || out.contains(node);
-        let gpus = nodes.len() - nodes.iter().filter(is_absent).count();
-        let gpus = gpus as u64 * u64::from(fabric.hbd.gpus_per_node());
+        let lost: Vec<String> = nodes
+            .iter()
+            .filter(|node| node.0 >= fabric.hbd.nodes() || out.contains(node))
+            .map(NodeId::to_string)
+            .collect();
+        let gpus = (nodes.len() - lost.len()) as u64 * u64::from(fabric.hbd.gpus_per_node());
         let needed = job.least.unwrap_or(if job.size == JobSize::All { tp } else { most });
         if gpus < needed {
-            let lost: Vec<String> = nodes.iter().filter(is_absent).map(NodeId::to_string).collect();
             let message = format!(
                 "job {} needs {needed} GPUs, but its nodes have {gpus}, without those that do not exist or are out of \
                  service at the start: {}",
@@ -297,7 +294,8 @@ fn check_group(tp: u32, path: &str, sizes: &Sizes, check: &mut Check<'_>) {
 
 fn check_size(
     job: &JobFile,
-    (wanted, tp): (u64, u32),
+    wanted: u64,
+    tp: u32,
     path: &str,
     free: Option<u64>,
     check: &mut Check<'_>,

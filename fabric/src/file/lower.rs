@@ -11,8 +11,7 @@ use super::jobs::{Sizes, check_limits, lower_jobs};
 use super::network;
 use super::optics::{self, OpticsFile};
 use super::raw::{
-    DcnFile, FabricFile, FatTreeFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, RailsFile,
-    StartFile, TransceiverFile,
+    DcnFile, FabricFile, HbdFile, IslandsFile, KhopFile, LeafSpineFile, StartFile, TransceiverFile,
 };
 use super::step::StepFile;
 use crate::dcn::{Dcn, FatTree, Order, Rails};
@@ -115,27 +114,6 @@ struct Domain {
 }
 
 fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
-    let islands = |name, raw: &IslandsFile, check: &mut Check<'_>| {
-        let per_node = u32::from(raw.gpus_per_node);
-        let whole = per_node > 0 && raw.gpus.is_multiple_of(per_node);
-        if !whole {
-            let message =
-                format!("an island of {} GPUs does not fill whole nodes of {per_node}", raw.gpus);
-            let path = if check.is_written("/hbd/switch") {
-                "/hbd/switch/gpus"
-            } else {
-                "/hbd/torus/gpus"
-            };
-            check.error(codes::BAD_GROUP, path, message).help("use a multiple of `gpus_per_node`");
-            return None;
-        }
-        let nodes_per_island = raw.gpus / per_node;
-        let islands =
-            Islands { name, nodes: raw.nodes, gpus_per_node: raw.gpus_per_node, nodes_per_island };
-        let links = HbdLinks { edge_rate: raw.edge_rate.0, ..HbdLinks::default() };
-        let hbd = Hbd::Islands(islands);
-        Some(Domain { hbd, spare_per_ring: 0, links, order: Order::Sequential })
-    };
     if !matches!(raw.hbd, Some(HbdFile::Khop(_)) | None) {
         refuse_cabling(raw, check);
     }
@@ -157,15 +135,14 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
             }
             Some(Domain { hbd: ring.into(), spare_per_ring, links, order })
         }
-        (Some(HbdFile::Switch(raw)), _) => islands("switch domain", raw, check),
-        (Some(HbdFile::Torus(raw)), _) => islands("torus cube", raw, check),
+        (Some(HbdFile::Switch(raw)), _) => islands("switch domain", "/hbd/switch/gpus", raw, check),
+        (Some(HbdFile::Torus(raw)), _) => islands("torus cube", "/hbd/torus/gpus", raw, check),
         (Some(HbdFile::None(nodes)), _) => Some(without(nodes.nodes, nodes.gpus_per_node)),
         (None, DcnFile::ReconfigurableFatTree(network)) => {
-            let per_node = gcd(network.gpus_per_leaf, 8).max(1);
-            let nodes = u64::from(network.leaves) * u64::from(network.gpus_per_leaf / per_node);
-            let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=MAX_NODES).contains(nodes));
+            let (gpus_per_node, nodes) = network.nodes();
+            let nodes = nodes.filter(|nodes| (1..=MAX_NODES).contains(nodes));
             // Invalid numbers are reported at `dcn`.
-            Some(without(nodes.unwrap_or(1), u8::try_from(per_node).unwrap_or(1)))
+            Some(without(nodes.unwrap_or(1), gpus_per_node))
         }
         (None, _) => {
             check.error(document::codes::MISSING_KEY, "", "the key `hbd` is missing").help(
@@ -177,14 +154,37 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
     }
 }
 
-pub(super) fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
+fn islands(
+    name: &'static str,
+    path: &str,
+    raw: &IslandsFile,
+    check: &mut Check<'_>,
+) -> Option<Domain> {
+    let per_node = u32::from(raw.gpus_per_node);
+    if per_node == 0 || !raw.gpus.is_multiple_of(per_node) {
+        let message =
+            format!("an island of {} GPUs does not fill whole nodes of {per_node}", raw.gpus);
+        check.error(codes::BAD_GROUP, path, message).help("use a multiple of `gpus_per_node`");
+        return None;
+    }
+    let links = HbdLinks { edge_rate: raw.edge_rate.0, ..HbdLinks::default() };
+    let nodes_per_island = raw.gpus / per_node;
+    Some(domain_of_islands(name, raw.nodes, raw.gpus_per_node, nodes_per_island, links))
+}
+
+fn domain_of_islands(
+    name: &'static str,
+    nodes: u32,
+    gpus_per_node: u8,
+    nodes_per_island: u32,
+    links: HbdLinks,
+) -> Domain {
+    let hbd = Hbd::Islands(Islands { name, nodes, gpus_per_node, nodes_per_island });
+    Domain { hbd, spare_per_ring: 0, links, order: Order::Sequential }
 }
 
 fn without(nodes: u32, gpus_per_node: u8) -> Domain {
-    let islands = Islands { name: "none", nodes, gpus_per_node, nodes_per_island: 0 };
-    let (links, order) = (HbdLinks::default(), Order::Sequential);
-    Domain { hbd: Hbd::Islands(islands), spare_per_ring: 0, links, order }
+    domain_of_islands("none", nodes, gpus_per_node, 0, HbdLinks::default())
 }
 
 fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
@@ -201,7 +201,7 @@ fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
 enum Network {
     FatTree(FatTree),
     LeafSpine(LeafSpineFile),
-    Rails(RailsFile),
+    Rails(Rails),
     Direct(Direct),
     Reconfigurable(Box<ReconfigurableFatTree>),
 }
@@ -209,15 +209,15 @@ enum Network {
 fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
     match raw {
         DcnFile::FatTree(tree) => {
-            check_links("fat_tree", tree.link_rate.0, tree.link_latency.0, check);
-            Some(Network::FatTree(lower_fat_tree(tree)))
+            check_links("fat_tree", tree.link_rate, tree.link_latency, check);
+            Some(Network::FatTree(tree.clone()))
         }
         DcnFile::LeafSpine(raw) => {
             check_links("leaf_spine", raw.link_rate.0, raw.link_latency.0, check);
             Some(Network::LeafSpine(raw.clone()))
         }
         DcnFile::Rails(raw) => {
-            check_links("rails", raw.link_rate.0, raw.link_latency.0, check);
+            check_links("rails", raw.link_rate, raw.link_latency, check);
             Some(Network::Rails(raw.clone()))
         }
         DcnFile::Dragonfly(raw) => direct::dragonfly(raw, check).map(Network::Direct),
@@ -237,7 +237,9 @@ impl Network {
                 return Some(tree.into());
             }
             Self::LeafSpine(raw) => return Some(leaf_spine(&raw, hbd).into()),
-            Self::Rails(raw) => return Some(Dcn::Rails(rails(&raw, hbd))),
+            Self::Rails(raw) => {
+                return Some(Dcn::Rails(Rails { gpus_per_node: hbd.gpus_per_node(), ..raw }));
+            }
             Self::Direct(raw) => return Some(Dcn::Direct(Box::new(raw.above(hbd, check)?))),
             Self::Reconfigurable(network) => network,
         };
@@ -304,12 +306,12 @@ fn separate_lines(
         Some(*end)
     });
     let ends: BTreeSet<u32> = ends.collect();
-    let crosses = |fibre: &Fibre| {
+    for fibre in ring.fibres().collect::<Vec<Fibre>>() {
         let first = fibre.from.0;
-        ends.range(first + 1..=first + u32::from(fibre.hops)).next().is_some()
-    };
-    let between: Vec<Fibre> = ring.fibres().filter(crosses).collect();
-    between.into_iter().for_each(|fibre| ring.remove_fibre(fibre));
+        if ends.range(first + 1..=first + u32::from(fibre.hops)).next().is_some() {
+            ring.remove_fibre(fibre);
+        }
+    }
     Some((ring, Order::Sequential))
 }
 
@@ -508,34 +510,10 @@ fn leaf_spine(raw: &LeafSpineFile, hbd: &Hbd) -> FatTree {
     }
 }
 
-fn rails(raw: &RailsFile, hbd: &Hbd) -> Rails {
-    Rails {
-        nodes_per_group: raw.nodes_per_group,
-        gpus_per_node: hbd.gpus_per_node(),
-        planes: raw.planes,
-        oversubscription: raw.oversubscription,
-        link_rate: raw.link_rate.0,
-        link_latency: raw.link_latency.0,
-    }
-}
-
 pub(super) fn not_positive(path: &str, what: &str, check: &mut Check<'_>) {
     check
         .error(codes::NOT_POSITIVE, path, format!("{what} is zero"))
         .help("use a value above zero");
-}
-
-fn lower_fat_tree(tree: &FatTreeFile) -> FatTree {
-    FatTree {
-        design: "fat-tree",
-        nodes_per_tor: tree.nodes_per_tor,
-        tors_per_domain: tree.tors_per_domain,
-        oversubscription: tree.oversubscription,
-        core_oversubscription: tree.core_oversubscription,
-        nics_per_gpu: tree.nics_per_gpu,
-        link_rate: tree.link_rate.0,
-        link_latency: tree.link_latency.0,
-    }
 }
 
 fn lower_transceiver(raw: &TransceiverFile, check: &mut Check<'_>) -> Transceiver {

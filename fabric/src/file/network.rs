@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::lower::warn_of_slow;
-use super::step::{at_once, one};
+use super::step::one;
 use crate::document::{Check, codes};
 use crate::fat_tree::{
     CrossConnect, ElectricalCore, FatTreeSpec, LeafPair, LossBudget, OcsBank,
     ReconfigurableFatTree, SwitchTiming,
 };
 use lightloom_units::id::{LeafId, LeafRange, OcsId, OcsPortId};
-use lightloom_units::{BitsPerSecond, Picoseconds, Text};
+use lightloom_units::{BitsPerSecond, Text, gcd};
 
 /// Leaves, a thin electrical core and banks of optical switches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,10 +34,10 @@ pub struct ReconfigurableFile {
     /// Banks of optical switches.
     pub banks: Vec<BankFile>,
     /// Setup time of a circuit.
-    pub timing: TimingFile,
+    pub timing: SwitchTiming,
     /// Optical loss budget.
     #[serde(default)]
-    pub loss: LossFile,
+    pub loss: LossBudget,
     /// Pairs of leaves that must not be connected by a circuit.
     #[serde(default)]
     pub forbidden: Vec<PairFile>,
@@ -104,63 +104,6 @@ pub struct BankFile {
     pub one_way: bool,
 }
 
-/// Delays of setting up a circuit, from the decision to traffic.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TimingFile {
-    /// Time from the decision until the switch accepts the command.
-    #[serde(default = "at_once")]
-    pub control: Text<Picoseconds>,
-    /// Time to move the mirrors, crystals or actuators.
-    pub switching: Text<Picoseconds>,
-    /// Time for receiver lock, link training and the driver. An unmodified NIC took 5.7 s.
-    #[serde(default = "at_once")]
-    pub bring_up: Text<Picoseconds>,
-}
-
-/// Optical loss budget and the losses outside the switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LossFile {
-    /// Largest loss between transmitter and receiver, in dB.
-    pub budget_db: f64,
-    /// Loss of the connectors and fibre that are common to all paths, in dB.
-    pub path_db: f64,
-    /// Additional loss of individual leaves.
-    pub extra_db: Vec<ExtraLossFile>,
-    /// Additional loss of the fibres at individual switch ports. A port over which a circuit could exceed the budget
-    /// stays dark.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ports: Vec<PortLossFile>,
-}
-
-impl Default for LossFile {
-    /// 4 dB as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
-    fn default() -> Self {
-        Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new(), ports: Vec::new() }
-    }
-}
-
-/// Additional loss of one leaf.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ExtraLossFile {
-    /// The leaf.
-    pub leaf: LeafId,
-    /// Additional loss, in dB.
-    pub db: f64,
-}
-
-/// Additional loss of the fibre at one switch port.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PortLossFile {
-    /// The port.
-    pub port: OcsPortId,
-    /// Additional loss, in dB.
-    pub db: f64,
-}
-
 /// A pair of leaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -190,6 +133,15 @@ pub struct HeldFile {
     pub usable: bool,
 }
 
+impl ReconfigurableFile {
+    /// Returns the GPUs per node and the number of nodes if the file has no domain: nodes are as large as possible, up
+    /// to 8 GPUs.
+    pub(super) fn nodes(&self) -> (u8, Option<u32>) {
+        let per_node = gcd(self.gpus_per_leaf.into(), 8).max(1) as u8;
+        (per_node, self.leaves.checked_mul(self.gpus_per_leaf / u32::from(per_node)))
+    }
+}
+
 const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
 
 pub(super) fn lower(
@@ -207,24 +159,14 @@ pub(super) fn lower(
             oversubscription: raw.electrical.oversubscription,
         },
         banks: raw.banks.iter().map(bank).collect(),
-        timing: SwitchTiming {
-            control: raw.timing.control.0,
-            switching: raw.timing.switching.0,
-            bring_up: raw.timing.bring_up.0,
-        },
-        loss: LossBudget {
-            budget_db: raw.loss.budget_db,
-            path_db: raw.loss.path_db,
-            extra_db: raw.loss.extra_db.iter().map(|extra| (extra.leaf, extra.db)).collect(),
-            ports_db: raw.loss.ports.iter().map(|own| (own.port, own.db)).collect(),
-        },
+        timing: raw.timing,
+        loss: raw.loss.clone(),
         forbidden: raw.forbidden.iter().map(|pair| (pair.a, pair.b)).collect(),
         held: raw.held.iter().map(held).collect(),
         usable: raw.held.iter().filter(|held| held.usable).map(held).collect(),
         occupied: raw.occupied.clone(),
         failure_domains: raw.failure_domains,
     };
-    let extra = spec.loss.extra_db.clone();
     warn_of_implausible(raw, check);
     let fabric = ReconfigurableFatTree::new(spec)
         .map_err(|problems| {
@@ -237,7 +179,7 @@ pub(super) fn lower(
         .ok();
     if let Some(fabric) = &fabric {
         warn_of_dark_banks(fabric, check);
-        warn_of_lonely_leaves(fabric, &extra, check);
+        warn_of_lonely_leaves(fabric, check);
         warn_of_dark_ports(raw, fabric, check);
     }
     fabric
@@ -327,13 +269,9 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
 }
 
 /// Leaves without possible circuits only use the core, which is probably unintended.
-fn warn_of_lonely_leaves(
-    fabric: &ReconfigurableFatTree,
-    extra: &[(LeafId, f64)],
-    check: &mut Check<'_>,
-) {
+fn warn_of_lonely_leaves(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     for leaf in fabric.leaves_without_circuits() {
-        let lossy = extra.iter().position(|(lossy, _)| *lossy == leaf);
+        let lossy = fabric.spec().loss.extra_db.iter().position(|lossy| lossy.leaf == leaf);
         let place = lossy.map_or(format!("{FAT_TREE}/forbidden"), |index| {
             format!("{FAT_TREE}/loss/extra_db/{index}")
         });

@@ -14,7 +14,7 @@ use super::direct::{DragonflyFile, GraphFile, LeafTorusFile};
 use super::network::ReconfigurableFile;
 use super::optics::OpticsFile;
 use super::step::{PlanningFile, StepFile};
-use crate::dcn::{FatTree, Order};
+use crate::dcn::{FatTree, Order, Rails};
 use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Transceiver};
 use crate::fault::Part;
@@ -220,58 +220,33 @@ pub struct EndpointError(String);
 impl FromStr for Endpoint {
     type Err = EndpointError;
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let parse = || {
-            let (node, port) = text.split_once(':')?;
-            let (bundle, path) = port.strip_prefix('b')?.split_once('.')?;
-            let path = match path {
-                "1" => 1,
-                "2" => 2,
-                _ => return None,
-            };
-            let bundle = BundleId { node: node.parse().ok()?, bundle: bundle.parse().ok()? };
-            Some(Self(Port { bundle, path }))
-        };
-        parse().ok_or_else(|| EndpointError(text.to_owned()))
+        text.split_once(":b")
+            .and_then(|(node, port)| {
+                let (bundle, path) = port.split_once('.')?;
+                let bundle = BundleId { node: node.parse().ok()?, bundle: bundle.parse().ok()? };
+                Port::on(bundle, path).map(Self)
+            })
+            .ok_or_else(|| EndpointError(text.to_owned()))
     }
 }
 
-impl Serialize for Endpoint {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Endpoint {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Endpoint {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Endpoint".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A fibre port (node, bundle, external path 1 or 2)",
-            "pattern": "^n[0-9]+:b[0-9]+\\.[12]$",
-            "examples": ["n17:b0.2"],
-        })
-    }
-}
+lightloom_units::text_serde!(
+    Endpoint,
+    "A fibre port (node, bundle, external path 1 or 2)",
+    "^n[0-9]+:b[0-9]+\\.[12]$",
+    ["n17:b0.2"]
+);
 
 /// The design of the data-centre network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DcnFile {
     /// Nodes under ToRs, and ToRs in aggregation domains.
-    FatTree(FatTreeFile),
+    FatTree(FatTree),
     /// A two-tier fat-tree of nodes under leaves, with each leaf connected to all spines.
     LeafSpine(LeafSpineFile),
     /// One leaf per GPU of a node (rail-optimised), in one or more planes.
-    Rails(RailsFile),
+    Rails(Rails),
     /// Groups of directly connected leaves. All leaves of a group are connected to each other, and
     /// so are all groups.
     Dragonfly(DragonflyFile),
@@ -316,83 +291,9 @@ impl Default for LeafSpineFile {
     }
 }
 
-/// One leaf per GPU of a node, with packet switches above.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(example = "{nodes_per_group: 32, planes: 2}")]
-pub struct RailsFile {
-    /// Nodes per group (nodes with common rail switches).
-    #[schemars(range(min = 1, max = 65536))]
-    pub nodes_per_group: u32,
-    /// Planes. Each GPU has one port per plane, and each plane has separate rail switches.
-    #[schemars(range(min = 1, max = 64))]
-    pub planes: u32,
-    /// Ratio of downlink to uplink bandwidth of a rail switch; 1 is non-blocking.
-    #[schemars(range(min = 1, max = 64))]
-    pub oversubscription: u32,
-    /// Rate of one GPU port and of every switch port.
-    pub link_rate: Text<BitsPerSecond>,
-    /// Propagation delay of one cable.
-    pub link_latency: Text<Picoseconds>,
-}
-
-impl Default for RailsFile {
-    fn default() -> Self {
-        let tree = FatTree::default();
-        Self {
-            nodes_per_group: 32,
-            planes: 1,
-            oversubscription: tree.oversubscription,
-            link_rate: Text(tree.link_rate),
-            link_latency: Text(tree.link_latency),
-        }
-    }
-}
-
 impl Default for DcnFile {
     fn default() -> Self {
-        Self::FatTree(FatTreeFile::default())
-    }
-}
-
-/// Nodes under ToRs, and ToRs in aggregation domains.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(example = "{nodes_per_tor: 4}")]
-pub struct FatTreeFile {
-    /// Nodes per ToR.
-    #[schemars(range(min = 1, max = 65536))]
-    pub nodes_per_tor: u32,
-    /// ToRs per aggregation domain.
-    #[schemars(range(min = 1, max = 65536))]
-    pub tors_per_domain: u32,
-    /// Ratio of downlink to uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
-    #[schemars(range(min = 1, max = 64))]
-    pub oversubscription: u32,
-    /// Ratio of downlink to uplink bandwidth of the aggregation switches, between domains.
-    #[schemars(range(min = 1, max = 64))]
-    pub core_oversubscription: u32,
-    /// Network interfaces per GPU, each at `link_rate`.
-    #[schemars(range(min = 1, max = 16))]
-    pub nics_per_gpu: u32,
-    /// Rate of a GPU's network interface and of every switch port.
-    pub link_rate: Text<BitsPerSecond>,
-    /// Propagation delay of one cable.
-    pub link_latency: Text<Picoseconds>,
-}
-
-impl Default for FatTreeFile {
-    fn default() -> Self {
-        let tree = FatTree::default();
-        Self {
-            nodes_per_tor: tree.nodes_per_tor,
-            tors_per_domain: tree.tors_per_domain,
-            oversubscription: tree.oversubscription,
-            core_oversubscription: tree.core_oversubscription,
-            nics_per_gpu: tree.nics_per_gpu,
-            link_rate: Text(tree.link_rate),
-            link_latency: Text(tree.link_latency),
-        }
+        Self::FatTree(FatTree::default())
     }
 }
 

@@ -94,8 +94,8 @@ fn apart<T: PartialEq>(before: &[T], next: &[T]) -> (usize, usize) {
     let (Some(one), Some(other)) = (before.first(), next.first()) else {
         return (before.len(), next.len());
     };
-    let ahead = |list: &[T], entry: &T| list.iter().take(REACH).position(|found| found == entry);
-    match (ahead(before, other), ahead(next, one)) {
+    let gone = before.iter().take(REACH).position(|found| found == other);
+    match (gone, next.iter().take(REACH).position(|found| found == one)) {
         (Some(gone), Some(new)) if gone <= new => (gone, 0),
         (Some(gone), None) => (gone, 0),
         (_, Some(new)) => (0, new),
@@ -155,9 +155,10 @@ impl SpelledList {
     }
 
     fn copy(&mut self, other: &Self, from: usize, count: usize) {
-        let end = |index: usize| index.checked_sub(1).map_or(0, |last| other.ends[last]);
-        let (start, length) = (end(from), self.text.len());
-        self.text.extend_from_slice(&other.text[start..end(from + count)]);
+        let [start, end] = [from, from + count]
+            .map(|index| index.checked_sub(1).map_or(0, |last| other.ends[last]));
+        let length = self.text.len();
+        self.text.extend_from_slice(&other.text[start..end]);
         self.ends.extend(other.ends[from..from + count].iter().map(|end| end - start + length));
     }
 
@@ -248,10 +249,10 @@ fn spelled_rest(plan: &Plan) -> BTreeMap<String, Vec<u8>> {
             _ => {}
         }
     }
-    let spelled = |(name, value): (String, serde_json::Value)| {
-        (name, canonical::bytes(&value, &[]).unwrap_or_default())
-    };
-    members.into_iter().map(spelled).collect()
+    members
+        .into_iter()
+        .map(|(name, value)| (name, canonical::bytes(&value, &[]).unwrap_or_default()))
+        .collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::document::explain_json;
@@ -41,7 +41,7 @@ pub struct Observation {
     pub days: Option<f64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Described<'a> {
     servers: Option<u32>,
@@ -53,20 +53,20 @@ struct Described<'a> {
     events: Vec<&'a RawValue>,
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
-enum EventType {
+pub(super) enum EventType {
     FaultStart,
     FaultEnd,
 }
 
-#[derive(Deserialize)]
-struct Record<'a> {
+#[derive(Serialize, Deserialize)]
+pub(super) struct Record<'a> {
     #[serde(borrow)]
-    node_id: Cow<'a, str>,
-    event_time: f64,
-    event_type: EventType,
-    fault_type: FaultKind,
+    pub(super) node_id: Cow<'a, str>,
+    pub(super) event_time: f64,
+    pub(super) event_type: EventType,
+    pub(super) fault_type: FaultKind,
 }
 
 /// Returns the mistake in one field of a record.
@@ -104,13 +104,7 @@ fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
     let read = if is_object {
         serde_json::from_slice(bytes)
     } else {
-        serde_json::from_slice(bytes).map(|events| Described {
-            servers: None,
-            gpus_per_server: None,
-            days: None,
-            _source: None,
-            events,
-        })
+        serde_json::from_slice(bytes).map(|events| Described { events, ..Described::default() })
     };
     read.map_err(|error| TraceError {
         line: error.line().max(1),

@@ -112,22 +112,23 @@ impl FaultTrace {
 
     fn concurrency(&self) -> Concurrency {
         let spent = self.server_timeline(self.window).ms_by_faulty_count();
-        let quantile = |share: f64| {
-            let wanted = share * self.window.0 as f64;
-            let mut so_far = 0;
-            let reached = spent.iter().position(|ms| {
-                so_far += ms;
-                so_far as f64 >= wanted
+        let [p50_servers, p90_servers, p95_servers, p99_servers] =
+            [0.50, 0.90, 0.95, 0.99].map(|share| {
+                let wanted = share * self.window.0 as f64;
+                let mut so_far = 0;
+                let reached = spent.iter().position(|ms| {
+                    so_far += ms;
+                    so_far as f64 >= wanted
+                });
+                count(reached.unwrap_or(spent.len() - 1))
             });
-            count(reached.unwrap_or(spent.len() - 1))
-        };
         let most = spent.iter().rposition(|&ms| ms > 0).unwrap_or(0);
         Concurrency {
             mean_ratio: self.mean_ratio(),
-            p50_servers: quantile(0.50),
-            p90_servers: quantile(0.90),
-            p95_servers: quantile(0.95),
-            p99_servers: quantile(0.99),
+            p50_servers,
+            p90_servers,
+            p95_servers,
+            p99_servers,
             max_servers: count(most),
         }
     }
@@ -142,34 +143,29 @@ impl FaultTrace {
             return Durations::default();
         }
         days.sort_unstable_by(f64::total_cmp);
-        let at = |share: f64| {
+        let quantiles = [0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.0].map(|share| {
             let rank = share * (days.len() - 1) as f64;
             let (below, above) = (days[rank.floor() as usize], days[rank.ceil() as usize]);
             (share, below + (above - below) * rank.fract())
-        };
+        });
         Durations {
             mean_days: days.iter().sum::<f64>() / days.len() as f64,
-            quantiles_days: [0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99, 1.0].map(at).to_vec(),
+            quantiles_days: quantiles.to_vec(),
             zero_length: count(self.faults.iter().filter(|f| f.start == f.end).count()),
         }
     }
 
     fn mean_ratio_by_month(&self) -> Vec<f64> {
         let months = (self.window.as_days() / MONTH_DAYS).ceil() as usize;
-        let edge = |month: usize| TraceTime::from_days(month as f64 * MONTH_DAYS).min(self.window);
-        let until = |end: TraceTime| {
-            if end == TraceTime::START {
-                return 0;
-            }
-            server_ms(&self.server_timeline(end).ms_by_faulty_count())
-        };
-        let lost: Vec<u64> = (0..=months).map(|month| until(edge(month))).collect();
-        (0..months)
-            .map(|month| {
-                let width = edge(month + 1).ms_since(edge(month)) as f64;
-                (lost[month + 1] - lost[month]) as f64 / (width * f64::from(self.servers))
-            })
-            .collect()
+        let (mut ratios, mut start, mut lost_before) = (Vec::new(), TraceTime::START, 0);
+        for month in 1..=months {
+            let end = TraceTime::from_days(month as f64 * MONTH_DAYS).min(self.window);
+            let lost = server_ms(&self.server_timeline(end).ms_by_faulty_count());
+            let width = end.ms_since(start) as f64;
+            ratios.push((lost - lost_before) as f64 / (width * f64::from(self.servers)));
+            (start, lost_before) = (end, lost);
+        }
+        ratios
     }
 
     fn kind_statistics(&self) -> Vec<KindStatistics> {

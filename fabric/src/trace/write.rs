@@ -3,15 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Fault, FaultKind, FaultTrace, TraceTime};
-
-#[derive(Serialize)]
-struct Event<'a> {
-    node_id: String,
-    event_time: f64,
-    event_type: &'static str,
-    fault_type: &'a FaultKind,
-}
+use super::read::{EventType, Record};
+use super::{Fault, FaultTrace, TraceTime};
 
 /// Returns the trace as JSON. The numbers of servers and days come first, then the events in the
 /// public format, one per line in chronological order. `source` is the origin of the trace.
@@ -24,27 +17,27 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
         json(&source),
     );
     let mut events = events(trace);
-    events.sort_by_key(|(at, order, _)| (*at, *order));
-    let lines: Vec<String> = events.iter().map(|(.., event)| json(event)).collect();
+    events.sort_by_key(|(at, event)| (*at, event.event_type));
+    let lines: Vec<String> = events.iter().map(|(_, event)| json(event)).collect();
     text.push_str(&lines.join(",\n"));
     text.push_str("\n]}\n");
     text
 }
 
-fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
-    let both = |fault| {
-        let Fault { start, end, server, kind } = fault;
-        [(start, 0, "fault_start"), (end, 1, "fault_end")].map(|(at, order, event_type)| {
-            let event = Event {
-                node_id: trace.name(server),
+fn events(trace: &FaultTrace) -> Vec<(TraceTime, Record<'static>)> {
+    let mut events = Vec::new();
+    for &Fault { start, end, server, kind } in &trace.faults {
+        for (at, event_type) in [(start, EventType::FaultStart), (end, EventType::FaultEnd)] {
+            let event = Record {
+                node_id: trace.name(server).into(),
                 event_time: at.as_days(),
                 event_type,
-                fault_type: &trace.kinds[kind as usize],
+                fault_type: trace.kinds[kind as usize].clone(),
             };
-            (at, order, event)
-        })
-    };
-    trace.faults.iter().copied().flat_map(both).collect()
+            events.push((at, event));
+        }
+    }
+    events
 }
 
 fn json(value: &impl Serialize) -> String {

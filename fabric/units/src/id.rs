@@ -5,8 +5,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 /// Error of parsing an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {kind}; expected the form `{example}`")]
@@ -16,29 +14,44 @@ pub struct IdError {
     example: &'static str,
 }
 
+impl IdError {
+    fn of(text: &str, kind: &'static str, example: &'static str) -> Self {
+        Self { text: text.to_owned(), kind, example }
+    }
+}
+
+/// Parses digits without a sign.
+fn number(digits: &str) -> Option<u32> {
+    Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+}
+
+/// Serializes a type with `Display` and `FromStr` as text, and describes it in schemas.
+#[macro_export]
 macro_rules! text_serde {
-    ($name:ident, $kind:literal, $pattern:expr, $example:literal) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    ($name:ident, $description:literal, $pattern:expr, [$($example:literal),+ $(,)?]) => {
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(de::Error::custom)
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(::serde::de::Error::custom)
             }
         }
-        impl schemars::JsonSchema for $name {
+        impl ::schemars::JsonSchema for $name {
             fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!({
                     "type": "string",
-                    "description": $kind,
+                    "description": $description,
                     "pattern": $pattern,
-                    "examples": [$example],
+                    "examples": [$($example),+],
                 })
             }
         }
@@ -70,13 +83,12 @@ macro_rules! index_id {
             type Err = IdError;
             fn from_str(text: &str) -> Result<Self, IdError> {
                 text.strip_prefix($prefix)
-                    .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
-                    .and_then(|digits| digits.parse().ok())
+                    .and_then(number)
                     .map(Self)
-                    .ok_or_else(|| IdError { text: text.to_owned(), kind: $kind, example: $example })
+                    .ok_or_else(|| IdError::of(text, $kind, $example))
             }
         }
-        text_serde!($name, $kind, concat!("^", $prefix, "[0-9]+$"), $example);
+        text_serde!($name, $kind, concat!("^", $prefix, "[0-9]+$"), [$example]);
     };
 }
 
@@ -118,16 +130,15 @@ macro_rules! part_id {
         impl FromStr for $name {
             type Err = IdError;
             fn from_str(text: &str) -> Result<Self, IdError> {
-                let error = || IdError { text: text.to_owned(), kind: $kind, example: $example };
-                let (node, part) = text.split_once('/').ok_or_else(error)?;
-                let digits = part.strip_prefix($prefix).ok_or_else(error)?;
-                Ok(Self {
-                    node: node.parse().map_err(|_| error())?,
-                    $field: digits.parse().map_err(|_| error())?,
-                })
+                text.split_once('/')
+                    .and_then(|(node, part)| {
+                        let digits = part.strip_prefix($prefix)?;
+                        Some(Self { node: node.parse().ok()?, $field: digits.parse().ok()? })
+                    })
+                    .ok_or_else(|| IdError::of(text, $kind, $example))
             }
         }
-        text_serde!($name, $kind, concat!("^n[0-9]+/", $prefix, "[0-9]+$"), $example);
+        text_serde!($name, $kind, concat!("^n[0-9]+/", $prefix, "[0-9]+$"), [$example]);
     };
 }
 
@@ -155,19 +166,13 @@ impl fmt::Display for OcsPortId {
 impl FromStr for OcsPortId {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let parse = || {
-            let (ocs, port) = text.split_once("/p")?;
-            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-            let port = is_number.then(|| port.parse().ok())??;
-            Some(Self { ocs: ocs.parse().ok()?, port })
-        };
-        let error =
-            || IdError { text: text.to_owned(), kind: "a port of a switch", example: "ocs3/p17" };
-        parse().ok_or_else(error)
+        text.split_once("/p")
+            .and_then(|(ocs, port)| Some(Self { ocs: ocs.parse().ok()?, port: number(port)? }))
+            .ok_or_else(|| IdError::of(text, "a port of a switch", "ocs3/p17"))
     }
 }
 
-text_serde!(OcsPortId, "a port of an optical switch", "^ocs[0-9]+/p[0-9]+$", "ocs3/p17");
+text_serde!(OcsPortId, "a port of an optical switch", "^ocs[0-9]+/p[0-9]+$", ["ocs3/p17"]);
 
 macro_rules! range_of_ids {
     ($(#[$doc:meta])* $name:ident, $id:ident, $kind:literal, $pattern:literal, $example:literal) => {
@@ -194,7 +199,7 @@ macro_rules! range_of_ids {
                 }
             }
         }
-        text_serde!($name, $kind, $pattern, $example);
+        text_serde!($name, $kind, $pattern, [$example]);
     };
 }
 
@@ -222,18 +227,12 @@ impl fmt::Display for UplinkId {
 impl FromStr for UplinkId {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let number = |digits: &str| {
-            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-            is_number.then(|| digits.parse().ok())?
-        };
-        let parse = || {
-            let (leaf, uplink) = text.split_once("/up")?;
-            let leaf = leaf.strip_prefix("leaf").or_else(|| leaf.strip_prefix('l'))?;
-            Some(Self { leaf: LeafId(number(leaf)?), uplink: number(uplink)? })
-        };
-        let error =
-            || IdError { text: text.to_owned(), kind: "an uplink of a leaf", example: "l5/up2" };
-        parse().ok_or_else(error)
+        text.split_once("/up")
+            .and_then(|(leaf, uplink)| {
+                let leaf = leaf.strip_prefix("leaf").or_else(|| leaf.strip_prefix('l'))?;
+                Some(Self { leaf: LeafId(number(leaf)?), uplink: number(uplink)? })
+            })
+            .ok_or_else(|| IdError::of(text, "an uplink of a leaf", "l5/up2"))
     }
 }
 

@@ -253,6 +253,11 @@ average! {
     Watts, "{:.2} W"
 }
 
+/// Returns the greatest common divisor.
+pub const fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// Returns the digits of a whole number with a comma between thousands.
 pub fn thousands(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -368,6 +373,27 @@ impl<'de, Q: Quantity + FromStr<Err = QuantityError>> Deserialize<'de> for Text<
 impl<Q: Quantity> Serialize for Text<Q> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&spell_exactly(self.0))
+    }
+}
+
+/// For `#[serde(with = …)]`: a quantity that is [`Text`] in files.
+pub mod as_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Quantity, QuantityError, Text};
+
+    pub fn serialize<Q: Quantity, S: Serializer>(
+        quantity: &Q,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Text(*quantity).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, Q, D: Deserializer<'de>>(deserializer: D) -> Result<Q, D::Error>
+    where
+        Q: Quantity + std::str::FromStr<Err = QuantityError>,
+    {
+        Text::deserialize(deserializer).map(|text| text.0)
     }
 }
 

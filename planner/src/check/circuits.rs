@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, OcsBank, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Stage, TransitionPlan};
 use lightloom_units::Picoseconds;
-use lightloom_units::id::LeafId;
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 const RATE_TOLERANCE: f64 = 1e-6;
 
@@ -55,7 +55,7 @@ pub(crate) fn check_step(
         match (stated.get(transition.from.as_str()), stated.get(transition.to.as_str())) {
             (Some((from, _)), Some((to, demand))) => {
                 check_transition(spec, transition, from, to, &mut findings);
-                check_without(network, transition, (from, demand), &mut findings);
+                check_without(network, transition, from, demand, &mut findings);
             }
             _ => findings.push(format!(
                 "transition from {} to {}: no such phase",
@@ -68,10 +68,9 @@ pub(crate) fn check_step(
 
 /// Checks failed ports, and the circuits that stay: each is in every phase unless one of its ports has failed.
 fn check_ports(network: &ReconfigurableFatTree, phase: &PhasePlan, findings: &mut Vec<String>) {
-    let works = |ocs, port| !network.dead_ports(ocs).any(|dead| dead == port);
     for circuit in &phase.circuits {
         let ports = [circuit.a_port, circuit.b_port].into_iter();
-        for port in ports.filter(|port| !works(circuit.ocs, *port)) {
+        for port in ports.filter(|port| !works(network, circuit.ocs, *port)) {
             findings.push(format!(
                 "phase {}: {} port {port} is broken or occupied",
                 phase.name, circuit.ocs
@@ -79,7 +78,7 @@ fn check_ports(network: &ReconfigurableFatTree, phase: &PhasePlan, findings: &mu
         }
     }
     for own in &network.spec().usable {
-        let is_up = works(own.ocs, own.a_port) && works(own.ocs, own.b_port);
+        let is_up = works(network, own.ocs, own.a_port) && works(network, own.ocs, own.b_port);
         if is_up && !phase.circuits.contains(own) {
             findings.push(format!(
                 "phase {}: the circuit on {} ports {} and {} has to stay, but is missing",
@@ -87,6 +86,10 @@ fn check_ports(network: &ReconfigurableFatTree, phase: &PhasePlan, findings: &mu
             ));
         }
     }
+}
+
+fn works(network: &ReconfigurableFatTree, ocs: OcsId, port: u32) -> bool {
+    !network.dead_ports(ocs).any(|dead| dead == port)
 }
 
 /// Without traffic between leaves, the interfaces determine the time of a phase.
@@ -151,20 +154,11 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         return Some(format!("a circuit between {a} and {b} is not permitted"));
     }
     let bank = bank_of(spec, circuit.ocs.0)?;
-    let extra: f64 = spec
-        .loss
-        .extra_db
-        .iter()
-        .filter(|(leaf, _)| *leaf == a || *leaf == b)
-        .map(|(_, db)| db)
-        .sum();
-    let ends = [circuit.a_port, circuit.b_port];
-    let fibres = spec
-        .loss
-        .ports_db
-        .iter()
-        .filter(|(port, _)| port.ocs == circuit.ocs && ends.contains(&port.port));
-    let fibres: f64 = fibres.map(|(_, db)| db).sum();
+    let leaves = spec.loss.extra_db.iter().filter(|own| [a, b].contains(&own.leaf));
+    let extra: f64 = leaves.map(|own| own.db).sum();
+    let ends = [circuit.a_port, circuit.b_port].map(|port| OcsPortId { ocs: circuit.ocs, port });
+    let fibres = spec.loss.ports.iter().filter(|own| ends.contains(&own.port));
+    let fibres: f64 = fibres.map(|own| own.db).sum();
     let loss = bank.insertion_loss_db + spec.loss.path_db + extra + fibres;
     (loss > spec.loss.budget_db).then(|| {
         format!("has a loss of {loss:.1} dB, but the budget is {:.1} dB", spec.loss.budget_db)
@@ -201,11 +195,10 @@ pub(super) fn can_serve(
     if from_hosts.iter().chain(&to_hosts).any(|load| *load > hosts) {
         return false;
     }
-    let fits = |(leaf, load): (usize, &f64)| {
+    sent.iter().zip(received).enumerate().all(|(leaf, (sent, received))| {
         let core = network.electrical_rate_of(LeafId::from_index(leaf));
-        *load <= core + 1e-9 * spec.circuit_rate.0 as f64
-    };
-    sent.iter().enumerate().chain(received.iter().enumerate()).all(fits)
+        sent.max(received) <= core + 1e-9 * spec.circuit_rate.0 as f64
+    })
 }
 
 /// Returns the rate of the circuits from each leaf to each other, in bit/s.
@@ -225,22 +218,23 @@ pub(super) fn rates(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> BTreeMap<(
 fn check_without(
     network: &ReconfigurableFatTree,
     transition: &TransitionPlan,
-    (circuits, demand): (&[CrossConnect], &Asked),
+    circuits: &[CrossConnect],
+    demand: &Asked,
     findings: &mut Vec<String>,
 ) {
     let circuits = rates(network.spec(), circuits);
-    let serves = |seconds: f64| can_serve(network, demand, &circuits, 1.0 / seconds);
-    let is_cut_off = |(from, to): &(u32, u32)| {
-        let lacks_core = |leaf: u32| network.electrical_rate_of(LeafId(leaf)) <= 0.0;
-        let is_joined = circuits.contains_key(&(*from, *to));
-        !is_joined && (lacks_core(*from) || lacks_core(*to))
-    };
     let is_right = match transition.without_ps.map(Picoseconds::as_secs_f64) {
-        None => demand.flows.keys().any(is_cut_off),
+        None => demand.flows.keys().any(|(from, to)| {
+            let mut core =
+                [*from, *to].into_iter().map(|leaf| network.electrical_rate_of(LeafId(leaf)));
+            !circuits.contains_key(&(*from, *to)) && core.any(|rate| rate <= 0.0)
+        }),
         Some(_) if demand.flows.is_empty() => true,
         Some(time) => {
-            serves(time * (1.0 + RATE_TOLERANCE) + 1e-12)
-                && !serves((time * (1.0 - RATE_TOLERANCE) - 1e-12).max(f64::MIN_POSITIVE))
+            let longer = time * (1.0 + RATE_TOLERANCE) + 1e-12;
+            let shorter = (time * (1.0 - RATE_TOLERANCE) - 1e-12).max(f64::MIN_POSITIVE);
+            can_serve(network, demand, &circuits, 1.0 / longer)
+                && !can_serve(network, demand, &circuits, 1.0 / shorter)
         }
     };
     if !is_right {
@@ -342,8 +336,9 @@ fn check_transition(
 ) {
     let name = format!("transition from {} to {}", transition.from, transition.to);
     let mut removed = 0;
-    let count = |_, removals: usize, _: &[CrossConnect]| removed += removals;
-    findings.extend(execute(spec, &name, &transition.stages, from, to, count));
+    findings.extend(execute(spec, &name, &transition.stages, from, to, |_, removals, _| {
+        removed += removals;
+    }));
     if from.len() - removed != transition.circuits_kept {
         findings.push(format!("{name}: keeps {} circuits", from.len() - removed));
     }

@@ -37,8 +37,7 @@ struct Claims<'a> {
 impl Claims<'_> {
     fn hold(&mut self, name: &'static str, is_so: bool, stated: f64, found: impl ToString) {
         if !is_so {
-            let (stated, found) = (stated.to_string(), found.to_string());
-            self.found.push(Violation::Metric { name, stated, found });
+            self.found.push(Violation::metric(name, stated, found));
         }
     }
 

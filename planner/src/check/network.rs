@@ -4,7 +4,7 @@
 //! The bytes between the ranks of a training job are computed with textbook formulas in floating point; only the
 //! model's dimensions are shared with the planner. Matrices given per leaf are not rederived.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::fault::FaultSet;
@@ -12,10 +12,10 @@ use lightloom_fabric::file::{MappingFile, ShardingFile, StepFile};
 use lightloom_fabric::hbd::Grouping;
 use lightloom_fabric::plan::{PhasePlan, Plan, Rank};
 use lightloom_units::id::{GpuId, LeafId};
-use lightloom_units::{Bytes, Picoseconds};
 
 use super::circuits::{Asked, Flows, check_step};
 use super::{Violation, reinforcement};
+use crate::rfabric::phases::Phase;
 use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 
@@ -77,16 +77,14 @@ pub(super) fn check(fabric: &Fabric, faults: &FaultSet, plan: &Plan, found: &mut
     let Some(by_job) = expected(fabric, plan, found) else { return };
     let several = by_job.len() > 1;
     let lengths: Vec<usize> = by_job.iter().map(|(_, phases)| phases.len()).collect();
-    let phases: Vec<(String, Sent)> = by_job
-        .into_iter()
-        .flat_map(|(job, phases)| {
-            let named = move |name| if several { format!("{job}/{name}") } else { name };
-            phases.into_iter().map(move |(name, sent)| (named.clone()(name), sent))
-        })
-        .collect();
+    let mut phases: Vec<(String, Sent)> = Vec::new();
+    for (job, own) in by_job {
+        for (name, sent) in own {
+            phases.push((if several { format!("{job}/{name}") } else { name }, sent));
+        }
+    }
     if phases.len() != plan.phases.len() {
-        let (stated, found_here) = (plan.phases.len().to_string(), phases.len().to_string());
-        found.push(Violation::Metric { name: "phases", stated, found: found_here });
+        found.push(Violation::metric("phases", plan.phases.len(), phases.len()));
         return;
     }
     for (stated, (name, sent)) in plan.phases.iter().zip(&phases) {
@@ -130,10 +128,9 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
         left = others;
     }
     if !plan.phases.is_empty() && plan.metrics.step_time_ps != step {
-        let text =
-            |time: Option<Picoseconds>| time.map_or("absent".to_owned(), |time| time.to_string());
-        let (stated, found_here) = (text(plan.metrics.step_time_ps), text(step));
-        found.push(Violation::Metric { name: "step_time_ps", stated, found: found_here });
+        let [stated, found_here] = [plan.metrics.step_time_ps, step]
+            .map(|time| time.map_or("absent".to_owned(), |time| time.to_string()));
+        found.push(Violation::metric("step_time_ps", stated, found_here));
     }
     let mut lit = plan.phases.iter().map(|phase| &phase.circuits).filter(|own| !own.is_empty());
     let first = lit.next();
@@ -151,21 +148,19 @@ fn check_interfaces(
     lengths: &[usize],
     found: &mut Vec<Violation>,
 ) {
-    let mut refuse = |name, stated: f64, found_here: f64| {
-        let (stated, found_here) = (stated.to_string(), found_here.to_string());
-        found.push(Violation::Metric { name, stated, found: found_here });
-    };
     for (phase, Asked { interface_seconds: least, .. }) in plan.phases.iter().zip(asked) {
         // Plans do not state interface times for steps given per leaf.
         let stated = phase.interface_ps.map_or(0.0, |time| time.as_secs_f64());
         if (stated - least).abs() > TOLERANCE * least.max(1e-6) {
-            refuse("interface_ps", stated, *least);
+            found.push(Violation::metric("interface_ps", stated, least));
         }
-        if phase.duration_ps.as_secs_f64() < least * (1.0 - TOLERANCE) - 1e-12 {
-            refuse("duration of a phase", phase.duration_ps.as_secs_f64(), *least);
+        let duration = phase.duration_ps.as_secs_f64();
+        if duration < least * (1.0 - TOLERANCE) - 1e-12 {
+            found.push(Violation::metric("duration of a phase", duration, least));
         }
         if phase.lambda_upper_bound * least > 1.0 + TOLERANCE {
-            refuse("lambda_upper_bound", phase.lambda_upper_bound, 1.0 / least);
+            let bound = phase.lambda_upper_bound;
+            found.push(Violation::metric("lambda_upper_bound", bound, 1.0 / least));
         }
     }
     let metrics = &plan.metrics;
@@ -185,23 +180,20 @@ fn check_interfaces(
     }
     let most = 1.0 - least * (1.0 - gain) / step.as_secs_f64();
     if bound > most + TOLERANCE {
-        refuse("orchestration_gain_upper_bound", bound, most);
+        found.push(Violation::metric("orchestration_gain_upper_bound", bound, most));
     }
 }
 
 fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
-    let mut near = |name, stated: u64, expected: f64| {
+    for (name, stated, expected) in [
+        ("demand_bytes", stated.demand_bytes.0, sent.total_between()),
+        ("ring_bytes", stated.ring_bytes.0, sent.rings),
+        ("leaf_bytes", stated.leaf_bytes.0, sent.below),
+    ] {
         if (stated as f64 - expected).abs() > TOLERANCE * expected.max(1e6) {
-            found.push(Violation::Metric {
-                name,
-                stated: stated.to_string(),
-                found: expected.to_string(),
-            });
+            found.push(Violation::metric(name, stated, expected));
         }
-    };
-    near("demand_bytes", stated.demand_bytes.0, sent.total_between());
-    near("ring_bytes", stated.ring_bytes.0, sent.rings);
-    near("leaf_bytes", stated.leaf_bytes.0, sent.below);
+    }
 }
 
 pub(super) fn asked(fabric: &Fabric, plan: &Plan) -> Option<Vec<Asked>> {
@@ -221,11 +213,11 @@ fn expected(
             None => continue,
             Some(StepFile::Training(raw)) => {
                 let card = step::model(fabric, job).ok()??;
-                training(fabric, plan, (index, job), (raw, &card), found)?
+                training(fabric, plan, index, raw, &card, found)?
             }
             Some(StepFile::Rl(raw)) if job.is_placed() => {
                 let card = step::named_model(fabric, &raw.model).ok()?;
-                reinforcement::expected(fabric, plan, (index, job), (raw, &card), found)?
+                reinforcement::expected(fabric, plan, index, raw, &card, found)?
             }
             Some(_) => as_read(fabric, job)?,
         };
@@ -238,13 +230,17 @@ fn expected(
 
 fn as_read(fabric: &Fabric, job: &Job) -> Option<Named> {
     let phases = step::phases(fabric, job).ok()?;
-    let sent = |demand: &crate::rfabric::demand::Demand| Sent {
-        between: demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64)).collect(),
-        rings: demand.carried().rings.0 as f64,
-        below: demand.carried().leaves.0 as f64,
-        ..Sent::default()
-    };
-    Some(phases.iter().map(|phase| (phase.name.clone(), sent(&phase.demand))).collect())
+    let named = phases.iter().map(|Phase { name, demand, .. }| {
+        let flows = demand.flows().map(|(from, to, bytes)| ((from.0, to.0), bytes.0 as f64));
+        let sent = Sent {
+            between: flows.collect(),
+            rings: demand.carried().rings.0 as f64,
+            below: demand.carried().leaves.0 as f64,
+            ..Sent::default()
+        };
+        (name.clone(), sent)
+    });
+    Some(named.collect())
 }
 
 pub(super) type Grid = BTreeMap<[u32; 4], Place>;
@@ -252,10 +248,12 @@ pub(super) type Grid = BTreeMap<[u32; 4], Place>;
 fn training(
     fabric: &Fabric,
     plan: &Plan,
-    (index, job): (u32, &Job),
-    (raw, card): (&MappingFile, &ModelCard),
+    index: u32,
+    raw: &MappingFile,
+    card: &ModelCard,
     found: &mut Vec<Violation>,
 ) -> Option<Named> {
+    let job = &fabric.jobs[index as usize];
     let mut grid = Grid::new();
     for rank in plan.ranks.iter().filter(|rank| rank.job == Some(index)) {
         let Rank { gpu, group, tp, pp, dp, cp, ep, .. } = *rank;
@@ -308,21 +306,22 @@ impl Step<'_> {
         let mut sent = Sent::default();
         for (at, place) in self.grid {
             let [tensor, context, data, stage] = *at;
-            let to = |at: [u32; 4]| self.grid[&at];
             if tp > 1 {
                 let bytes = 8.0 * (tensor_ranks - 1.0) / tensor_ranks * residual * layers;
-                sent.send(*place, to([(tensor + 1) % tp, context, data, stage]), bytes);
+                let next = self.grid[&[(tensor + 1) % tp, context, data, stage]];
+                sent.send(*place, next, bytes);
             }
             if cp > 1 {
                 let bytes = 3.0 * (context_ranks - 1.0) * cache * layers / tensor_ranks;
-                sent.send(*place, to([tensor, (context + 1) % cp, data, stage]), bytes);
+                let next = self.grid[&[tensor, (context + 1) % cp, data, stage]];
+                sent.send(*place, next, bytes);
             }
             let message = residual * f64::from(self.raw.micro_batches) / tensor_ranks;
             if stage + 1 < pp {
-                sent.send(*place, to([tensor, context, data, stage + 1]), message);
+                sent.send(*place, self.grid[&[tensor, context, data, stage + 1]], message);
             }
             if stage > 0 {
-                sent.send(*place, to([tensor, context, data, stage - 1]), message);
+                sent.send(*place, self.grid[&[tensor, context, data, stage - 1]], message);
             }
             self.send_to_experts(&mut sent, *at, *place, residual / tensor_ranks);
         }
@@ -352,26 +351,29 @@ impl Step<'_> {
             ShardingFile::Replicated => 2.0,
             ShardingFile::Sharded => 3.0,
         };
-        let of_stage = |bytes: Bytes| passes * bytes.0 as f64 / f64::from(tp) / f64::from(pp);
-        let experts = of_stage(self.card.expert_bytes());
-        let dense = of_stage(self.card.weight_bytes()) - experts;
+        let [experts, all] = [self.card.expert_bytes(), self.card.weight_bytes()]
+            .map(|bytes| passes * bytes.0 as f64 / f64::from(tp) / f64::from(pp));
+        let dense = all - experts;
         let held_apart = self.raw.ep.max(1);
         for (&[tensor, context, data, stage], place) in self.grid {
-            let to = |context: u32, data: u32| self.grid[&[tensor, context, data, stage]];
             let next = (data * cp + context + 1) % replicas;
-            let others = |ranks: u32| f64::from(ranks - 1) / f64::from(ranks);
-            sent.send(*place, to(next % cp, next / cp), dense * others(replicas));
+            let to = self.grid[&[tensor, next % cp, next / cp, stage]];
+            sent.send(*place, to, dense * share_of_others(replicas));
             let first = data % held_apart;
             let alike = (dp - first).div_ceil(held_apart) * cp;
             if alike > 1 {
-                let bytes = experts / f64::from(held_apart) * others(alike);
+                let bytes = experts / f64::from(held_apart) * share_of_others(alike);
                 let after = if data + held_apart < dp { data + held_apart } else { first };
-                let next = if context + 1 < cp { to(context + 1, data) } else { to(0, after) };
-                sent.send(*place, next, bytes);
+                let [next, data] = if context + 1 < cp { [context + 1, data] } else { [0, after] };
+                sent.send(*place, self.grid[&[tensor, next, data, stage]], bytes);
             }
         }
         sent
     }
+}
+
+fn share_of_others(ranks: u32) -> f64 {
+    f64::from(ranks - 1) / f64::from(ranks)
 }
 
 fn between_domains(fabric: &Fabric, flows: &Flows) -> f64 {
@@ -381,17 +383,21 @@ fn between_domains(fabric: &Fabric, flows: &Flows) -> f64 {
     let gpus = tree.nodes_per_tor * u32::from(fabric.hbd.gpus_per_node());
     let uplinks = (gpus * tree.nics_per_gpu).div_ceil(tree.oversubscription);
     let cores = uplinks * tree.tors_per_domain.div_ceil(tree.core_oversubscription);
-    let domain = |leaf: &u32| leaf / tree.tors_per_domain;
-    let last = flows.keys().flat_map(|(from, to)| [domain(from), domain(to)]).max().unwrap_or(0);
-    (0..=last).fold(0.0, |most: f64, own| {
-        let bytes = |is_own: &dyn Fn(u32, u32) -> bool| -> f64 {
-            let flows = flows.iter().filter(|((from, to), _)| is_own(domain(from), domain(to)));
-            flows.map(|(_, bytes)| bytes).sum()
-        };
-        let sent = bytes(&|from, to| from == own && to != own);
-        let received = bytes(&|from, to| to == own && from != own);
-        most.max(sent.max(received) * 8.0 / (f64::from(cores) * tree.link_rate.0 as f64))
-    })
+    let most = most_bits(flows, |leaf| leaf / tree.tors_per_domain).into_values();
+    most.fold(0.0, f64::max) / (f64::from(cores) * tree.link_rate.0 as f64)
+}
+
+/// Returns the bits that each place sends to or receives from others, whichever is more.
+fn most_bits(flows: &Flows, place_of: impl Fn(u32) -> u32) -> BTreeMap<u32, f64> {
+    let mut bits: BTreeMap<u32, [f64; 2]> = BTreeMap::new();
+    for ((from, to), bytes) in flows {
+        let [from, to] = [*from, *to].map(&place_of);
+        if from != to {
+            bits.entry(from).or_default()[0] += bytes * 8.0;
+            bits.entry(to).or_default()[1] += bytes * 8.0;
+        }
+    }
+    bits.into_iter().map(|(place, [sent, received])| (place, sent.max(received))).collect()
 }
 
 fn check_packets(
@@ -403,24 +409,16 @@ fn check_packets(
 ) {
     let per_node = fabric.hbd.gpus_per_node();
     let whole = fabric.dcn.packet_rate_of_leaf(per_node);
-    let rate = |leaf: u32| {
-        let broken = faults.uplinks.iter().filter(|uplink| uplink.leaf.0 == leaf).count();
-        whole * (1.0 - broken as f64 / f64::from(fabric.dcn.uplinks_of_leaf(per_node)))
-    };
     for (phase, Asked { flows, interface_seconds }) in plan.phases.iter().zip(asked) {
-        let leaves: BTreeSet<u32> = flows.keys().flat_map(|(from, to)| [*from, *to]).collect();
-        let bits = |own: &dyn Fn(&(u32, u32)) -> bool| -> f64 {
-            flows.iter().filter(|(pair, _)| own(pair)).map(|(_, bytes)| bytes * 8.0).sum()
-        };
-        let seconds = leaves.iter().fold(0.0, |most: f64, leaf| {
-            let most_bits = bits(&|pair| pair.0 == *leaf).max(bits(&|pair| pair.1 == *leaf));
-            most.max(most_bits / rate(*leaf))
-        });
-        let seconds = seconds.max(between_domains(fabric, flows)).max(*interface_seconds);
+        let mut seconds = between_domains(fabric, flows).max(*interface_seconds);
+        for (leaf, bits) in most_bits(flows, |leaf| leaf) {
+            let broken = faults.uplinks.iter().filter(|uplink| uplink.leaf.0 == leaf).count();
+            let uplinks = f64::from(fabric.dcn.uplinks_of_leaf(per_node));
+            seconds = seconds.max(bits / (whole * (1.0 - broken as f64 / uplinks)));
+        }
         let stated = phase.duration_ps.as_secs_f64();
         if (seconds - stated).abs() > TOLERANCE * seconds.max(1e-6) || !phase.circuits.is_empty() {
-            let (stated, seconds) = (stated.to_string(), seconds.to_string());
-            found.push(Violation::Metric { name: "duration of a phase", stated, found: seconds });
+            found.push(Violation::metric("duration of a phase", stated, seconds));
         }
     }
 }

@@ -27,11 +27,10 @@ pub(super) fn check(
     let drained = fabric.drained.failed_nodes(&fabric.hbd);
     let drained = out.iter().filter(|node| drained.contains(node)).count() as u64 * per_node;
     let faulty = (out.len() as u64 - absent) * per_node - drained;
-    let on_rings = |spare: bool| -> u64 {
-        let groups = plan.groups.iter().filter(|group| group.job.is_none() == spare);
-        groups.map(|group| group.ring.len() as u64).sum()
-    };
-    let (used, spare) = (on_rings(false), on_rings(true));
+    let [used, spare] = [false, true].map(|is_spare| {
+        let groups = plan.groups.iter().filter(|group| group.job.is_none() == is_spare);
+        groups.map(|group| group.ring.len() as u64).sum::<u64>()
+    });
     let names_leaves = !plan.jobs.is_empty() && plan.jobs.iter().all(|job| job.tp == 0);
     let wasted = if names_leaves { 0 } else { (total - faulty).saturating_sub(used + spare) };
     let mut counts = Comparison(found);
@@ -49,9 +48,10 @@ pub(super) fn check(
 
 fn check_spares(fabric: &Fabric, plan: &Plan, cannot_stand_in: u64, counts: &mut Comparison<'_>) {
     let per_node = usize::from(fabric.hbd.gpus_per_node());
-    let rings = || plan.groups.iter().filter(|group| group.ring.len() >= per_node);
-    let passing = rings().map(|group| group.passing.len() as u64).sum::<u64>() * per_node as u64;
-    let bare = rings().filter(|group| group.passing.is_empty()).count() as u64 + cannot_stand_in;
+    let rings = plan.groups.iter().filter(|group| group.ring.len() >= per_node);
+    let passing: u64 = rings.clone().map(|group| group.passing.len() as u64).sum();
+    let passing = passing * per_node as u64;
+    let bare = rings.filter(|group| group.passing.is_empty()).count() as u64 + cannot_stand_in;
     let (stated_passing, stated_bare) =
         (plan.metrics.gpus_passing, plan.metrics.rings_without_spare);
     if fabric.spare_per_ring > 0 {
@@ -67,22 +67,14 @@ struct Comparison<'a>(&'a mut Vec<Violation>);
 impl Comparison<'_> {
     fn same(&mut self, name: &'static str, stated: u64, found: u64) {
         if stated != found {
-            self.0.push(Violation::Metric {
-                name,
-                stated: stated.to_string(),
-                found: found.to_string(),
-            });
+            self.0.push(Violation::metric(name, stated, found));
         }
     }
     fn near(&mut self, name: &'static str, stated: f64, found: f64) {
         // Comparisons with NaN are false, so a test for a large difference would accept NaN.
         let near = (stated - found).abs() <= TOLERANCE * found.abs().max(1.0);
         if !near {
-            self.0.push(Violation::Metric {
-                name,
-                stated: stated.to_string(),
-                found: found.to_string(),
-            });
+            self.0.push(Violation::metric(name, stated, found));
         }
     }
 }

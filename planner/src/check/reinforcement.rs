@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile, SyncMethod};
 use lightloom_fabric::plan::{Plan, Rank};
 use lightloom_units::id::LeafId;
@@ -19,8 +19,9 @@ const SAMPLE_TOKEN: f64 = 8.0;
 pub(super) fn expected(
     fabric: &Fabric,
     plan: &Plan,
-    (index, job): (u32, &Job),
-    (raw, card): (&RlFile, &ModelCard),
+    index: u32,
+    raw: &RlFile,
+    card: &ModelCard,
     found: &mut Vec<Violation>,
 ) -> Option<Named> {
     let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(index)).collect();
@@ -35,11 +36,12 @@ pub(super) fn expected(
         .collect();
     let (trainer, pool) = all.split_at_checked(raw.trainer_gpus as usize)?;
     let tail = raw.tail_replica_gpus.unwrap_or(raw.replica_gpus);
-    let is_whole = |size: u32| pool.len().is_multiple_of(size.max(1) as usize);
+    let mut sizes = [raw.replica_gpus, tail].into_iter().map(|size| size.max(1) as usize);
     let wanted = raw.generation_gpus as usize;
-    let fits = is_whole(raw.replica_gpus) && is_whole(tail) && pool.len() <= wanted;
+    let fits = sizes.all(|size| pool.len().is_multiple_of(size)) && pool.len() <= wanted;
     if !fits || (pool.len() < wanted && plan.given_up.is_empty()) {
-        found.push(Violation::Dimensions { job: job.name.clone(), ranks: all.len() });
+        let job = fabric.jobs[index as usize].name.clone();
+        found.push(Violation::Dimensions { job, ranks: all.len() });
         return None;
     }
     let data = raw.trainer_gpus / (raw.tp * raw.pp);
@@ -149,17 +151,19 @@ impl Pool<'_> {
         let roots = leaves(trainer);
         let shard = weights / roots.len() as f64;
         for (number, root) in roots.iter().enumerate() {
-            let holder = |position: usize| {
-                let leaves = leaves(self.replica(position + number));
-                leaves[number % leaves.len()]
-            };
             for position in 0..self.replicas() {
                 let is_first = position == 0 || sync.method == SyncMethod::Broadcast;
-                let from = if is_first { *root } else { holder((position - 1) / 2) };
-                sent.send(from, holder(position), shard);
+                let from = if is_first { *root } else { self.holder((position - 1) / 2, number) };
+                sent.send(from, self.holder(position, number), shard);
             }
         }
         sent
+    }
+
+    /// Returns the leaf that holds shard `number` at a position of its tree.
+    fn holder(&self, position: usize, number: usize) -> Place {
+        let leaves = leaves(self.replica(position + number));
+        leaves[number % leaves.len()]
     }
 
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {

@@ -47,26 +47,29 @@ impl GpuGraph {
 
     /// Adds a circuit only at the end with the lower bundle identifier.
     fn add_ring_edge(&mut self, fabric: &Fabric, lit: &Lit, node: NodeId, edge: u8) {
-        let half = |node: NodeId, edge: u8, upper: u8| GpuId {
-            node,
-            gpu: (edge + upper) % self.gpus_per_node,
-        };
+        let [lower, upper] = self.ends_of(node, edge);
         let bundle = fabric.hbd.bundle_on_edge(edge).map(|bundle| BundleId { node, bundle });
         let Some(bundle) = bundle else {
-            return self.join(half(node, edge, 0), half(node, edge, 1));
+            return self.join(lower, upper);
         };
         match (lit.path(bundle), lit.far_end(bundle)) {
-            (Some(Path::Loopback), _) => self.join(half(node, edge, 0), half(node, edge, 1)),
+            (Some(Path::Loopback), _) => self.join(lower, upper),
             (Some(_), Some(far)) if bundle < far.bundle => {
                 let far_edge = fabric.hbd.ring_edge(far.bundle.bundle);
-                let ends =
-                    [0, 1].map(|h| (half(node, edge, h), half(far.bundle.node, far_edge, h)));
-                for (near, far) in ends {
-                    self.join(near, far);
-                }
+                let [far_lower, far_upper] = self.ends_of(far.bundle.node, far_edge);
+                self.join(lower, far_lower);
+                self.join(upper, far_upper);
             }
             _ => {}
         }
+    }
+
+    fn ends_of(&self, node: NodeId, edge: u8) -> [GpuId; 2] {
+        [edge, edge + 1].map(|gpu| GpuId { node, gpu: gpu % self.gpus_per_node })
+    }
+
+    fn node_of(&self, gpu: u32) -> NodeId {
+        NodeId(gpu / u32::from(self.gpus_per_node))
     }
 
     fn join(&mut self, a: GpuId, b: GpuId) {
@@ -81,15 +84,14 @@ impl GpuGraph {
     }
     fn joins_through(&self, from: GpuId, to: GpuId, passing: &[NodeId]) -> bool {
         let (from, to) = (self.index(from), self.index(to));
-        let passes = |gpu: u32| passing.contains(&NodeId(gpu / u32::from(self.gpus_per_node)));
-        let starts = self.neighbours[from as usize].iter().filter(|gpu| passes(**gpu));
-        starts.into_iter().any(|start| {
+        let starts = self.neighbours[from as usize].iter();
+        starts.filter(|gpu| passing.contains(&self.node_of(**gpu))).any(|start| {
             let (mut before, mut at) = (from, *start);
             for _ in 0..passing.len() * usize::from(self.gpus_per_node) {
                 let next = self.neighbours[at as usize].iter().find(|gpu| **gpu != before);
                 match next.copied() {
                     Some(gpu) if gpu == to => return true,
-                    Some(gpu) if passes(gpu) => (before, at) = (at, gpu),
+                    Some(gpu) if passing.contains(&self.node_of(gpu)) => (before, at) = (at, gpu),
                     _ => return false,
                 }
             }
@@ -188,8 +190,11 @@ fn claim_gpus(
     group_of: &mut [Option<GroupId>],
     found: &mut Vec<Violation>,
 ) {
-    let of_node = |&node: &NodeId| (0..graph.gpus_per_node).map(move |gpu| GpuId { node, gpu });
-    for gpu in group.ring.iter().copied().chain(group.passing.iter().flat_map(of_node)) {
+    let passing = group
+        .passing
+        .iter()
+        .flat_map(|node| (0..graph.gpus_per_node).map(|gpu| GpuId { node: *node, gpu }));
+    for gpu in group.ring.iter().copied().chain(passing) {
         let owner = &mut group_of[graph.index(gpu) as usize];
         if let Some(first) = owner.replace(group.id) {
             found.push(Violation::GpuInTwoGroups { gpu, first, second: group.id });
@@ -226,9 +231,11 @@ fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
 
 fn check_island(fabric: &Fabric, group: &Group, found: &mut Vec<Violation>) {
     let Some(&first) = group.ring.first() else { return };
-    let island = |gpu| fabric.hbd.island_of(gpu, group.id.0);
-    for &gpu in group.ring.iter().filter(|gpu| island(**gpu) != island(first)) {
-        found.push(Violation::OtherIsland { group: group.id, gpu, first });
+    let island = fabric.hbd.island_of(first, group.id.0);
+    for &gpu in &group.ring {
+        if fabric.hbd.island_of(gpu, group.id.0) != island {
+            found.push(Violation::OtherIsland { group: group.id, gpu, first });
+        }
     }
 }
 

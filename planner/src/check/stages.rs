@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::khop::{Path, Port};
-use lightloom_fabric::plan::{ChangeStage, Group, PhasePlan, Plan};
+use lightloom_fabric::khop::Path;
+use lightloom_fabric::plan::{ChangeStage, PhasePlan, Plan};
 use lightloom_units::id::BundleId;
 
 use super::Violation;
@@ -57,38 +57,27 @@ fn check_bundles(
     next: &Plan,
     stages: &[ChangeStage],
 ) -> Vec<String> {
-    let paths = |plan: &Plan| -> BTreeMap<BundleId, Path> {
-        let working = plan.transceivers.iter().filter(|set| works(faults, set.bundle));
-        working.map(|set| (set.bundle, set.path)).collect()
-    };
-    let lit = |paths: &BTreeMap<BundleId, Path>| {
-        let ports = paths.iter().filter_map(|(bundle, path)| selected(*bundle, *path));
-        let is_lit = |port: &Port| {
-            let far = working_far_end(fabric, faults, *port);
-            far.is_some_and(|far| paths.get(&far.bundle) == Some(&far.selects()))
-        };
-        ports.filter(is_lit).count() / 2
-    };
     let was: BTreeMap<_, _> =
         before.groups.iter().map(|group| (group.id, (&group.nodes, &group.passing))).collect();
-    let (mut now, end, mut findings) = (paths(before), paths(next), Vec::new());
+    let (mut now, end, mut findings) = (paths(faults, before), paths(faults, next), Vec::new());
     for (at, stage) in stages.iter().enumerate().filter(|(_, stage)| !stage.bundles.is_empty()) {
         let switching: BTreeSet<BundleId> = stage.bundles.iter().map(|set| set.bundle).collect();
         now.retain(|bundle, _| !switching.contains(bundle));
-        if lit(&now) != stage.circuits_up {
-            let (lit, stated) = (lit(&now), stage.circuits_up);
+        let (lit, stated) = (lit_fibres(fabric, faults, &now), stage.circuits_up);
+        if lit != stated {
             findings.push(format!("stage {at}: {lit} fibres stay lit, not {stated}"));
         }
-        let is_closed = |group: &&Group| {
+        let (mut closed, mut all) = (0, 0);
+        for group in next.groups.iter().filter(|group| group.job.is_some()) {
             let mut own = group.nodes.iter().chain(&group.passing).flat_map(|node| {
                 (0..fabric.hbd.k()).map(|bundle| BundleId { node: *node, bundle })
             });
             let is_here = was.get(&group.id) == Some(&(&group.nodes, &group.passing));
-            is_here && own.all(|bundle| now.get(&bundle) == end.get(&bundle))
-        };
-        let groups = || next.groups.iter().filter(|group| group.job.is_some());
-        let (closed, all) = (groups().filter(is_closed).count(), groups().count());
-        if (stage.capacity * all as f64 - closed as f64).abs() > all as f64 * TOLERANCE {
+            all += 1;
+            closed += u32::from(is_here && own.all(|bundle| now.get(&bundle) == end.get(&bundle)));
+        }
+        if (stage.capacity * f64::from(all) - f64::from(closed)).abs() > f64::from(all) * TOLERANCE
+        {
             findings.push(format!("stage {at}: {closed} of {all} rings do not change"));
         }
         now.extend(stage.bundles.iter().map(|set| (set.bundle, set.path)));
@@ -97,6 +86,17 @@ fn check_bundles(
         findings.push("the stages do not set the bundles of the next plan".to_owned());
     }
     findings
+}
+
+fn paths(faults: &FaultSet, plan: &Plan) -> BTreeMap<BundleId, Path> {
+    let working = plan.transceivers.iter().filter(|set| works(faults, set.bundle));
+    working.map(|set| (set.bundle, set.path)).collect()
+}
+
+fn lit_fibres(fabric: &Fabric, faults: &FaultSet, paths: &BTreeMap<BundleId, Path>) -> usize {
+    let ports = paths.iter().filter_map(|(bundle, path)| selected(*bundle, *path));
+    let far_ends = ports.filter_map(|port| working_far_end(fabric, faults, port));
+    far_ends.filter(|far| paths.get(&far.bundle) == Some(&far.selects())).count() / 2
 }
 
 struct PhaseChange<'a> {
@@ -130,7 +130,9 @@ impl<'a> PhaseChange<'a> {
 
     fn check(&self, network: &ReconfigurableFatTree, asked: &Asked) -> Vec<String> {
         let (name, mut unserved) = (format!("change of phase {}", self.phase.name), Vec::new());
-        let during = |at: usize, _, lit: &[CrossConnect]| {
+        let circuits = self.stages.iter().map(|stage| &stage.circuits);
+        let (from, to) = (&self.from, &self.phase.circuits);
+        let mut findings = execute(network.spec(), &name, circuits, from, to, |at, _, lit| {
             let ChangeStage { circuits_up, capacity, .. } = self.stages[at];
             let rate = capacity * self.phase.lambda * (1.0 - TOLERANCE);
             if lit.len() != *circuits_up
@@ -141,10 +143,7 @@ impl<'a> PhaseChange<'a> {
                     "{name}: in stage {at}, {up} circuits cannot serve {share:.0} %"
                 ));
             }
-        };
-        let (circuits, to) =
-            (self.stages.iter().map(|stage| &stage.circuits), &self.phase.circuits);
-        let mut findings = execute(network.spec(), &name, circuits, &self.from, to, during);
+        });
         findings.append(&mut unserved);
         findings
     }

@@ -80,12 +80,11 @@ impl<'a> Training<'a> {
 
     /// Returns the time that each GPU needs for `work` without further failures.
     pub fn time_to(&self, work: i128) -> i128 {
-        let round_up = |(whole, rest): (i128, i128)| whole + i128::from(rest != 0);
         let left = (work * i128::from(self.job.gpus) - self.useful).max(0);
         let Cycle { steps, period, .. } = self.cycle();
         let pending: i128 = self.pending.iter().map(|(_, time)| time).sum();
-        let left = round_up(scaled(left, 1, self.held().max(1)));
-        pending + round_up(scaled(left, period, self.job.step * steps))
+        let left = scaled_up(left, 1, self.held().max(1));
+        pending + scaled_up(left, period, self.job.step * steps)
     }
 
     fn progress(&self) -> i128 {
@@ -152,8 +151,8 @@ impl<'a> Training<'a> {
         self.deaths = self.deaths.saturating_add(dead_nodes);
         // Work waiting to be repeated is lost only once.
         let is_lost = self.lost_step;
-        let counts = |(cause, _): &&(Cause, i128)| !(is_lost && *cause == Cause::DoneAgain);
-        self.pending.extend(once.iter().filter(counts));
+        let counted = once.iter().filter(|(cause, _)| !(is_lost && *cause == Cause::DoneAgain));
+        self.pending.extend(counted);
         if once.iter().any(|(cause, time)| *cause == Cause::DoneAgain && *time != 0) {
             let (cause, time, since) = self.begins_again();
             self.lost_step = true;
@@ -235,6 +234,11 @@ impl<'a> Training<'a> {
         }
         self.pending.push_back((Cause::Rejoin, rejoin));
     }
+}
+
+fn scaled_up(time: i128, by: i128, of: i128) -> i128 {
+    let (whole, rest) = scaled(time, by, of);
+    whole + i128::from(rest != 0)
 }
 
 /// Returns `time · by ÷ of` rounded down, and the remainder, even if the product exceeds 128 bits.

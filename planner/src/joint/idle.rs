@@ -165,15 +165,15 @@ fn along_cables(
     needed: usize,
 ) -> Vec<Vec<NodeId>> {
     let working: usize = leaves.values().map(Vec::len).sum();
-    let first = |count: usize| leaves.values().take(count).flatten().copied().collect();
-    let around_broken = |size: u32| {
+    let mut sets: Vec<Vec<NodeId>> = (1..=MOST_SKIPPED)
+        .map(|count| leaves.values().take(count).flatten().copied().collect())
+        .collect();
+    for size in [2, 4, 8, 16] {
         let broken: BTreeSet<u32> =
             failed.iter().map(|node| fabric.dcn.tor_of(*node).0 / size).collect();
         let idle = leaves.iter().filter(|(leaf, _)| broken.contains(&(*leaf / size)));
-        idle.flat_map(|(_, nodes)| nodes).copied().collect()
-    };
-    let mut sets: Vec<Vec<NodeId>> = (1..=MOST_SKIPPED).map(first).collect();
-    sets.extend([2, 4, 8, 16].map(around_broken));
+        sets.push(idle.flat_map(|(_, nodes)| nodes).copied().collect());
+    }
     sets.retain(|idle| working - idle.len() >= needed);
     sets
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::{MappingFile, StepFile};
 use lightloom_fabric::plan::Rank;
@@ -102,6 +102,12 @@ const ORDERS: [[Dimension; 3]; 6] = {
     ]
 };
 
+impl Coordinates {
+    pub(super) fn of(rank: &Rank) -> Self {
+        Self { pp: rank.pp, cp: rank.cp, dp: rank.dp }
+    }
+}
+
 impl Mapping {
     /// Returns the number of groups in use.
     pub fn groups(&self) -> u64 {
@@ -160,14 +166,14 @@ pub(super) fn mappings_of_groups(
     layout: &Layout,
     jobs: &BTreeSet<u32>,
 ) -> Vec<Mapping> {
-    let of_job = |(job, installed): (u32, &Job)| match &installed.step {
-        Some(StepFile::Training(raw)) if jobs.contains(&job) => {
+    let mut mappings = Vec::new();
+    for (job, installed) in (0..).zip(&fabric.jobs).filter(|(job, _)| jobs.contains(job)) {
+        if let Some(StepFile::Training(raw)) = &installed.step {
             let raw = MappingFile { dp: None, ..raw.clone() };
-            Some(mapping(job, &raw, layout.groups_of(job).count() as u64))
+            mappings.push(mapping(job, &raw, layout.groups_of(job).count() as u64));
         }
-        _ => None,
-    };
-    (0..).zip(&fabric.jobs).filter_map(of_job).collect()
+    }
+    mappings
 }
 
 fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
@@ -219,13 +225,14 @@ fn is_leaf_by_leaf(fabric: &Fabric, layout: &Layout, job: u32) -> bool {
 }
 
 fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
-    let real = |order: &[Dimension; 3]| -> Vec<Dimension> {
-        order.iter().copied().filter(|dimension| mapping.size(*dimension) > 1).collect()
-    };
-    let mut orders: Vec<[Dimension; 3]> = Vec::new();
+    let mut seen: Vec<Vec<Dimension>> = Vec::new();
+    let mut orders = Vec::new();
     for order in ORDERS {
-        if orders.iter().all(|other| real(other) != real(&order)) {
+        let real: Vec<Dimension> =
+            order.into_iter().filter(|dimension| mapping.size(*dimension) > 1).collect();
+        if !seen.contains(&real) {
             orders.push(order);
+            seen.push(real);
         }
     }
     orders

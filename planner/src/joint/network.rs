@@ -50,39 +50,51 @@ pub(super) fn carry_on(
     let Some(network) = fabric.dcn.circuits() else {
         return carry(fabric, faults, phases, options);
     };
-    let sends = |phase: &&PhasePlan| {
-        phases.iter().any(|now| now.name == phase.name && now.demand.total() > Bytes::ZERO)
-    };
-    let before: Vec<PhasePlan> = before.iter().filter(sends).cloned().collect();
     let network = network.without(faults);
     let sending = sending(phases);
+    let mut before = before.to_vec();
+    before.retain(|phase| sending.iter().any(|now| now.name == phase.name));
     let circuits = circuit_options(fabric, phases, options);
     let repaired = rfabric::plan::repaired(&network, &sending, &before, circuits);
-    let step = |own: &[PhasePlan], time: fn(&PhasePlan) -> Picoseconds| {
-        let others = phases.iter().filter(|phase| own.iter().all(|own| own.name != phase.name));
-        let others: Vec<PhasePlan> = others.map(|phase| silent(fabric, phase)).collect();
-        longest(&[own, &others].concat(), time).unwrap_or_default().as_secs_f64()
-    };
-    let takes = |plan: &CarriedStep| step(&plan.phases, |phase| phase.duration_ps);
-    let serves = |plan: &CarriedStep| {
-        let least = |phase: &PhasePlan| {
-            Picoseconds::from_secs_f64(1.0 / phase.lambda_upper_bound).min(phase.duration_ps)
-        };
-        let good = step(&before, |phase| phase.duration_ps).max(step(&plan.phases, least));
-        takes(plan) <= (1.0 + WORTH_A_CHANGE) * good
-    };
+    let mut seconds = f64::INFINITY;
+    let mut good = 0.0;
+    if let Some(plan) = &repaired {
+        seconds = step_seconds(fabric, phases, &plan.phases, duration);
+        good = step_seconds(fabric, phases, &plan.phases, least_duration)
+            .max(step_seconds(fabric, phases, &before, duration));
+    }
     let mut carried = match repaired {
-        Some(plan) if serves(&plan) => plan,
+        Some(plan) if seconds <= (1.0 + WORTH_A_CHANGE) * good => plan,
         _ if sending.is_empty() => CarriedStep::default(),
         repaired => {
             let before = before.first().map_or(&[][..], |phase| phase.circuits.as_slice());
             let fresh = rfabric::plan(&network, &sending, before, circuits)?;
-            let good = (1.0 + WORTH_A_CHANGE) * takes(&fresh);
-            repaired.filter(|plan| takes(plan) <= good).unwrap_or(fresh)
+            good = step_seconds(fabric, phases, &fresh.phases, duration);
+            repaired.filter(|_| seconds <= (1.0 + WORTH_A_CHANGE) * good).unwrap_or(fresh)
         }
     };
     carried.add_silent(fabric, phases);
     Ok(carried)
+}
+
+/// Returns the seconds of a step whose phases between leaves are `own`.
+fn step_seconds(
+    fabric: &Fabric,
+    phases: &[Phase],
+    own: &[PhasePlan],
+    time: fn(&PhasePlan) -> Picoseconds,
+) -> f64 {
+    let others = phases.iter().filter(|phase| own.iter().all(|own| own.name != phase.name));
+    let others: Vec<PhasePlan> = others.map(|phase| silent(fabric, phase)).collect();
+    longest(&[own, &others].concat(), time).unwrap_or_default().as_secs_f64()
+}
+
+fn duration(phase: &PhasePlan) -> Picoseconds {
+    phase.duration_ps
+}
+
+fn least_duration(phase: &PhasePlan) -> Picoseconds {
+    Picoseconds::from_secs_f64(1.0 / phase.lambda_upper_bound).min(phase.duration_ps)
 }
 
 /// Working circuits are moved only if the step on them would be longer, by more than this fraction,
@@ -130,7 +142,7 @@ impl CarriedStep {
             };
             self.phases.push(own);
         }
-        self.step_time_ps = longest(&self.phases, |phase| phase.duration_ps);
+        self.step_time_ps = longest(&self.phases, duration);
         self.static_step_time_ps = self.static_step_time_ps.map(|fixed| fixed + others);
         let longer = sending / (sending + others.as_secs_f64());
         let share = self.dark_port_time_share.filter(|share| *share > 0.0);
@@ -145,10 +157,11 @@ pub(super) fn longest(
     phases: &[PhasePlan],
     time: impl Fn(&PhasePlan) -> Picoseconds,
 ) -> Option<Picoseconds> {
-    let of_job = |job: &Option<String>| -> Picoseconds {
-        phases.iter().filter(|phase| phase.job == *job).map(&time).sum()
-    };
-    phases.iter().map(|phase| of_job(&phase.job)).max()
+    let of_jobs = phases.iter().map(|phase| {
+        let own = phases.iter().filter(|own| own.job == phase.job);
+        own.map(&time).sum()
+    });
+    of_jobs.max()
 }
 
 const AT_ONCE: f64 = 0.0;
@@ -284,29 +297,43 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
     let rates = leaf_rates(fabric, faults);
     let network = fabric.dcn.circuits().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES as usize);
     let network = network.map(|network| network.without(faults));
-    let estimate = |phase: &Phase| {
-        let Estimate { seconds, between } = Estimate::of(fabric, &phase.demand, &rates);
-        let through = network.as_ref().map_or(0.0, |it| seconds_through_leaves(it, &phase.demand));
+    let estimates = phases.iter().map(|Phase { demand, .. }| {
+        let Estimate { seconds, between } = Estimate::of(fabric, demand, &rates);
+        let through = network.as_ref().map_or(0.0, |it| seconds_through_leaves(it, demand));
         Estimate { seconds: seconds.max(through), between: between.max(through) }
-    };
-    phases.iter().map(estimate).sum()
+    });
+    estimates.sum()
 }
 
 /// Returns a lower bound of the time if circuits join each leaf only to the peers with most traffic. Other traffic takes
-/// the core, or at least two circuits.
+/// the core, or at least two circuits. A one-way circuit carries either the traffic to a peer or the traffic from it.
 fn seconds_through_leaves(network: &ReconfigurableFatTree, demand: &Demand) -> f64 {
-    let leaves = || (0..network.leaves()).map(LeafId::from_index);
     let (mut direct, mut rate) = (0.0, 0.0);
-    for leaf in leaves() {
+    for leaf in (0..network.leaves()).map(LeafId::from_index) {
         let optical = network.optical_rate_of(leaf);
         let circuits = (optical / network.circuit_unit().0 as f64) as usize;
-        let both = |peer| demand.bits(demand.bytes(leaf, peer) + demand.bytes(peer, leaf));
-        let mut bits: Vec<f64> = leaves().map(both).filter(|bits| *bits > 0.0).collect();
-        bits.sort_unstable_by(|a, b| b.total_cmp(a));
-        direct += bits.iter().take(circuits).sum::<f64>() / 2.0;
+        let peers = (0..network.leaves()).map(LeafId::from_index);
+        let (sent, received): (Vec<Bytes>, Vec<Bytes>) =
+            peers.map(|peer| (demand.bytes(leaf, peer), demand.bytes(peer, leaf))).unzip();
+        let carried = match network.is_one_way() {
+            true => largest_bits(demand, circuits, sent) + largest_bits(demand, circuits, received),
+            false => {
+                let both = sent.into_iter().zip(received).map(|(to, from)| to + from);
+                largest_bits(demand, circuits, both)
+            }
+        };
+        direct += carried / 2.0;
         rate += optical + 2.0 * network.electrical_rate_of(leaf);
     }
     (2.0 * demand.bits(demand.total()) - direct) / rate
+}
+
+/// Returns the sum of the `count` largest flows, in bits.
+fn largest_bits(demand: &Demand, count: usize, flows: impl IntoIterator<Item = Bytes>) -> f64 {
+    let mut bits: Vec<f64> =
+        flows.into_iter().map(|bytes| demand.bits(bytes)).filter(|bits| *bits > 0.0).collect();
+    bits.sort_unstable_by(|a, b| b.total_cmp(a));
+    bits.iter().take(count).sum()
 }
 
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {

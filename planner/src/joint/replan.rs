@@ -28,7 +28,7 @@ use lightloom_units::id::{GroupId, NodeId};
 use super::mapping::Coordinates;
 use super::traffic::generating_gpus;
 use super::{Options, PlanError, mapping, network, phases};
-use crate::khop::{self, Change, DocumentError, Layout, RingGroup, Survey};
+use crate::khop::{self, Change, DocumentError, Layout, Survey};
 
 pub use stages::stages;
 
@@ -219,9 +219,9 @@ pub fn replan_within(
     };
     let Found { plan, change } = found;
     for group in &plan.groups {
-        let job = group.job.map(|job| &fabric.jobs[job as usize]);
-        let leaves = |own: &BTreeSet<NodeId>| group.nodes.iter().any(|node| !own.contains(node));
-        if let Some(job) = job.filter(|job| job.nodes.as_ref().is_some_and(leaves)) {
+        let Some(job) = group.job.map(|job| &fabric.jobs[job as usize]) else { continue };
+        let Some(own) = &job.nodes else { continue };
+        if group.nodes.iter().any(|node| !own.contains(node)) {
             return Err(ReplanError::LeavesItsNodes(job.name.clone()));
         }
     }
@@ -249,12 +249,15 @@ fn reasons(
     hit: &BTreeSet<GroupId>,
     needed: &BTreeSet<GroupId>,
 ) -> Vec<MovedGroup> {
-    let why = |group: &GroupId| match () {
-        () if hit.contains(group) => MoveReason::Fault,
-        () if needed.contains(group) => MoveReason::Room,
-        () => MoveReason::Step,
-    };
-    moved.into_iter().map(|group| MovedGroup { group, why: why(&group) }).collect()
+    let moved = moved.into_iter().map(|group| {
+        let why = match () {
+            () if hit.contains(&group) => MoveReason::Fault,
+            () if needed.contains(&group) => MoveReason::Room,
+            () => MoveReason::Step,
+        };
+        MovedGroup { group, why }
+    });
+    moved.collect()
 }
 
 struct Found {
@@ -272,19 +275,19 @@ type States = BTreeMap<GroupId, (Vec<NodeId>, model::Weights)>;
 
 fn states(fabric: &Fabric, layout: &Layout, at: &BTreeMap<GroupId, Coordinates>) -> States {
     let of_jobs = layout.groups.iter().filter_map(|group| Some((group.job?, group)));
-    let state = |(job, group): (u32, &RingGroup)| {
-        let at = at.get(&group.id).copied().unwrap_or_default();
-        (group.id, (group.ranks.clone(), model::weights(&fabric.jobs[job as usize], &at)))
-    };
-    of_jobs.map(state).collect()
+    of_jobs
+        .map(|(job, group)| {
+            let at = at.get(&group.id).copied().unwrap_or_default();
+            (group.id, (group.ranks.clone(), model::weights(&fabric.jobs[job as usize], &at)))
+        })
+        .collect()
 }
 
 fn groups_moved(fabric: &Fabric, states: &States, plan: &Plan) -> BTreeSet<GroupId> {
     let mut now: States = BTreeMap::new();
     for rank in plan.ranks.iter().filter(|rank| rank.gpu.gpu == 0 || rank.tp == 0) {
         let Some(job) = rank.job else { continue };
-        let at = Coordinates { pp: rank.pp, cp: rank.cp, dp: rank.dp };
-        let weights = model::weights(&fabric.jobs[job as usize], &at);
+        let weights = model::weights(&fabric.jobs[job as usize], &Coordinates::of(rank));
         let own = now.entry(rank.group).or_insert_with(|| (Vec::new(), weights));
         if own.0.last() != Some(&rank.gpu.node) {
             own.0.push(rank.gpu.node);
@@ -350,32 +353,39 @@ impl Network<'_> {
     fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
         let Self { fabric, faults, before, .. } = *self;
         let worth = 1.0 + network::WORTH_A_CHANGE;
-        let seconds =
-            |plan: &Plan| plan.metrics.step_time_ps.map_or(0.0, |time| time.as_secs_f64());
-        if seconds(plan) <= worth * seconds(before) {
+        if step_seconds(plan) <= worth * step_seconds(before) {
             return Ok(None);
         }
         let mut anew = plan.clone();
         let jobs = jobs_with_other_nodes(before, layout);
         let mappings = mapping::mappings_of_groups(fabric, layout, &jobs);
         mapping::rank_in_best_order(fabric, faults, &mut anew.ranks, layout, &mappings)?;
-        let estimated = |plan: &Plan| -> Result<f64, PlanError> {
-            Ok(network::estimate(fabric, faults, &phases(fabric, &plan.ranks)?).seconds)
-        };
-        if estimated(plan)? <= worth * estimated(&anew)? {
+        if self.estimated_seconds(plan)? <= worth * self.estimated_seconds(&anew)? {
             return Ok(None);
         }
         self.carry(&mut anew)?;
-        Ok((seconds(plan) > worth * seconds(&anew)).then_some(anew))
+        Ok((step_seconds(plan) > worth * step_seconds(&anew)).then_some(anew))
     }
+
+    fn estimated_seconds(&self, plan: &Plan) -> Result<f64, PlanError> {
+        let sent = phases(self.fabric, &plan.ranks)?;
+        Ok(network::estimate(self.fabric, self.faults, &sent).seconds)
+    }
+}
+
+fn step_seconds(plan: &Plan) -> f64 {
+    plan.metrics.step_time_ps.map_or(0.0, |time| time.as_secs_f64())
 }
 
 fn jobs_with_other_nodes(before: &Plan, layout: &Layout) -> BTreeSet<u32> {
     let nodes: BTreeMap<GroupId, &[NodeId]> =
         before.groups.iter().map(|group| (group.id, group.nodes.as_slice())).collect();
-    let is_same = |group: &RingGroup| nodes.get(&group.id) == Some(&group.nodes.as_slice());
-    let others = layout.groups.iter().filter(|group| !is_same(group));
-    others.filter_map(|group| group.job).collect()
+    layout
+        .groups
+        .iter()
+        .filter(|group| nodes.get(&group.id) != Some(&group.nodes.as_slice()))
+        .filter_map(|group| group.job)
+        .collect()
 }
 
 fn groups_ranked_anew(known: &BTreeMap<GroupId, Coordinates>, plan: &Plan) -> usize {
@@ -384,9 +394,8 @@ fn groups_ranked_anew(known: &BTreeMap<GroupId, Coordinates>, plan: &Plan) -> us
 }
 
 fn coordinates(plan: &Plan) -> BTreeMap<GroupId, Coordinates> {
-    let at = |rank: &Rank| Coordinates { pp: rank.pp, cp: rank.cp, dp: rank.dp };
     let ranks = plan.ranks.iter().filter(|rank| rank.job.is_some());
-    ranks.map(|rank| (rank.group, at(rank))).collect()
+    ranks.map(|rank| (rank.group, Coordinates::of(rank))).collect()
 }
 
 fn write(rank: &mut Rank, at: Option<&Coordinates>, fabric: &Fabric) {
@@ -413,7 +422,7 @@ fn hand_on(
                 let before = own.iter().filter_map(|id| at.get(id)).map(|at| at.dp + 1).max();
                 let wanted = raw.dp.or(before).unwrap_or(most);
                 let dp = most.min(wanted);
-                let left = shrink(layout, &own, &mut at, (raw.pp, raw.cp, dp));
+                let left = shrink(layout, &own, &mut at, raw.pp, raw.cp, dp);
                 let gone = u64::from(wanted.saturating_sub(dp)) * per_replica as u64;
                 if gone > 0 {
                     given_up.push(GivenUp {
@@ -472,14 +481,19 @@ fn shrink(
     layout: &mut Layout,
     own: &[GroupId],
     at: &mut BTreeMap<GroupId, Coordinates>,
-    (pp, cp, dp): (u32, u32, u32),
+    pp: u32,
+    cp: u32,
+    dp: u32,
 ) -> usize {
     let mut holes: BTreeSet<(u32, u32, u32)> =
         (0..dp).flat_map(|d| (0..pp).flat_map(move |p| (0..cp).map(move |c| (d, p, c)))).collect();
-    let mut is_valid =
-        |id: &GroupId| at.get(id).is_some_and(|at| holes.remove(&(at.dp, at.pp, at.cp)));
-    let (_, homeless): (Vec<GroupId>, Vec<GroupId>) =
-        own.iter().copied().partition(|id| is_valid(id));
+    let mut homeless = Vec::new();
+    for id in own {
+        let keeps_its_ranks = at.get(id).is_some_and(|at| holes.remove(&(at.dp, at.pp, at.cp)));
+        if !keeps_its_ranks {
+            homeless.push(*id);
+        }
+    }
     let mut left = BTreeSet::new();
     for id in homeless {
         match holes.pop_first() {
@@ -508,9 +522,9 @@ pub fn step_over_cold(next: &Plan, cold: &Plan) -> Option<f64> {
 
 /// A cross-connect of several phases counts once, and one that only moves to another phase does not count.
 fn changed(before: &Plan, after: &Plan) -> (usize, usize) {
-    let all = |plan: &Plan| -> BTreeSet<CrossConnect> {
-        plan.phases.iter().flat_map(|phase| phase.circuits.iter().copied()).collect()
-    };
-    let (old, new) = (all(before), all(after));
+    let [old, new] = [before, after].map(|plan| {
+        let circuits = plan.phases.iter().flat_map(|phase| phase.circuits.iter().copied());
+        circuits.collect::<BTreeSet<CrossConnect>>()
+    });
     (new.difference(&old).count(), old.difference(&new).count())
 }

@@ -33,7 +33,7 @@ pub(super) fn plan(
     silent: impl Fn(&Phase) -> PhasePlan,
 ) -> Result<Vec<PhasePlan>, (String, String)> {
     let graph = Graph::new(network, faults);
-    let routed = |phase: &Phase| {
+    let routed = phases.iter().map(|phase| {
         let Routed { routes, seconds, least_seconds, .. } =
             graph.route(&phase.demand).map_err(|cut_off| (phase.name.clone(), cut_off))?;
         let (lambda, bound) = (1.0 / seconds, 1.0 / least_seconds);
@@ -47,17 +47,17 @@ pub(super) fn plan(
             duration_ps: Picoseconds::from_secs_f64(seconds),
             ..silent(phase)
         })
-    };
-    phases.iter().map(routed).collect()
+    });
+    routed.collect()
 }
 
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
-    let estimate = |demand: &Demand| match graph.route(demand) {
+    let estimates = phases.iter().map(|phase| match graph.route(&phase.demand) {
         Ok(Routed { seconds, between, .. }) => Estimate { seconds, between },
         Err(_) => Estimate { seconds: f64::INFINITY, between: f64::INFINITY },
-    };
-    phases.iter().map(|phase| estimate(&phase.demand)).sum()
+    });
+    estimates.sum()
 }
 
 struct Routed {
@@ -105,12 +105,10 @@ impl<'a> Graph<'a> {
         let (mut path, mut number, mut at) = (vec![from], number, from);
         while at != to {
             let left = distances[at.index()];
-            let nearer =
-                |leaf: &&LeafId| distances[leaf.index()].map(|distance| distance + 1) == left;
-            let ways: Vec<LeafId> =
-                self.neighbours[at.index()].iter().filter(nearer).copied().collect();
-            at = ways[(number + from.index() + to.index()) % ways.len()];
-            number /= ways.len();
+            let mut nearer = self.neighbours[at.index()].clone();
+            nearer.retain(|leaf| distances[leaf.index()].map(|distance| distance + 1) == left);
+            at = nearer[(number + from.index() + to.index()) % nearer.len()];
+            number /= nearer.len();
             path.push(at);
         }
         path
@@ -128,8 +126,8 @@ impl<'a> Graph<'a> {
         for (to, flows) in by_target {
             let distances = self.distances(to);
             for (from, bits) in flows {
-                let cut_off = || format!("no working cables connect {from} and {to}");
-                let distance = distances[from.index()].ok_or_else(cut_off)?;
+                let distance = distances[from.index()]
+                    .ok_or_else(|| format!("no working cables connect {from} and {to}"))?;
                 cable_bits += bits * f64::from(distance);
                 ends[from.index()].0 += bits;
                 ends[to.index()].1 += bits;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares methods of distributing new weights to the replicas in reinforcement learning.
 
-use lightloom_fabric::fabric::{Fabric, Job};
+use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
-use lightloom_fabric::file::{StepFile, SyncMethod};
+use lightloom_fabric::file::{StepFile, SyncMethod, WeightSyncFile};
 use lightloom_fabric::plan::{MethodTimes, Plan, SyncChoice};
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -22,17 +22,18 @@ pub fn compare(
     options: Options,
 ) -> Vec<SyncChoice> {
     let options = Options { exact: None, ..options };
-    let jobs = fabric.jobs.iter().enumerate();
-    jobs.filter_map(|(at, job)| of_job(fabric, faults, plan, (at, job), options)).collect()
+    let jobs = 0..fabric.jobs.len();
+    jobs.filter_map(|job| of_job(fabric, faults, plan, job, options)).collect()
 }
 
 fn of_job(
     fabric: &Fabric,
     faults: &FaultSet,
     plan: &Plan,
-    (at, job): (usize, &Job),
+    at: usize,
     options: Options,
 ) -> Option<SyncChoice> {
+    let job = &fabric.jobs[at];
     let Some(StepFile::Rl(raw)) = &job.step else { return None };
     let delta_share = raw.weight_sync.delta_share;
     let size = step::named_model(fabric, &raw.model).ok()?.weight_bytes();
@@ -50,26 +51,31 @@ fn of_job(
             continue;
         };
         slack_ps = phase.slack;
-        methods.push(times(fabric, faults, plan, (method, &phase), (size, delta_share), options));
+        let sync = WeightSyncFile { method, delta_share };
+        methods.push(times(fabric, faults, plan, &phase, sync, size, options));
     }
     if methods.is_empty() {
         return None;
     }
-    let least = |time: fn(&MethodTimes) -> Option<Picoseconds>| {
-        let served = methods.iter().filter_map(|method| Some((time(method)?, method.method)));
-        served.min_by_key(|(time, _)| *time).map(|(_, method)| method)
-    };
     Some(SyncChoice {
         job: job.name.clone(),
         written: raw.weight_sync.method,
         delta_share,
         switching_ps: fabric.dcn.circuits().map(|_| switching(fabric)),
         slack_ps,
-        best: least(|method| method.planned_ps),
-        best_on_packets: least(|method| method.packets_ps),
+        best: quickest(&methods, |method| method.planned_ps),
+        best_on_packets: quickest(&methods, |method| method.packets_ps),
         methods,
         assumptions: ASSUMPTIONS.map(str::to_owned).to_vec(),
     })
+}
+
+fn quickest(
+    methods: &[MethodTimes],
+    time: fn(&MethodTimes) -> Option<Picoseconds>,
+) -> Option<SyncMethod> {
+    let served = methods.iter().filter(|method| time(method).is_some());
+    served.min_by_key(|method| time(method)).map(|method| method.method)
 }
 
 const ASSUMPTIONS: [&str; 6] = [
@@ -91,8 +97,9 @@ fn times(
     fabric: &Fabric,
     faults: &FaultSet,
     plan: &Plan,
-    (method, phase): (SyncMethod, &Phase),
-    (size, delta_share): (Bytes, f64),
+    phase: &Phase,
+    WeightSyncFile { method, delta_share }: WeightSyncFile,
+    size: Bytes,
     options: Options,
 ) -> MethodTimes {
     let carried = phase.demand.carried();
@@ -123,42 +130,47 @@ fn times(
         let from = topology_of(&network, &before.circuits);
         let to = topology_of(&network, &own.circuits);
         let at_once = Phase { slack: Picoseconds::ZERO, ..phase.clone() };
+        let change = CircuitChange { phase: &at_once, evaluator: &evaluator, from: &from, to: &to };
         let switching = switching(fabric);
-        let from_share = |exposed: Picoseconds| {
-            pays_from(&at_once, &evaluator, (&from, &to), exposed.as_secs_f64(), delta_share)
-        };
-        times.change_pays_from = from_share(switching.saturating_sub(phase.slack));
-        times.change_pays_from_without_slack = from_share(switching);
+        let exposed = switching.saturating_sub(phase.slack).as_secs_f64();
+        times.change_pays_from = change.pays_from(exposed, delta_share);
+        times.change_pays_from_without_slack =
+            change.pays_from(switching.as_secs_f64(), delta_share);
     }
     times
 }
 
-/// Returns the smallest share of the weights for which a change of circuits pays off. It delays traffic by
-/// `exposed` seconds, and `phase` transfers the share `now`. Bytes and switching time scale together, so
-/// share s is tested as `phase` with a change of `exposed · now / s` seconds.
-fn pays_from(
-    phase: &Phase,
-    evaluator: &Evaluator,
-    (from, to): (&Topology, &Topology),
-    exposed: f64,
-    now: f64,
-) -> Option<f64> {
-    let pays = |share: f64| {
-        let switching = exposed * now / share;
+/// A change of circuits before `phase`.
+struct CircuitChange<'a> {
+    phase: &'a Phase,
+    evaluator: &'a Evaluator,
+    from: &'a Topology,
+    to: &'a Topology,
+}
+
+impl CircuitChange<'_> {
+    /// Returns the smallest share of the weights for which the change pays off. It delays traffic by
+    /// `exposed` seconds, and the phase transfers the share `now`. Bytes and switching time scale together, so
+    /// share s is tested as the phase with a change of `exposed · now / s` seconds.
+    fn pays_from(&self, exposed: f64, now: f64) -> Option<f64> {
+        if self.from == self.to || !self.pays(exposed * now) {
+            return None;
+        }
+        if exposed <= 0.0 {
+            return Some(0.0);
+        }
+        let (mut never, mut always) = (0.0, 1.0);
+        for _ in 0..40 {
+            let middle = 0.5 * (never + always);
+            if self.pays(exposed * now / middle) { always = middle } else { never = middle }
+        }
+        Some(always)
+    }
+
+    fn pays(&self, switching: f64) -> bool {
+        let Self { phase, evaluator, from, to } = *self;
         seconds_with_change(phase, evaluator, from, to, switching) < 1.0 / evaluator.lambda(from)
-    };
-    if from == to || !pays(1.0) {
-        return None;
     }
-    if exposed <= 0.0 {
-        return Some(0.0);
-    }
-    let (mut never, mut always) = (0.0, 1.0);
-    for _ in 0..40 {
-        let middle = 0.5 * (never + always);
-        if pays(middle) { always = middle } else { never = middle }
-    }
-    Some(always)
 }
 
 #[cfg(test)]
@@ -184,15 +196,17 @@ mod tests {
         let dark = Topology::dark(16);
         let circuits = one_hop::plan(&network, &demand, Options::default().effort).topology;
         let packets = 1.0 / evaluator.lambda(&dark);
-        let change = (&dark, &circuits);
+        let phase = phase(&demand);
+        let change =
+            CircuitChange { phase: &phase, evaluator: &evaluator, from: &dark, to: &circuits };
         for (part, now) in [(0.01, 1.0), (0.5, 1.0), (0.3, 0.02)] {
             let exposed = part * packets / now;
-            let found = pays_from(&phase(&demand), &evaluator, change, exposed, now);
+            let found = change.pays_from(exposed, now);
             assert!((found.expect("it pays") - part).abs() < 1e-9, "{part}: {found:?}");
         }
-        let found = pays_from(&phase(&demand), &evaluator, change, 1.01 * packets, 1.0);
+        let found = change.pays_from(1.01 * packets, 1.0);
         assert_eq!(found, None, "no share of the bytes makes the change pay off");
-        assert_eq!(pays_from(&phase(&demand), &evaluator, change, 0.0, 1.0), Some(0.0));
-        assert_eq!(pays_from(&phase(&demand), &evaluator, (&dark, &dark), 0.0, 1.0), None);
+        assert_eq!(change.pays_from(0.0, 1.0), Some(0.0));
+        assert_eq!(CircuitChange { to: &dark, ..change }.pays_from(0.0, 1.0), None);
     }
 }

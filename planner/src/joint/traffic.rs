@@ -4,14 +4,14 @@
 use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::file::{MappingFile, RlFile, StepFile};
 use lightloom_fabric::plan::Rank;
-use lightloom_units::Picoseconds;
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
+use lightloom_units::{Picoseconds, gcd};
 
 use super::PlanError;
 use crate::rfabric::demand::{Demand, Seat};
 use crate::rfabric::phases::Phase;
-use crate::rfabric::step;
+use crate::rfabric::step::{self, Mistake};
 use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;
@@ -32,103 +32,111 @@ pub fn phases_between_gpus(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>
     of_jobs(fabric, ranks, Demand::between_gpus)
 }
 
-fn of_jobs<'a>(
-    fabric: &'a Fabric,
+fn of_jobs(
+    fabric: &Fabric,
     ranks: &[Rank],
     none: fn(usize) -> Demand,
 ) -> Result<Vec<Phase>, PlanError> {
     let mut by_job = Vec::new();
     for (index, job) in (0_u32..).zip(&fabric.jobs) {
-        let refuse = |mistakes| PlanError::Step { job: job.name.clone(), mistakes };
-        let phases = match &job.step {
-            Some(StepFile::Training(raw)) => match step::model(fabric, job).map_err(refuse)? {
-                Some(card) => training((fabric, none), ranks, (index, job.tp), raw, card),
-                None => Vec::new(),
-            },
-            Some(StepFile::Rl(raw)) if job.is_placed() => {
-                let seats = rl_seats(fabric, ranks, (index, job.tp), raw);
-                match seats {
-                    Some(seats) => step::rl_phases(fabric, raw, seats).map_err(refuse)?,
-                    None => Vec::new(),
-                }
-            }
-            Some(_) => step::phases(fabric, job).map_err(refuse)?,
-            None => Vec::new(),
-        };
+        let phases = of_one_job(fabric, ranks, none, index)
+            .map_err(|mistakes| PlanError::Step { job: job.name.clone(), mistakes })?;
         if !phases.is_empty() {
             by_job.push((job.name.as_str(), phases));
         }
     }
     let several = by_job.len() > 1;
-    let own = |(job, phases): (&'a str, Vec<Phase>)| {
-        phases.into_iter().map(move |phase| if several { of_job(job, phase) } else { phase })
-    };
-    Ok(by_job.into_iter().flat_map(own).collect())
+    let mut all = Vec::new();
+    for (job, phases) in by_job {
+        let named = phases.into_iter().map(|phase| match several {
+            true => of_job(job, phase),
+            false => phase,
+        });
+        all.extend(named);
+    }
+    Ok(all)
+}
+
+fn of_one_job(
+    fabric: &Fabric,
+    ranks: &[Rank],
+    none: fn(usize) -> Demand,
+    index: u32,
+) -> Result<Vec<Phase>, Vec<Mistake>> {
+    let job = &fabric.jobs[index as usize];
+    match &job.step {
+        Some(StepFile::Training(raw)) => {
+            let card = step::model(fabric, job)?;
+            Ok(card.map_or_else(Vec::new, |card| training(fabric, ranks, none, index, raw, card)))
+        }
+        Some(StepFile::Rl(raw)) if job.is_placed() => match rl_seats(fabric, ranks, index, raw) {
+            Some(seats) => step::rl_phases(fabric, raw, seats),
+            None => Ok(Vec::new()),
+        },
+        Some(_) => step::phases(fabric, job),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn of_job(job: &str, phase: Phase) -> Phase {
     Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
 }
 
-fn rl_seats(
-    fabric: &Fabric,
-    ranks: &[Rank],
-    (index, tp): (u32, u32),
-    raw: &RlFile,
-) -> Option<[Seats; 2]> {
-    let own = (0_u32..).zip(ranks).filter(|(_, rank)| rank.job == Some(index));
-    let mut own: Vec<(u32, &Rank)> = own.collect();
+fn rl_seats(fabric: &Fabric, ranks: &[Rank], index: u32, raw: &RlFile) -> Option<[Seats; 2]> {
+    let tp = fabric.jobs[index as usize].tp;
+    let mut own: Vec<(u32, &Rank)> = ranks_of(ranks, index).collect();
     own.sort_by_key(|(_, rank)| (rank.dp, rank.tp));
-    let seat = |(place, rank): &(u32, &Rank)| Seat {
-        leaf: fabric.dcn.leaf_of(rank.gpu),
-        island: fabric.hbd.island_of(rank.gpu, rank.group.0),
-        gpu: Some(*place),
-    };
-    let seats: Vec<Seat> = own.iter().map(seat).collect();
+    let seats: Vec<Seat> = own.iter().map(|(place, rank)| seat(fabric, *place, rank)).collect();
     let (trainer, pool) = seats.split_at_checked(raw.trainer_gpus as usize)?;
     let generating = generating_gpus(raw, tp, pool.len() as u64) as usize;
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
 }
 
+/// Returns the ranks of a job with their indices.
+fn ranks_of(ranks: &[Rank], job: u32) -> impl Iterator<Item = (u32, &Rank)> {
+    (0_u32..).zip(ranks).filter(move |(_, rank)| rank.job == Some(job))
+}
+
+fn seat(fabric: &Fabric, place: u32, rank: &Rank) -> Seat {
+    let island = fabric.hbd.island_of(rank.gpu, rank.group.0);
+    Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island, gpu: Some(place) }
+}
+
 pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
     let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
-    let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);
+    let unit = whole
+        .into_iter()
+        .map(|gpus| u64::from(gpus).max(1))
+        .fold(1, |all, gpus| (all / gcd(all, gpus)).saturating_mul(gpus));
     there.min(u64::from(raw.generation_gpus)) / unit * unit
 }
 
-fn least_common_multiple(a: u64, b: u64) -> u64 {
-    let (mut divisor, mut rest) = (a.max(1), b.max(1));
-    while rest > 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (a.max(1) / divisor).saturating_mul(b.max(1))
-}
-
 fn training(
-    (fabric, none): (&Fabric, fn(usize) -> Demand),
+    fabric: &Fabric,
     ranks: &[Rank],
-    (index, tp): (u32, u32),
+    none: fn(usize) -> Demand,
+    index: u32,
     raw: &MappingFile,
     card: ModelCard,
 ) -> Vec<Phase> {
-    let own = || (0_u32..).zip(ranks).filter(|(_, rank)| rank.job == Some(index));
-    let count =
-        |of: fn(&Rank) -> u32| own().map(|(_, rank)| of(rank)).max().map_or(0, |last| last + 1);
-    let (pp, cp, dp) = (count(|rank| rank.pp), count(|rank| rank.cp), count(|rank| rank.dp));
+    let tp = fabric.jobs[index as usize].tp;
+    let (mut pp, mut cp, mut dp) = (0, 0, 0);
+    for (_, rank) in ranks_of(ranks, index) {
+        (pp, cp, dp) = (pp.max(rank.pp + 1), cp.max(rank.cp + 1), dp.max(rank.dp + 1));
+    }
     let nowhere = Seat { leaf: LeafId(0), island: None, gpu: None };
     let all = [tp, cp, dp, pp].iter().map(|ranks| *ranks as usize).product();
     let mut seats = vec![nowhere; all];
-    for (place, rank) in own() {
-        let island = fabric.hbd.island_of(rank.gpu, rank.group.0);
+    for (place, rank) in ranks_of(ranks, index) {
         let at = rank.tp + tp * (rank.cp + cp * (rank.dp + dp * rank.pp));
-        seats[at as usize] = Seat { leaf: fabric.dcn.leaf_of(rank.gpu), island, gpu: Some(place) };
+        seats[at as usize] = seat(fabric, place, rank);
     }
     let leaves = fabric.dcn.leaves(fabric.hbd.nodes()) as usize;
     let slack = [raw.micro_batch_slack.0, raw.gradient_slack.0];
     if all == 0 {
         return named([none(leaves), none(leaves)], slack);
     }
-    let training = of_step(raw, card, (tp, pp, cp, dp), seats);
+    let training = of_step(raw, card, Seats(seats), tp, pp, cp, dp);
     let micro_batches = training.micro_batch_traffic(none(leaves)).filling(raw.usable_share);
     let gradients = training.data_parallel_traffic(none(leaves)).filling(raw.gradient_share());
     named([micro_batches, gradients], slack)
@@ -137,12 +145,15 @@ fn training(
 fn of_step(
     raw: &MappingFile,
     card: ModelCard,
-    (tp, pp, cp, dp): (u32, u32, u32, u32),
-    seats: Vec<Seat>,
+    seats: Seats,
+    tp: u32,
+    pp: u32,
+    cp: u32,
+    dp: u32,
 ) -> Training {
     Training {
         card,
-        seats: Seats(seats),
+        seats,
         tp,
         pp,
         cp,
@@ -161,19 +172,20 @@ fn of_step(
 pub(super) fn between_groups(
     fabric: &Fabric,
     job: &Job,
-    (pp, cp, dp): (u32, u32, u32),
+    pp: u32,
+    cp: u32,
+    dp: u32,
 ) -> Result<Option<[Demand; 2]>, PlanError> {
     let Some(StepFile::Training(raw)) = &job.step else { return Ok(None) };
-    let refuse = |mistakes| PlanError::Step { job: job.name.clone(), mistakes };
-    let Some(card) = step::model(fabric, job).map_err(refuse)? else { return Ok(None) };
-    let groups = (pp * cp * dp) as usize;
-    let seat = |group| Seat {
-        leaf: LeafId::from_index(group),
-        island: u32::try_from(group).ok(),
-        gpu: None,
-    };
-    let seats = (0..groups).flat_map(|group| std::iter::repeat_n(seat(group), job.tp as usize));
-    let training = of_step(raw, card, (job.tp, pp, cp, dp), seats.collect());
+    let card = step::model(fabric, job)
+        .map_err(|mistakes| PlanError::Step { job: job.name.clone(), mistakes })?;
+    let Some(card) = card else { return Ok(None) };
+    let groups = pp * cp * dp;
+    let seats =
+        (0..groups).map(|group| Seat { leaf: LeafId(group), island: Some(group), gpu: None });
+    let seats = seats.flat_map(|seat| std::iter::repeat_n(seat, job.tp as usize)).collect();
+    let training = of_step(raw, card, Seats(seats), job.tp, pp, cp, dp);
+    let groups = groups as usize;
     Ok(Some([
         training.micro_batch_traffic(Demand::none(groups)).filling(raw.usable_share),
         training.data_parallel_traffic(Demand::none(groups)).filling(raw.gradient_share()),

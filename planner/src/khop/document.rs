@@ -8,6 +8,7 @@ use lightloom_fabric::fault::{FaultError, FaultSet};
 use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Path, Port, hop_for_port};
 use lightloom_fabric::plan::{Circuit, Group, JobPlan, Metrics, Plan, Rank, SCHEMA, Transceiver};
+use lightloom_units::gcd;
 use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 use lightloom_units::seed::Seed;
 
@@ -189,10 +190,6 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
 fn unavoidable(layout: &Layout, healthy: u64, drained: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
     if divisor == 0 { 0 } else { drained + (healthy - drained) % divisor }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Why a document is not a plan for this fabric.

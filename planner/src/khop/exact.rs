@@ -7,16 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use good_lp::solvers::{SolutionStatus, WithMipGap, WithTimeLimit};
-use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, constraint, variable,
-};
+use good_lp::solvers::SolutionStatus;
+use good_lp::{Expression, ProblemVariables, constraint, variable};
 use lightloom_fabric::khop::{Hop, Position, hops_are_compatible};
 use lightloom_fabric::plan::{RingProof, RingSearch};
 use lightloom_units::id::GroupId;
 
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
+use crate::solver::{Limits, SOLVER};
 
 /// Time limit of the solver in seconds. On timeout, the better result of solver and scan is used.
 pub const SOLVER_SECONDS: f64 = 20.0;
@@ -24,18 +23,12 @@ pub const SOLVER_SECONDS: f64 = 20.0;
 /// Maximum number of candidate rings.
 pub const MAX_CANDIDATES: usize = 2_000;
 
-/// Why the exact method failed.
+/// There are more than [`MAX_CANDIDATES`] candidates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExactError {
-    /// There are more than [`MAX_CANDIDATES`] candidates.
-    #[error(
-        "the exact method searches at most {MAX_CANDIDATES} candidate rings, but this fabric has more: use another method or a smaller fabric"
-    )]
-    TooLarge,
-    /// The solver failed.
-    #[error("the solver failed: {0}")]
-    Solver(String),
-}
+#[error(
+    "the exact method searches at most {MAX_CANDIDATES} candidate rings, but this fabric has more: use another method or a smaller fabric"
+)]
+pub struct ExactError;
 
 /// Rings found by the exact method.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +57,7 @@ pub fn most_groups(
     let mut ended = RingSearch::Counting;
     if groups.len() != at_most {
         let candidates = candidates(survey, free, length, usize::MAX)?;
-        let (picked, is_proven) = pack(&candidates, seconds)?;
+        let (picked, is_proven) = pack(&candidates, seconds);
         if is_proven || picked.len() > groups.len() {
             groups = picked;
         }
@@ -112,29 +105,8 @@ pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     pieces
 }
 
-fn pack(candidates: &[RingGroup], seconds: f64) -> Result<(Vec<RingGroup>, bool), ExactError> {
-    #[cfg(feature = "highs")]
-    return pack_with(
-        candidates,
-        |problem| problem.using(good_lp::solvers::highs::highs).set_threads(1),
-        seconds,
-    );
-    #[cfg(not(feature = "highs"))]
-    return pack_with(
-        candidates,
-        |problem| problem.using(good_lp::solvers::microlp::microlp),
-        seconds,
-    );
-}
-
-fn pack_with<M>(
-    candidates: &[RingGroup],
-    using: impl FnOnce(good_lp::variable::UnsolvedProblem) -> M,
-    seconds: f64,
-) -> Result<(Vec<RingGroup>, bool), ExactError>
-where
-    M: SolverModel<Error = ResolutionError> + WithTimeLimit + WithMipGap,
-{
+/// Returns as many disjoint candidates as possible, and whether there are proven to be no more.
+fn pack(candidates: &[RingGroup], seconds: f64) -> (Vec<RingGroup>, bool) {
     let mut variables = ProblemVariables::new();
     let picked: Vec<_> = candidates.iter().map(|_| variables.add(variable().binary())).collect();
     let mut by_node: BTreeMap<u32, Expression> = BTreeMap::new();
@@ -146,20 +118,14 @@ where
     let objective: Expression = picked.iter().sum();
     // The objective is an integer, so a gap of less than one ring proves optimality.
     let gap = 0.5 / candidates.len().max(1) as f32;
-    let mut model = using(variables.maximise(objective))
-        .with_time_limit(seconds)
-        .with_mip_gap(gap)
-        .map_err(|error| ExactError::Solver(error.to_string()))?;
-    for (_, uses) in by_node {
-        model.add_constraint(constraint!(uses <= 1));
-    }
-    let solution = match model.solve() {
-        Ok(solution) => solution,
-        Err(_) => return Ok((Vec::new(), false)),
+    let constraints = by_node.into_values().map(|uses| constraint!(uses <= 1)).collect();
+    let problem = variables.maximise(objective);
+    let Some(solution) = SOLVER.solve(problem, constraints, Limits { gap, seconds }) else {
+        return (Vec::new(), false);
     };
     let is_proven = !matches!(solution.status(), SolutionStatus::TimeLimit);
     let chosen = candidates.iter().zip(picked).filter(|(_, pick)| solution.value(*pick) > 0.5);
-    Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
+    (chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven)
 }
 
 pub(super) fn candidates(
@@ -188,7 +154,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn grow(&mut self, path: &mut Vec<Position>, hops: &mut Vec<Hop>) -> Result<(), ExactError> {
-        self.most_paths = self.most_paths.checked_sub(1).ok_or(ExactError::TooLarge)?;
+        self.most_paths = self.most_paths.checked_sub(1).ok_or(ExactError)?;
         if path.len() == self.length {
             return self.keep(path, hops);
         }
@@ -228,6 +194,6 @@ impl Search<'_> {
             segment: None,
         };
         self.found.entry(key).or_insert(group);
-        if self.found.len() > MAX_CANDIDATES { Err(ExactError::TooLarge) } else { Ok(()) }
+        if self.found.len() > MAX_CANDIDATES { Err(ExactError) } else { Ok(()) }
     }
 }

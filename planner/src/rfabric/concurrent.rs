@@ -141,16 +141,13 @@ fn unit(evaluator: &Evaluator) -> Option<f64> {
 }
 
 fn flows_of(evaluator: &Evaluator, unit: f64) -> Vec<PricedFlow> {
-    let of_leaf = |from: usize| {
-        let traffic = evaluator.traffic(2 * from).iter();
-        traffic.map(move |(to, bits)| PricedFlow {
-            from,
-            to: *to,
-            traffic: bits / unit,
-            paths: vec![],
-        })
-    };
-    (0..evaluator.lines() / 2).flat_map(of_leaf).collect()
+    let mut flows = Vec::new();
+    for from in 0..evaluator.lines() / 2 {
+        for &(to, bits) in evaluator.traffic(2 * from) {
+            flows.push(PricedFlow { from, to, traffic: bits / unit, paths: vec![] });
+        }
+    }
+    flows
 }
 
 /// The core is the node after the leaves. Leaf i's uplinks to and from it are resources 2i and 2i+1. A receiving half
@@ -177,21 +174,23 @@ fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) ->
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
     add_core(&mut network, evaluator, unit);
-    let ports = |reach: usize, leaf: usize| {
-        f64::from(fabric.ports_within(reach, LeafId::from_index(leaf)) * fabric.units_within(reach))
-    };
     for reach in 0..reaches {
-        let thing = |leaf: usize| (2 + reach) * leaves + leaf;
-        let of =
-            |leaf: usize| (thing(leaf), unit / (ports(reach, leaf) * evaluator.circuit_rate()));
+        // The resource of each leaf's ports, and the seconds of one unit of traffic over all of them.
+        let ports: Vec<(usize, f64)> = (0..leaves)
+            .map(|leaf| {
+                let ports = fabric.ports_within(reach, LeafId::from_index(leaf));
+                let rate = f64::from(ports * fabric.units_within(reach)) * evaluator.circuit_rate();
+                ((2 + reach) * leaves + leaf, unit / rate)
+            })
+            .collect();
         for a in 0..leaves {
             for b in a + 1..leaves {
                 let pair = LeafPair { a: LeafId::from_index(a), b: LeafId::from_index(b) };
-                let has_ports = ports(reach, a) > 0.0 && ports(reach, b) > 0.0;
+                let has_ports = ports[a].1.is_finite() && ports[b].1.is_finite();
                 if has_ports && fabric.permits_within(reach, pair) {
                     match evaluator.has_halves {
-                        true => drop(network.add(a, b, vec![of(a), of(b)])),
-                        false => network.add_both_ways(a, b, &[of(a), of(b)]),
+                        true => drop(network.add(a, b, vec![ports[a], ports[b]])),
+                        false => network.add_both_ways(a, b, &[ports[a], ports[b]]),
                     }
                 }
             }
@@ -254,18 +253,12 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     let sending = if is_sent { 1.0 } else { 0.0 };
     let rate = evaluator.electrical_rate_of(line / 2) / evaluator.circuit_rate();
     let (up, down) = if is_sent { (rate, 0.0) } else { (0.0, rate) };
-    let has_ports = |(_, reach): &(u32, usize)| fabric.ports_within(*reach, leaf) > 0;
-    let ports = banks(fabric).filter(has_ports);
-    Prices {
-        ports: ports
-            .map(|(bank, reach)| {
-                let price = f64::from(fabric.units_within(reach));
-                PortPrice { bank, leaf, price, sending }
-            })
-            .collect(),
-        core: vec![CorePrice { leaf, up, down }],
-        shares: Vec::new(),
-    }
+    let banks = banks(fabric).filter(|(_, reach)| fabric.ports_within(*reach, leaf) > 0);
+    let ports = banks.map(|(bank, reach)| {
+        let price = f64::from(fabric.units_within(reach));
+        PortPrice { bank, leaf, price, sending }
+    });
+    Prices { ports: ports.collect(), core: vec![CorePrice { leaf, up, down }], shares: Vec::new() }
 }
 
 fn rate_of(
@@ -279,8 +272,9 @@ fn rate_of(
     let mut routes = Vec::new();
     let leaves = if evaluator.has_halves { core / 2 } else { core };
     for flow in flows {
-        let is_worth_it = |path: &&PricedPath| path.traffic >= LEAST_WEIGHT * flow.traffic;
-        let kept: Vec<&PricedPath> = flow.paths.iter().filter(is_worth_it).collect();
+        let paths = flow.paths.iter();
+        let kept: Vec<&PricedPath> =
+            paths.filter(|path| path.traffic >= LEAST_WEIGHT * flow.traffic).collect();
         let sum: f64 = kept.iter().map(|path| path.traffic).sum();
         for path in kept {
             let weight = path.traffic / sum;

@@ -124,12 +124,12 @@ impl Demand {
     /// takes 1/`divisor` of the time. Every pair keeps at least one byte.
     pub fn at_whole_rate(mut self, divisor: u64) -> Self {
         let share = self.usable_share;
-        let smaller = |bytes: &mut u64| {
+        let of_gpus = self.exchanges.iter_mut().flat_map(BTreeMap::values_mut);
+        for bytes in
+            self.bytes.iter_mut().chain(self.interfaces.iter_mut().flatten()).chain(of_gpus)
+        {
             *bytes = ((*bytes as f64 / share).round() as u64).div_ceil(divisor);
-        };
-        self.bytes.iter_mut().for_each(smaller);
-        self.interfaces.iter_mut().flatten().for_each(smaller);
-        self.exchanges.iter_mut().flat_map(BTreeMap::values_mut).for_each(smaller);
+        }
         Self { usable_share: 1.0, ..self }
     }
 
@@ -303,10 +303,11 @@ impl Demand {
     /// # Errors
     /// Returns all invalid entries and all rows of the wrong length.
     pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
-        let numbered = |row: &Vec<f64>| {
-            row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect::<Vec<_>>()
-        };
-        Self::from_rows(&rows.iter().map(numbered).collect::<Vec<_>>())
+        let numbered: Vec<Vec<(String, Option<f64>)>> = rows
+            .iter()
+            .map(|row| row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect())
+            .collect();
+        Self::from_rows(&numbered)
     }
 
     /// Checks that the matrix has the fabric's number of leaves.

@@ -51,8 +51,9 @@ impl Evaluator {
             return Self::new(&fabric.halves(), &demand.between_halves());
         }
         let leaves = fabric.leaves();
-        let line = |at| Line { leaf: at / 2, traffic: Vec::new(), host_limit: f64::MAX };
-        let mut lines: Vec<Line> = (0..2 * leaves).map(line).collect();
+        let mut lines: Vec<Line> = (0..2 * leaves)
+            .map(|at| Line { leaf: at / 2, traffic: Vec::new(), host_limit: f64::MAX })
+            .collect();
         for (from, to, bytes) in demand.flows() {
             let bits = demand.bits(bytes);
             lines[2 * from.index()].traffic.push((to.index(), bits));
@@ -100,6 +101,26 @@ impl Evaluator {
         &self.lines[line].traffic
     }
 
+    /// Returns the peers whose circuits carry less than their traffic at the rate `lambda`, the most starved first.
+    pub(super) fn starved_peers(
+        &self,
+        line: usize,
+        topology: &Topology,
+        lambda: f64,
+        most: usize,
+    ) -> Vec<usize> {
+        let row = topology.row(line / 2);
+        let mut starved: Vec<(f64, usize)> = Vec::new();
+        for &(peer, bits) in self.traffic(line) {
+            let hunger = lambda * bits - self.circuit_rate * f64::from(row[peer]);
+            if hunger > 0.0 {
+                starved.push((hunger, peer));
+            }
+        }
+        starved.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)));
+        starved.into_iter().take(most).map(|(_, peer)| peer).collect()
+    }
+
     /// Returns the highest rate that a line allows on any circuits. `f64::MAX` without traffic.
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
@@ -126,12 +147,11 @@ impl Evaluator {
 
     /// Returns how many times per second the common circuits of `from` and `to` serve the demand.
     pub fn lambda_in_common(&self, from: &Topology, to: &Topology) -> f64 {
-        let line = |line: usize| {
-            let leaf = self.lines[line].leaf;
-            let (from, to) = (from.row(leaf), to.row(leaf));
+        let lambdas = self.lines.iter().enumerate().map(|(line, Line { leaf, .. })| {
+            let (from, to) = (from.row(*leaf), to.row(*leaf));
             self.line_lambda_on(line, |peer| from[peer].min(to[peer]))
-        };
-        (0..self.lines.len()).map(line).fold(f64::MAX, f64::min)
+        });
+        lambdas.fold(f64::MAX, f64::min)
     }
 
     fn line_lambda_on(&self, line: usize, circuits: impl Fn(usize) -> u32) -> f64 {
@@ -209,14 +229,16 @@ impl LeafView {
             }
         }
         let total = [0, 1].map(|direction| peers.values().map(|bits| bits[direction]).sum());
-        let reaches = |peer: usize| {
-            let pair = LeafPair::new(id, LeafId::from_index(peer));
-            let permits =
-                |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
-            (0..fabric.reaches()).filter(permits).map(|reach| 1 << reach).sum::<u64>()
-        };
-        let open = peers.into_iter().map(|(peer, bits)| (bits, reaches(peer)));
-        let open: Vec<([f64; 2], u64)> = open.filter(|(_, reaches)| *reaches > 0).collect();
+        let mut open: Vec<([f64; 2], u64)> = Vec::new();
+        for (peer, bits) in peers {
+            let Some(pair) = LeafPair::new(id, LeafId::from_index(peer)) else { continue };
+            let permitted =
+                (0..fabric.reaches()).filter(|reach| fabric.permits_within(*reach, pair));
+            let reaches = permitted.map(|reach| 1 << reach).sum::<u64>();
+            if reaches > 0 {
+                open.push((bits, reaches));
+            }
+        }
         let ports = (0..fabric.reaches())
             .map(|reach| fabric.ports_within(reach, id) * fabric.units_within(reach));
         let mut ports: Vec<u32> = ports.collect();

@@ -14,11 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use good_lp::solvers::{SolutionStatus, WithMipGap, WithTimeLimit};
-use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, constraint,
-    variable,
-};
+use good_lp::solvers::SolutionStatus;
+use good_lp::{Expression, ProblemVariables, Variable, constraint, variable};
 use lightloom_fabric::fat_tree::{LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::LeafId;
 
@@ -27,38 +24,7 @@ use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::one_hop::OneHopPlan;
 use super::topology::Topology;
-
-/// A solver for the integer programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Solver {
-    /// Written in pure Rust and always available. Up to about 16 leaves.
-    Microlp,
-    /// HiGHS with one thread. Up to about 64 leaves with sparse demands.
-    #[cfg(feature = "highs")]
-    Highs,
-}
-
-/// Best solver available in this build.
-#[cfg(feature = "highs")]
-pub const SOLVER: Solver = Solver::Highs;
-/// Best solver available in this build.
-#[cfg(not(feature = "highs"))]
-pub const SOLVER: Solver = Solver::Microlp;
-
-/// Limits at which a solver stops before the optimum.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// Relative gap at which the problem is solved.
-    pub gap: f32,
-    /// Time limit in seconds. Plans record whether it was reached, as results then vary by machine.
-    pub seconds: f64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { gap: 1e-4, seconds: 30.0 }
-    }
-}
+pub use crate::solver::{Limits, SOLVER, Solver};
 
 /// An optimal plan, or the best one within the limits.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,40 +40,24 @@ pub struct ExactPlan {
 /// Above this number of leaves, the model allows only one-hop traffic: routes need a variable per source and pair.
 pub const LEAVES_ROUTED: usize = 6;
 
-/// Why a solver returned no plan.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ExactError {
-    /// The solver failed or found no solution.
-    #[error("the solver returned no plan: {0}; raise its time limit or use the heuristic")]
-    Solver(String),
-    /// Two leaves exchange traffic, but have neither a permitted circuit nor an electrical core.
-    #[error(
-        "{0} and {1} exchange traffic, but no circuit between them is permitted and the fabric has no electrical core; \
-             permit the pair or add electrical uplinks"
-    )]
-    Unreachable(LeafId, LeafId),
-}
-
-/// Finds the optimal plan with whole circuits.
-///
-/// # Errors
-/// Fails if the solver fails or finds nothing within its limits.
+/// Finds the optimal plan with whole circuits. `None` if the solver finds nothing within its limits.
 pub fn plan(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
     solver: Solver,
     limits: Limits,
-) -> Result<ExactPlan, ExactError> {
+) -> Option<ExactPlan> {
     let hops = if fabric.leaves() > LEAVES_ROUTED { Hops::One } else { Hops::Any };
-    plan_over(fabric, demand, (solver, limits), hops)
+    plan_over(fabric, demand, solver, limits, hops)
 }
 
 fn plan_over(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
-    (solver, limits): (Solver, Limits),
+    solver: Solver,
+    limits: Limits,
     hops: Hops,
-) -> Result<ExactPlan, ExactError> {
+) -> Option<ExactPlan> {
     let evaluator = Evaluator::new(fabric, demand);
     let known = match hops {
         Hops::One => evaluator.upper_bound(fabric),
@@ -129,7 +79,7 @@ fn plan_over(
     } else {
         known.min(lambda.max(solved.lambda) * (1.0 + f64::from(limits.gap)))
     };
-    Ok(ExactPlan {
+    Some(ExactPlan {
         plan: OneHopPlan { topology, lambda, lambda_upper_bound: proven },
         hit_time_limit,
         is_one_hop: hops == Hops::One,
@@ -192,21 +142,23 @@ impl Model {
     fn add_circuits(&mut self, fabric: &ReconfigurableFatTree, pairs: &[(usize, usize)]) {
         for reach in 0..fabric.reaches() {
             let mut degree = vec![Expression::default(); fabric.leaves()];
-            let ports = |leaf| fabric.free_ports_within(reach, LeafId::from_index(leaf));
+            let ports: Vec<u32> = (0..fabric.leaves())
+                .map(|leaf| fabric.free_ports_within(reach, LeafId::from_index(leaf)))
+                .collect();
             for &(a, b) in pairs {
                 let pair = LeafPair::new(LeafId::from_index(a), LeafId::from_index(b));
                 if !pair.is_some_and(|pair| fabric.permits_within(reach, pair)) {
                     continue;
                 }
-                let most = ports(a).min(ports(b));
+                let most = ports[a].min(ports[b]);
                 let circuits = variable().min(0.0).max(f64::from(most)).integer();
                 let circuits = self.variables.add(circuits);
                 self.circuits.insert((reach, (a, b)), circuits);
                 degree[a] += circuits;
                 degree[b] += circuits;
             }
-            for (leaf, degree) in degree.into_iter().enumerate() {
-                self.constraints.push(constraint!(degree <= f64::from(ports(leaf))));
+            for (ports, degree) in ports.into_iter().zip(degree) {
+                self.constraints.push(constraint!(degree <= f64::from(ports)));
             }
         }
     }
@@ -226,12 +178,11 @@ impl Model {
 
     fn add_traffic(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (bare, circuit_rate) = (Topology::bare(fabric), fabric.circuit_unit().0 as f64);
-        let core_of = |leaf| fabric.electrical_rate_of(leaf) / circuit_rate;
         let mut electrical = vec![Expression::default(); 2 * fabric.leaves()];
         for (from, to, bytes) in demand.flows() {
             let load = demand.bits(bytes) * self.scale / circuit_rate;
             let mut over_core = Expression::default();
-            let core = core_of(from).min(core_of(to));
+            let core = core_of(fabric, from).min(core_of(fabric, to));
             if core > 0.0 {
                 let share = self.variables.add(variable().min(0.0).max(core));
                 electrical[2 * from.index()] += share;
@@ -243,7 +194,7 @@ impl Model {
             self.constraints.push(constraint!(load * self.lambda <= circuits + over_core));
         }
         for (line, sum) in electrical.into_iter().enumerate() {
-            let core = core_of(LeafId::from_index(line / 2));
+            let core = core_of(fabric, LeafId::from_index(line / 2));
             self.constraints.push(constraint!(sum <= core));
         }
     }
@@ -251,18 +202,19 @@ impl Model {
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.circuit_unit().0 as f64);
         let bare = Topology::bare(fabric);
-        let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;
-        let capacity = |a: usize, b: usize| -> Expression {
-            if a.max(b) == leaves {
-                return Expression::from(core(a.min(b)));
-            }
-            self.units(fabric, &bare, (a.min(b), a.max(b)))
-        };
+        let core: Vec<f64> =
+            (0..leaves).map(|leaf| core_of(fabric, LeafId::from_index(leaf))).collect();
         let arcs: Vec<(usize, usize)> = (0..=leaves)
             .flat_map(|a| (0..=leaves).map(move |b| (a, b)))
-            .filter(|(a, b)| a != b && ((*a).max(*b) < leaves || core((*a).min(*b)) > 0.0))
+            .filter(|(a, b)| a != b && ((*a).max(*b) < leaves || core[*a.min(b)] > 0.0))
             .collect();
-        let most: Vec<Expression> = arcs.iter().map(|(a, b)| capacity(*a, *b)).collect();
+        let most: Vec<Expression> = arcs
+            .iter()
+            .map(|(a, b)| match a.max(b) == &leaves {
+                true => Expression::from(core[*a.min(b)]),
+                false => self.units(fabric, &bare, (*a.min(b), *a.max(b))),
+            })
+            .collect();
         let mut load = vec![Expression::default(); arcs.len()];
         for source in 0..leaves {
             let mut kept = vec![Expression::default(); leaves + 1];
@@ -285,44 +237,20 @@ impl Model {
         }
     }
 
-    fn solve(self, solver: Solver, limits: Limits) -> Result<Solved, ExactError> {
+    fn solve(self, solver: Solver, limits: Limits) -> Option<Solved> {
         let Self { variables, constraints, lambda, circuits, scale } = self;
-        let problem = variables.maximise(lambda);
-        let read = |solution: &dyn Solution| Solved {
+        let solution = solver.solve(variables.maximise(lambda), constraints, limits)?;
+        Some(Solved {
             lambda: solution.value(lambda) * scale,
             circuits: circuits.iter().map(|(pair, n)| (*pair, solution.value(*n))).collect(),
             status: solution.status(),
-        };
-        match solver {
-            Solver::Microlp => {
-                let model = problem.using(good_lp::solvers::microlp::microlp);
-                solve_within(model, constraints, limits).map(|solution| read(&solution))
-            }
-            #[cfg(feature = "highs")]
-            Solver::Highs => {
-                let model = problem.using(good_lp::solvers::highs::highs).set_threads(1);
-                solve_within(model, constraints, limits).map(|solution| read(&solution))
-            }
-        }
+        })
     }
 }
 
-fn solve_within<M>(
-    model: M,
-    constraints: Vec<good_lp::Constraint>,
-    limits: Limits,
-) -> Result<M::Solution, ExactError>
-where
-    M: SolverModel<Error = ResolutionError> + WithTimeLimit + WithMipGap,
-{
-    let mut model = model
-        .with_time_limit(limits.seconds)
-        .with_mip_gap(limits.gap)
-        .map_err(|error| ExactError::Solver(error.to_string()))?;
-    for constraint in constraints {
-        model.add_constraint(constraint);
-    }
-    model.solve().map_err(|error| ExactError::Solver(error.to_string()))
+/// Returns the rate of a leaf through the core, in units of a circuit.
+fn core_of(fabric: &ReconfigurableFatTree, leaf: LeafId) -> f64 {
+    fabric.electrical_rate_of(leaf) / fabric.circuit_unit().0 as f64
 }
 
 #[cfg(test)]
@@ -338,15 +266,12 @@ mod tests {
     /// At a given rate, each pair independently needs ceil(lambda·max(d_ij, d_ji)/C) circuits. If all banks have the same
     /// reach, a rate is feasible exactly if every leaf has enough ports (ATRO, arXiv 2507.13717, uses the same fact). The
     /// search covers only the rates beyond which some pair needs another circuit.
-    fn plan_without_core(
-        fabric: &ReconfigurableFatTree,
-        demand: &Demand,
-    ) -> Result<OneHopPlan, ExactError> {
+    fn plan_without_core(fabric: &ReconfigurableFatTree, demand: &Demand) -> Option<OneHopPlan> {
         let pairs = heaviest_directions(demand);
         for &(a, b) in pairs.keys() {
             let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
             if !LeafPair::new(a, b).is_some_and(|pair| fabric.permits(pair)) {
-                return Err(ExactError::Unreachable(a, b));
+                return None;
             }
         }
         let circuit_rate = fabric.spec().circuit_rate.0 as f64;
@@ -368,7 +293,7 @@ mod tests {
         let lambda = if reached == 0 { 0.0 } else { rates[reached - 1] };
         let topology = needed_circuits(fabric.leaves(), &pairs, lambda, circuit_rate);
         let lambda = lambda.min(Evaluator::new(fabric, demand).lambda(&topology));
-        Ok(OneHopPlan { topology, lambda, lambda_upper_bound: lambda })
+        Some(OneHopPlan { topology, lambda, lambda_upper_bound: lambda })
     }
 
     fn needed_circuits(
@@ -401,6 +326,24 @@ mod tests {
         }
     }
 
+    /// Like [`shapes::moe`] for one direction of one layer, so that sending and receiving are independent.
+    #[cfg(feature = "highs")]
+    fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
+        let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
+        let mut demand = Demand::none(leaves);
+        for from in 0..leaves {
+            for to in (from / 8 * 8..leaves.min(from / 8 * 8 + 8)).filter(|to| *to != from) {
+                let size = Bytes((shapes::log_normal(&mut stream, 0.6) * 1e9) as u64);
+                demand.add(LeafId::from_index(from), LeafId::from_index(to), size);
+            }
+        }
+        for from in 0..leaves {
+            let next = LeafId::from_index((from + 1) % leaves);
+            demand.add(LeafId::from_index(from), next, Bytes(200_000_000));
+        }
+        demand
+    }
+
     /// HiGHS (one thread, time limited) is the oracle where microlp is too slow.
     #[cfg(feature = "highs")]
     #[test]
@@ -408,7 +351,7 @@ mod tests {
         type Shape = fn(usize, Seed) -> Demand;
         // With few ports, one-directional demand leaves too many choices for the local search.
         let shapes: [(Shape, f64); 3] =
-            [(shapes::moe, 0.01), (shapes::moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
+            [(shapes::moe, 0.01), (moe_one_way, 0.03), (shapes::weight_sync, 0.01)];
         for leaves in [16, 32, 64] {
             for ((shape, most_at_16), seed) in
                 shapes.into_iter().flat_map(|shape| (0..3).map(move |seed| (shape, seed)))
@@ -446,24 +389,10 @@ mod tests {
         let fabric = fabric(24, 12);
         let demand = shapes::dense(24, Seed(1));
         let limits = Limits { gap: 1e-6, seconds: 1.0 };
-        match plan(&fabric, &demand, Solver::Microlp, limits) {
-            Ok(exact) => {
-                assert!(exact.hit_time_limit, "a dense demand on 24 leaves takes longer");
-                assert!(exact.plan.lambda <= exact.plan.lambda_upper_bound);
-            }
-            Err(error) => assert!(error.to_string().contains("raise its time limit"), "{error}"),
+        if let Some(exact) = plan(&fabric, &demand, Solver::Microlp, limits) {
+            assert!(exact.hit_time_limit, "a dense demand on 24 leaves takes longer");
+            assert!(exact.plan.lambda <= exact.plan.lambda_upper_bound);
         }
-    }
-
-    #[test]
-    fn error_names_traffic_that_no_circuit_can_carry() {
-        let mut spec = spec(4, 4);
-        spec.forbidden = vec![(LeafId(0), LeafId(2))];
-        let fabric = ReconfigurableFatTree::new(spec).unwrap();
-        let mut demand = Demand::none(4);
-        demand.add(LeafId(2), LeafId(0), Bytes(1));
-        let error = plan_without_core(&fabric, &demand).unwrap_err();
-        assert!(error.to_string().starts_with("leaf0 and leaf2 exchange traffic"), "{error}");
     }
 
     fn best_by_enumeration(fabric: &ReconfigurableFatTree, demand: &Demand) -> f64 {
@@ -509,7 +438,7 @@ mod tests {
             prop_assume!(demand.total().0 > 0);
             let best = best_by_enumeration(&fabric, &demand);
             let solver = (Solver::Microlp, Limits::default());
-            let exact = plan_over(&fabric, &demand, solver, Hops::One).unwrap();
+            let exact = plan_over(&fabric, &demand, solver.0, solver.1, Hops::One).unwrap();
             let routed = plan(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
             prop_assert!(routed.plan.lambda_upper_bound >= exact.plan.lambda * (1.0 - 1e-6));
             prop_assert!((exact.plan.lambda / best - 1.0).abs() < 1e-3, "{} {best}", exact.plan.lambda);

@@ -87,20 +87,21 @@ fn seconds_in_steps(
     let mut left = demand.clone();
     let mut elapsed = 0.0;
     for (seconds, topology) in steps.iter().filter(|(seconds, _)| *seconds > 0.0) {
-        let (took, rest) = advance(fabric, &left, (topology, &[]), *seconds);
+        let (took, rest) = advance(fabric, &left, topology, &[], *seconds);
         if rest.total() == Bytes::ZERO {
             return elapsed + took;
         }
         elapsed += seconds;
         left = rest;
     }
-    elapsed + advance(fabric, &left, last, f64::INFINITY).0
+    elapsed + advance(fabric, &left, last.0, last.1, f64::INFINITY).0
 }
 
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
-    (topology, routes): (&Topology, &[RoutePlan]),
+    topology: &Topology,
+    routes: &[RoutePlan],
     seconds: f64,
 ) -> (f64, Demand) {
     let mut flows = match routes {
@@ -135,23 +136,26 @@ fn advance(
 }
 
 fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
-    let flow = |route: &RoutePlan| {
+    let mut flows = Vec::new();
+    for route in routes {
         let bits = demand.bytes(route.from, route.to).0 as f64 * 8.0 * route.weight;
-        let (from, to) = (route.from.index(), route.to.index());
-        Flow { from, to, bits_left: bits, bits, circuits: 0, route: Some(route.clone()) }
-    };
-    routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
+        if bits > 1.0 {
+            let (from, to, route) = (route.from.index(), route.to.index(), Some(route.clone()));
+            flows.push(Flow { from, to, bits_left: bits, bits, circuits: 0, route });
+        }
+    }
+    flows
 }
 
 /// Circuits get the bytes that they can carry until the planned end; the core gets the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
     let receiving = fabric.ends() - fabric.leaves();
-    let joined = |from: usize, to: usize| has_core || topology.between(from, to + receiving) > 0;
     let mut reachable = Demand::none(demand.leaves());
-    for (from, to, bytes) in demand.flows().filter(|(from, to, _)| joined(from.index(), to.index()))
-    {
-        reachable.add(from, to, bytes);
+    for (from, to, bytes) in demand.flows() {
+        if has_core || topology.between(from.index(), to.index() + receiving) > 0 {
+            reachable.add(from, to, bytes);
+        }
     }
     let lambda = Evaluator::new(fabric, &reachable).lambda(topology);
     let circuit = fabric.circuit_unit().0 as f64;
@@ -247,10 +251,9 @@ fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
                 capacity[*link] -= rise * weight;
             }
         }
-        let is_full = |link: &usize| capacity[*link] <= 1e-3;
         rising.retain(|flow| {
             let Way { links, limit, .. } = &ways[*flow];
-            rates[*flow] < limit * (1.0 - 1e-12) && !links.iter().any(is_full)
+            rates[*flow] < limit * (1.0 - 1e-12) && links.iter().all(|link| capacity[*link] > 1e-3)
         });
     }
     rates

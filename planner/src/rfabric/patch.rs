@@ -58,12 +58,7 @@ impl<'a> Patch<'a> {
         circuits: Vec<CrossConnect>,
     ) -> Self {
         let topology = topology_of(fabric, &circuits);
-        let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
-            .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
-            .collect();
-        for circuit in &circuits {
-            books[circuit.ocs.index()].occupy(*circuit);
-        }
+        let books = PortBook::all(fabric, &circuits);
         let lines = 2 * fabric.leaves();
         let shares = vec![0.0; live.len() * lines];
         let mut patch = Self { fabric, live, lines, circuits, topology, shares, books };
@@ -98,7 +93,9 @@ impl<'a> Patch<'a> {
     fn relieve(&mut self, slowest: usize) -> bool {
         let (phase, line) = (slowest / self.lines, slowest % self.lines);
         let leaf = line / 2;
-        for peer in self.starved_peers(phase, line) {
+        let (evaluator, bound) = self.live[phase];
+        let lambda = self.shares[slowest] * bound;
+        for peer in evaluator.starved_peers(line, &self.topology, lambda, PEERS) {
             let (a, b) = (LeafId::from_index(leaf.min(peer)), LeafId::from_index(leaf.max(peer)));
             if !self.fabric.permits(LeafPair { a, b }) {
                 continue;
@@ -118,30 +115,8 @@ impl<'a> Patch<'a> {
         false
     }
 
-    fn starved_peers(&self, phase: usize, line: usize) -> Vec<usize> {
-        let (evaluator, bound) = &self.live[phase];
-        let lambda = self.shares[phase * self.lines + line] * bound;
-        let row = self.topology.row(line / 2);
-        let hunger = |&(peer, bits): &(usize, f64)| {
-            (lambda * bits - evaluator.circuit_rate() * f64::from(row[peer]), peer)
-        };
-        let mut starved: Vec<(f64, usize)> = evaluator
-            .traffic(line)
-            .iter()
-            .map(hunger)
-            .filter(|(hunger, _)| *hunger > 0.0)
-            .collect();
-        starved.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)));
-        starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
-    }
-
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
-        let of = |leaf: LeafId| -> Vec<usize> {
-            let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);
-            let stays = |at: &usize| self.fabric.spec().usable.contains(&self.circuits[*at]);
-            (0..self.circuits.len()).filter(ends_at).filter(|at| !stays(at)).collect()
-        };
-        let (of_a, of_b) = (of(a), of(b));
+        let [of_a, of_b] = [a, b].map(|leaf| self.movable_at(leaf));
         let mut steps = Vec::new();
         for &first in &of_a {
             for &second in &of_b {
@@ -155,11 +130,11 @@ impl<'a> Patch<'a> {
                 }
                 let mut add = vec![between(one.ocs, (a, a_port), (b, b_port))];
                 let reach = self.fabric.reach_of(one.ocs);
-                let permits = |pair: &LeafPair| self.fabric.permits_within(reach, *pair);
-                if !permits(&LeafPair { a: a.min(b), b: a.max(b) }) {
+                if !self.fabric.permits_within(reach, LeafPair { a: a.min(b), b: a.max(b) }) {
                     continue;
                 }
-                let rest = LeafPair::new(x, y).filter(permits);
+                let rest = LeafPair::new(x, y);
+                let rest = rest.filter(|rest| self.fabric.permits_within(reach, *rest));
                 add.extend(rest.map(|_| between(one.ocs, (x, x_port), (y, y_port))));
                 steps.push(Step { remove: vec![first, second], add });
             }
@@ -167,10 +142,19 @@ impl<'a> Patch<'a> {
         steps
     }
 
+    /// Returns the indices of circuits with an end at `leaf`, without those that stay.
+    fn movable_at(&self, leaf: LeafId) -> Vec<usize> {
+        let staying = &self.fabric.spec().usable;
+        let circuits = self.circuits.iter().enumerate();
+        let own = circuits.filter(|(_, own)| [own.a, own.b].contains(&leaf));
+        own.filter(|(_, own)| !staying.contains(own)).map(|(at, _)| at).collect()
+    }
+
     fn try_step(&mut self, step: Step) -> bool {
         let old: Vec<CrossConnect> = step.remove.iter().map(|at| self.circuits[*at]).collect();
-        let ends = |circuit: &CrossConnect| [circuit.a.index(), circuit.b.index()];
-        let touched: BTreeSet<usize> = old.iter().chain(&step.add).flat_map(ends).collect();
+        let changed = old.iter().chain(&step.add);
+        let touched: BTreeSet<usize> =
+            changed.flat_map(|circuit| [circuit.a.index(), circuit.b.index()]).collect();
         let before = self.slowest_of(&touched);
         self.rejoin(&old, &step.add, &touched);
         if self.slowest_of(&touched) > before * (1.0 + 1e-9) {

@@ -129,13 +129,14 @@ pub fn seconds_with_change(
     to: &Topology,
     switching_seconds: f64,
 ) -> f64 {
-    seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
+    seconds_settling(phase, evaluator, from, to, evaluator.lambda(to), switching_seconds)
 }
 
 fn seconds_settling(
     phase: &Phase,
     evaluator: &Evaluator,
-    (from, to): (&Topology, &Topology),
+    from: &Topology,
+    to: &Topology,
     settled: f64,
     switching_seconds: f64,
 ) -> f64 {
@@ -191,12 +192,12 @@ pub fn best_static(
 }
 
 pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
-    let seconds =
-        |candidate: usize| -> f64 { rates.of.iter().map(|own| 1.0 / own[candidate]).sum() };
-    let best = (0..rates.of[0].len())
-        .min_by(|a, b| seconds(*a).total_cmp(&seconds(*b)))
+    let candidates = 0..rates.of[0].len();
+    let (best, seconds) = candidates
+        .map(|at| (at, rates.of.iter().map(|own| 1.0 / own[at]).sum::<f64>()))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
         .expect("there is at least one candidate");
-    Schedule { choice: vec![best; rates.of.len()], seconds: seconds(best) }
+    Schedule { choice: vec![best; rates.of.len()], seconds }
 }
 
 pub(super) struct CandidateRates {
@@ -222,11 +223,10 @@ impl CandidateRates {
         phases: &[Phase],
         candidates: &[Candidate],
     ) -> Self {
-        let rates = |evaluator: Evaluator| -> Vec<f64> {
+        let of = evaluators(fabric, phases).into_iter().map(|evaluator| {
             candidates.iter().map(|candidate| evaluator.lambda(&candidate.topology)).collect()
-        };
-        let of = evaluators(fabric, phases).into_iter().map(rates).collect();
-        Self { of, bounds: Vec::new(), worth: Vec::new() }
+        });
+        Self { of: of.collect(), bounds: Vec::new(), worth: Vec::new() }
     }
 
     pub(super) fn new(
@@ -302,22 +302,19 @@ fn costs(
 ) -> Costs {
     let domains = fabric.spec().failure_domains.min(fabric.switches() as u32);
     let switching = fabric.spec().timing.total().as_secs_f64() * f64::from(domains);
-    phases
-        .iter()
-        .zip(evaluators(fabric, phases))
-        .zip(&rates.of)
-        .map(|((phase, evaluator), rates)| {
-            let cost = |from: &Candidate, to: &Candidate, rate: f64| {
-                let change = (&from.topology, &to.topology);
-                seconds_settling(phase, &evaluator, change, rate, switching)
-            };
-            let to = || candidates.iter().zip(rates);
-            candidates
-                .iter()
-                .map(|from| to().map(|(to, rate)| cost(from, to, *rate)).collect())
-                .collect()
-        })
-        .collect()
+    let mut costs = Vec::new();
+    for ((phase, evaluator), rates) in phases.iter().zip(evaluators(fabric, phases)).zip(&rates.of)
+    {
+        let mut of_phase = Vec::new();
+        for Candidate { topology: from, .. } in candidates {
+            let to = candidates.iter().zip(rates).map(|(Candidate { topology: to, .. }, rate)| {
+                seconds_settling(phase, &evaluator, from, to, *rate, switching)
+            });
+            of_phase.push(to.collect());
+        }
+        costs.push(of_phase);
+    }
+    costs
 }
 
 #[cfg(test)]

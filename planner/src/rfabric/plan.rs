@@ -95,24 +95,25 @@ pub fn plan(
     }
     // Only circuits on working ports can be kept.
     let existing = &realise::repaired(fabric, existing);
-    let candidates = phases::candidates(fabric, phases, options.effort);
-    let of = |candidates, hops, reports| {
-        best_of(fabric, phases, existing, (candidates, hops), reports, options)
+    let mut candidates = phases::candidates(fabric, phases, options.effort);
+    let (solved, reports) = match options.exact {
+        Some(limits) => solve(fabric, phases, limits),
+        None => (Vec::new(), Vec::new()),
     };
-    let Some(limits) = options.exact else {
-        let routed = of(candidates.clone(), Hops::Any, None);
-        let has_routes = |plan: &CarriedStep| plan.phases.iter().any(|own| !own.routes.is_empty());
-        // On odd ports, the circuits of some routes fit on no switch.
-        return match fabric.has_odd_ports() && routed.as_ref().is_ok_and(has_routes) {
-            true => quicker(routed, of(candidates, Hops::One, None)),
-            false => routed,
-        };
-    };
-    // The solver optimises each phase, which is not always best for the step.
-    let (solved, reports) = solve(fabric, phases, limits);
-    let with_solved = candidates.iter().cloned().chain(solved).collect();
-    let searched = of(candidates, Hops::Any, Some(reports.clone()));
-    quicker(searched, of(with_solved, Hops::Any, Some(reports)))
+    let search = Search { fabric, phases, existing, reports, options };
+    let searched = search.best_of(candidates.clone(), Hops::Any);
+    if options.exact.is_some() {
+        // The solver optimises each phase, which is not always best for the step.
+        candidates.extend(solved);
+        return quicker(searched, search.best_of(candidates, Hops::Any));
+    }
+    let has_routes =
+        searched.iter().flat_map(|plan| &plan.phases).any(|own| !own.routes.is_empty());
+    // On odd ports, the circuits of some routes fit on no switch.
+    match fabric.has_odd_ports() && has_routes {
+        true => quicker(searched, search.best_of(candidates, Hops::One)),
+        false => searched,
+    }
 }
 
 fn quicker(
@@ -125,46 +126,53 @@ fn quicker(
     }
 }
 
-fn best_of(
-    fabric: &ReconfigurableFatTree,
-    phases: &[Phase],
-    existing: &[CrossConnect],
-    (mut candidates, hops): (Vec<Candidate>, Hops),
-    solved: Option<Vec<SolverReport>>,
+struct Search<'a> {
+    fabric: &'a ReconfigurableFatTree,
+    phases: &'a [Phase],
+    existing: &'a [CrossConnect],
+    /// One per phase if the phases were also solved.
+    reports: Vec<SolverReport>,
     options: Options,
-) -> Result<CarriedStep, PlanError> {
-    let mut rates = CandidateRates::new(fabric, phases, &candidates, hops);
-    rates.search(fabric, phases, &mut candidates);
-    let fixed = phases::best_static_at(&rates);
-    let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
-    if !moving.seconds.is_finite() {
-        return Err(unservable(fabric, phases, &rates));
+}
+
+impl Search<'_> {
+    fn best_of(
+        &self,
+        mut candidates: Vec<Candidate>,
+        hops: Hops,
+    ) -> Result<CarriedStep, PlanError> {
+        let Self { fabric, phases, existing, options, .. } = *self;
+        let mut rates = CandidateRates::new(fabric, phases, &candidates, hops);
+        rates.search(fabric, phases, &mut candidates);
+        let fixed = phases::best_static_at(&rates);
+        let moving = phases::schedule_at(fabric, phases, &candidates, &rates);
+        if !moving.seconds.is_finite() {
+            return Err(unservable(fabric, phases, &rates));
+        }
+        let (bounds, solved) = (rates.bounds, self.reports.clone());
+        let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
+        // Without a packet core, each phase may be servable while no single set of circuits serves all.
+        let fixed = match fixed.seconds.is_finite().then(|| planner.realise(&fixed, existing)) {
+            // With failed ports, an essential circuit may not fit on any switch.
+            None | Some(Err(PlanError::Unservable { .. })) => None,
+            Some(realised) => Some(realised?),
+        };
+        let static_step_time_ps = fixed.as_ref().and_then(|fixed| fixed.step_time_ps);
+        let best = match fixed {
+            Some(fixed) if !options.may_change => fixed,
+            None if !options.may_change => {
+                let all: Vec<&Phase> = phases.iter().collect();
+                return Err(PlanError::NoneForAll(unserved::why(fabric, &all)));
+            }
+            // The schedule ignores switches, so compare the step times after placement.
+            fixed => match (fixed, planner.realise(&moving, existing)) {
+                (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
+                (Some(fixed), Err(PlanError::Unservable { .. })) => fixed,
+                (_, moving) => moving?,
+            },
+        };
+        Ok(CarriedStep { static_step_time_ps, ..best })
     }
-    let bounds = rates.bounds;
-    let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
-    // Without a packet core, each phase may be servable while no single set of circuits serves all.
-    let served = |realised: Result<CarriedStep, PlanError>| match realised {
-        Ok(plan) => Ok(Some(plan)),
-        // With failed ports, an essential circuit may not fit on any switch.
-        Err(PlanError::Unservable { .. }) => Ok(None),
-        Err(error) => Err(error),
-    };
-    let is_possible = fixed.seconds.is_finite();
-    let fixed = is_possible.then(|| served(planner.realise(&fixed, existing))).transpose()?;
-    let fixed = fixed.flatten();
-    let static_step_time_ps = fixed.as_ref().and_then(|fixed| fixed.step_time_ps);
-    if !options.may_change {
-        let all = || unserved::why(fabric, &phases.iter().collect::<Vec<_>>());
-        let fixed = fixed.ok_or_else(|| PlanError::NoneForAll(all()))?;
-        return Ok(CarriedStep { static_step_time_ps, ..fixed });
-    }
-    // The schedule ignores switches, so compare the step times after placement.
-    let best = match (fixed, planner.realise(&moving, existing)) {
-        (Some(fixed), Ok(moving)) if fixed.step_time_ps <= moving.step_time_ps => fixed,
-        (Some(fixed), Err(PlanError::Unservable { .. })) => fixed,
-        (_, moving) => moving?,
-    };
-    Ok(CarriedStep { static_step_time_ps, ..best })
 }
 
 const NEAR_ENOUGH: f64 = 0.95;
@@ -197,9 +205,9 @@ pub fn repaired(
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
         // Without changes, all phases share circuits, even those that previously had no traffic.
-        let is_same =
-            |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
-        let same: Vec<usize> = (0..before.len()).filter(is_same).collect();
+        let same: Vec<usize> = (0..before.len())
+            .filter(|at| !options.may_change || before[*at].circuits == phase.circuits)
+            .collect();
         let mut had = same.iter().map(|at| before[*at].circuits.as_slice());
         let had = had.find(|circuits| !circuits.is_empty()).unwrap_or_default();
         let first = same.first().copied().unwrap_or(at);
@@ -211,11 +219,11 @@ pub fn repaired(
                 let good = same.iter().map(|at| 1.0 - before[*at].gap).fold(NEAR_ENOUGH, f64::min);
                 let kept = realise::repaired(fabric, had);
                 let topology = realise::topology_of(fabric, &kept);
-                let is_good = |at: &usize| {
+                let is_good = same.iter().all(|at| {
                     let rate = bounds[*at].rate(&evaluators[*at], &topology);
                     rate.lambda >= good * bounds[*at].lambda
-                };
-                match same.iter().all(is_good) {
+                });
+                match is_good {
                     true => kept,
                     false => patch::patch(fabric, &live, kept, good, EXCHANGES),
                 }
@@ -223,30 +231,31 @@ pub fn repaired(
         };
         circuits.push(own);
     }
-    let planner = Planner { fabric, phases, candidates: &[], bounds, solved: None, options };
+    let planner = Planner { fabric, phases, candidates: &[], bounds, solved: Vec::new(), options };
     let rates = planner.rates(&circuits);
     if rates.iter().any(|rate| rate.lambda <= 0.0) {
         return None;
     }
     let names = before.iter().map(|phase| phase.topology.clone());
     let plan = planner.assemble(&circuits, rates, names.collect());
-    let static_step_time_ps = best_of_one(fabric, (&evaluators, &planner.bounds), &circuits);
+    let static_step_time_ps = best_of_one(fabric, &evaluators, &planner.bounds, &circuits);
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
-    (evaluators, bounds): (&[Evaluator], &[RateBound]),
+    evaluators: &[Evaluator],
+    bounds: &[RateBound],
     circuits: &[Vec<CrossConnect>],
 ) -> Option<Picoseconds> {
-    let seconds = |circuits: &Vec<CrossConnect>| -> f64 {
+    let mut different = circuits.to_vec();
+    different.dedup();
+    let seconds = different.iter().map(|circuits| {
         let topology = realise::topology_of(fabric, circuits);
         let phases = evaluators.iter().zip(bounds);
         phases.map(|(of, bound)| 1.0 / bound.rate(of, &topology).lambda).sum()
-    };
-    let mut different = circuits.to_vec();
-    different.dedup();
-    let best = different.iter().map(seconds).fold(f64::INFINITY, f64::min);
+    });
+    let best = seconds.fold(f64::INFINITY, f64::min);
     best.is_finite().then(|| Picoseconds::from_secs_f64(best))
 }
 
@@ -255,26 +264,26 @@ fn solve(
     phases: &[Phase],
     limits: Limits,
 ) -> (Vec<Candidate>, Vec<SolverReport>) {
-    let mut candidates = Vec::new();
-    let solve_one = |phase: &Phase| match exact::plan(fabric, &phase.demand, SOLVER, limits) {
-        Ok(exact) => {
-            let name = format!("solved for {}", phase.name);
-            candidates.push(Candidate { name, topology: exact.plan.topology });
-            SolverReport {
-                lambda: Some(exact.plan.lambda),
-                lambda_upper_bound: exact.plan.lambda_upper_bound,
-                hit_time_limit: exact.hit_time_limit,
-                is_one_hop: exact.is_one_hop,
-            }
-        }
-        Err(_) => SolverReport {
-            lambda: None,
-            lambda_upper_bound: Evaluator::new(fabric, &phase.demand).upper_bound(fabric),
-            hit_time_limit: true,
-            is_one_hop: true,
-        },
-    };
-    let reports = phases.iter().map(solve_one).collect();
+    let (mut candidates, mut reports) = (Vec::new(), Vec::new());
+    for phase in phases {
+        let Some(exact) = exact::plan(fabric, &phase.demand, SOLVER, limits) else {
+            reports.push(SolverReport {
+                lambda: None,
+                lambda_upper_bound: Evaluator::new(fabric, &phase.demand).upper_bound(fabric),
+                hit_time_limit: true,
+                is_one_hop: true,
+            });
+            continue;
+        };
+        let name = format!("solved for {}", phase.name);
+        candidates.push(Candidate { name, topology: exact.plan.topology });
+        reports.push(SolverReport {
+            lambda: Some(exact.plan.lambda),
+            lambda_upper_bound: exact.plan.lambda_upper_bound,
+            hit_time_limit: exact.hit_time_limit,
+            is_one_hop: exact.is_one_hop,
+        });
+    }
     (candidates, reports)
 }
 
@@ -302,9 +311,8 @@ fn unservable(
     phases: &[Phase],
     rates: &CandidateRates,
 ) -> PlanError {
-    let is_stuck = |(_, rates): &(&Phase, &Vec<f64>)| rates.iter().all(|rate| *rate <= 0.0);
-    let stuck = phases.iter().zip(&rates.of).find(is_stuck).map(|(phase, _)| phase);
-    PlanError::unservable(fabric, stuck.unwrap_or(&phases[0]))
+    let stuck = rates.of.iter().position(|own| own.iter().all(|rate| *rate <= 0.0));
+    PlanError::unservable(fabric, &phases[stuck.unwrap_or(0)])
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod room;
 mod tests;
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
@@ -45,6 +46,13 @@ pub struct Realisation {
     pub kept_upper_bound: usize,
     /// Circuits that do not fit on any switch. Empty if all leaves have an even number of free ports on each switch.
     pub unplaced: Vec<LeafPair>,
+}
+
+impl Realisation {
+    fn is_better_than(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|one| (Reverse(one.unplaced.len()), one.kept));
+        own > others
+    }
 }
 
 /// Places `topology` on the switches with as few changes to `existing` as possible.
@@ -79,9 +87,8 @@ pub fn realise(
             wirings.iter().map(|own| own.iter().rev().cloned().collect()).collect();
         [wirings, backward].map(|orders| split(fabric, &oriented, &orders, existing))
     });
-    let fits = |one: &Realisation| (std::cmp::Reverse(one.unplaced.len()), one.kept);
     let mut realisation = tried
-        .reduce(|best, other| if fits(&other) > fits(&best) { other } else { best })
+        .reduce(|best, other| if other.is_better_than(&best) { other } else { best })
         .expect("two orders were tried");
     realisation.kept_upper_bound = keepable(fabric, &layers, existing);
     realisation.cross_connects.extend(staying);
@@ -162,21 +169,15 @@ pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Ve
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
         .map(|ocs| fabric.dead_ports(OcsId::from_index(ocs)).collect())
         .collect();
-    let is_dead = |circuit: &&CrossConnect| {
-        let dead = &dead[circuit.ocs.index()];
-        dead.contains(&circuit.a_port) || dead.contains(&circuit.b_port)
-    };
-    let (lost, kept): (Vec<&CrossConnect>, Vec<&CrossConnect>) = existing.iter().partition(is_dead);
-    let mut circuits: Vec<CrossConnect> = kept.into_iter().copied().collect();
+    let (lost, mut circuits): (Vec<CrossConnect>, Vec<CrossConnect>) =
+        existing.iter().partition(|circuit| {
+            let dead = &dead[circuit.ocs.index()];
+            dead.contains(&circuit.a_port) || dead.contains(&circuit.b_port)
+        });
     if lost.is_empty() {
         return circuits;
     }
-    let mut books: Vec<PortBook<'_>> = (0..fabric.switches())
-        .map(|ocs| PortBook::new(fabric, OcsId::from_index(ocs), &fabric.spec().held))
-        .collect();
-    for circuit in &circuits {
-        books[circuit.ocs.index()].occupy(*circuit);
-    }
+    let mut books = PortBook::all(fabric, &circuits);
     for lost in lost {
         let (a, b) = (lost.a.index(), lost.b.index());
         circuits.extend(books.iter_mut().find_map(|book| book.connect(a, b)));
@@ -243,20 +244,22 @@ impl Sides {
         mut gets_tail: impl FnMut(usize) -> bool,
     ) -> Self {
         let ports = fabric.ports_per_leaf(ocs);
-        let wired = |leaf: usize| fabric.bank(ocs).place_of(LeafId::from_index(leaf)).is_some();
-        let half: Vec<u32> = (0..fabric.leaves())
-            .map(|leaf| if wired(leaf) { ports.div_ceil(2) } else { 0 })
+        let bank = fabric.bank(ocs);
+        let wired: Vec<usize> = (0..fabric.leaves())
+            .filter(|leaf| bank.place_of(LeafId::from_index(*leaf)).is_some())
             .collect();
+        let mut half = vec![0; fabric.leaves()];
+        wired.iter().for_each(|leaf| half[*leaf] = ports.div_ceil(2));
         let mut sides = Self { tails: half.clone(), heads: half };
         if fabric.has_halves() {
-            for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
+            for &leaf in &wired {
                 let free = ports - fabric.dead_ports_of(ocs, LeafId::from_index(leaf));
                 sides.tails[leaf] = if leaf < fabric.leaves() / 2 { free } else { 0 };
                 sides.heads[leaf] = free - sides.tails[leaf];
             }
         }
         if fabric.has_odd_ports() {
-            for leaf in (0..fabric.leaves()).filter(|leaf| wired(*leaf)) {
+            for &leaf in &wired {
                 let lost = fabric.taken_ports_of(ocs, LeafId::from_index(leaf)) + ports % 2;
                 if lost > 0 {
                     sides.lose(leaf, lost, &mut gets_tail);
@@ -332,7 +335,7 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     let sides = &switch.sides;
     let leaves = sides.tails.len();
     let (source, sink) = (0, 1);
-    let (tail_node, head_node) = (|leaf| 2 + leaf, |leaf| 2 + leaves + leaf);
+    let (first_tail, first_head) = (2, 2 + leaves);
     let mut network = Network::new(2 + 2 * leaves);
     let (mut tails, mut heads) = (vec![0; leaves], vec![0; leaves]);
     for (&(tail, head), count) in &rest.0 {
@@ -340,15 +343,14 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
         heads[head] += count;
     }
     for leaf in 0..leaves {
-        let later = |pick: fn(&Sides) -> &Vec<u32>| -> u32 {
-            others.iter().map(|other| pick(&other.sides)[leaf]).sum()
-        };
-        let must = tails[leaf].saturating_sub(later(|side| &side.tails)).min(sides.tails[leaf]);
-        network.add(source, tail_node(leaf), must, MUST);
-        network.add(source, tail_node(leaf), sides.tails[leaf] - must, 0);
-        let must = heads[leaf].saturating_sub(later(|side| &side.heads)).min(sides.heads[leaf]);
-        network.add(head_node(leaf), sink, must, MUST);
-        network.add(head_node(leaf), sink, sides.heads[leaf] - must, 0);
+        let later: u32 = others.iter().map(|other| other.sides.tails[leaf]).sum();
+        let must = tails[leaf].saturating_sub(later).min(sides.tails[leaf]);
+        network.add(source, first_tail + leaf, must, MUST);
+        network.add(source, first_tail + leaf, sides.tails[leaf] - must, 0);
+        let later: u32 = others.iter().map(|other| other.sides.heads[leaf]).sum();
+        let must = heads[leaf].saturating_sub(later).min(sides.heads[leaf]);
+        network.add(first_head + leaf, sink, must, MUST);
+        network.add(first_head + leaf, sink, sides.heads[leaf] - must, 0);
     }
     let mut arcs: Vec<((usize, usize), ArcId)> = Vec::new();
     for (&(tail, head), &count) in &rest.0 {
@@ -357,7 +359,7 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
         let free = (count - here).saturating_sub(later);
         for (capacity, cost) in [(here, KEEP), (free, 0), (count - here - free, STEAL)] {
             if capacity > 0 {
-                let arc = network.add(tail_node(tail), head_node(head), capacity, cost);
+                let arc = network.add(first_tail + tail, first_head + head, capacity, cost);
                 arcs.push(((tail, head), arc));
             }
         }
@@ -383,7 +385,7 @@ fn assign_ports(
         for (&(tail, head), count) in &circuits.0 {
             *wanted.entry((tail.min(head), tail.max(head))).or_default() += count;
         }
-        let mut ports = PortBook::new(fabric, ocs, &fabric.spec().held);
+        let mut ports = PortBook::new(fabric, ocs);
         for circuit in existing.iter().filter(|circuit| circuit.ocs == ocs) {
             let pair = (circuit.a.index(), circuit.b.index());
             if let Some(count) = wanted.get_mut(&pair).filter(|count| **count > 0) {

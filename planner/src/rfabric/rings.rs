@@ -6,8 +6,8 @@
 //! pairs (TotientPerms in TopoOpt, NSDI 2023).
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
-use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
+use lightloom_units::{Bytes, gcd};
 
 use super::demand::Demand;
 use super::one_hop::{self, Effort, OneHopPlan};
@@ -15,12 +15,8 @@ use super::workload::collective::all_reduce;
 
 /// Returns the strides up to n/2 (and always 1) whose rings visit all of `members`.
 pub fn strides(members: usize) -> Vec<usize> {
-    let coprime = |stride: &usize| greatest_common_divisor(members, *stride) == 1;
-    (1..=(members / 2).max(1)).filter(coprime).collect()
-}
-
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+    let strides = 1..=(members / 2).max(1);
+    strides.filter(|stride| gcd(members as u64, *stride as u64) == 1).collect()
 }
 
 /// Returns the traffic of an all-reduce of `size`, split evenly over rings with these strides.

@@ -22,30 +22,35 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     let mut read = |name: &str| fabric.neighbour(name);
     let Some(step) = &job.step else { return Ok(Vec::new()) };
     if let StepFile::Search(_) = step {
-        let place = "/search".to_owned();
-        let message =
-            "the step has no mapping, and this command does not search for one".to_owned();
-        let fix = "run `lightloom plan` and copy the step that it prints".to_owned();
-        return Err(vec![Mistake { place, message, fix }]);
+        let message = "the step has no mapping, and this command does not search for one";
+        let fix = "run `lightloom plan` and copy the step that it prints";
+        return Err(Mistake::within("/search", Mistake::of_whole(message, fix)));
     }
     if let (StepFile::Rl(rl), true) = (step, job.is_placed()) {
         // The job's GPUs are not placed yet, so only divisibility can be checked.
-        let nowhere = |gpus: u32| Seats(vec![LeafId(0).into(); gpus as usize]);
-        let seats = [nowhere(rl.trainer_gpus), nowhere(rl.generation_gpus)];
+        let seats = [rl.trainer_gpus, rl.generation_gpus]
+            .map(|gpus| Seats(vec![LeafId(0).into(); gpus as usize]));
         return seated_rl(rl, seats, 1, &mut read).map(|_| Vec::new());
     }
     let Some(network) = fabric.dcn.circuits() else {
-        let message = "a step given per leaf requires optical switches between leaves".to_owned();
-        let fix = "use `dcn: {reconfigurable_fat_tree: …}` or `step: {training: …}`".to_owned();
+        let message = "a step given per leaf requires optical switches between leaves";
+        let fix = "use `dcn: {reconfigurable_fat_tree: …}` or `step: {training: …}`";
         return match step.names_leaves() {
-            true => Err(vec![Mistake { place: String::new(), message, fix }]),
+            true => Err(Mistake::of_whole(message, fix)),
             false => Ok(Vec::new()),
         };
     };
     match step {
         StepFile::Training(_) | StepFile::Search(_) => Ok(Vec::new()),
         StepFile::Rl(rl) => match beside(fabric, job) {
-            Some(other) => Err(vec![beside_gpus(other)]),
+            Some(other) => {
+                let message = format!(
+                    "an RL step uses the first leaves, but job `{}` has GPUs there",
+                    other.name
+                );
+                let fix = "plan it in a separate fabric file, or describe its traffic as `phases`";
+                Err(Mistake::within("/rl", Mistake::of_whole(message, fix)))
+            }
             None => lower_rl(rl, network.spec().gpus_per_leaf, network.leaves(), &mut read),
         },
         StepFile::Phases(phases) => lower_phases(phases, network, &mut read),
@@ -62,25 +67,16 @@ pub fn rl_phases(
     seated_rl(rl, seats, leaves, &mut |name: &str| fabric.neighbour(name))
 }
 
-fn beside_gpus(other: &Job) -> Mistake {
-    let message =
-        format!("an RL step uses the first leaves, but job `{}` has GPUs there", other.name);
-    let fix = "plan it in a separate fabric file, or describe its traffic as `phases`".to_owned();
-    Mistake { place: "/rl".to_owned(), message, fix }
-}
-
 fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
-    let needs = |other: &&Job| other.is_placed() || matches!(other.step, Some(StepFile::Rl(_)));
-    fabric.jobs.iter().filter(|other| other.name != job.name).find(needs)
+    let mut others = fabric.jobs.iter().filter(|other| other.name != job.name);
+    others.find(|other| other.is_placed() || matches!(other.step, Some(StepFile::Rl(_))))
 }
 
 /// Returns the model that a job trains, if any.
 pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistake>> {
     let Some(StepFile::Training(training)) = &job.step else { return Ok(None) };
-    find_model(&training.model, &mut |name| fabric.neighbour(name)).map(Some).map_err(|mistakes| {
-        let place = "/training/model".to_owned();
-        mistakes.into_iter().map(|mistake| Mistake { place: place.clone(), ..mistake }).collect()
-    })
+    let card = named_model(fabric, &training.model);
+    card.map(Some).map_err(|mistakes| Mistake::within("/training/model", mistakes))
 }
 
 /// Returns the named model, either shipped or in the folder of the fabric file.

@@ -47,15 +47,17 @@ pub fn plan(phases: &[TimedPhase], switching: f64) -> Schedule {
 }
 
 fn costs(phases: &[TimedPhase], switching: f64) -> Costs {
-    let of = |phase: &TimedPhase| {
-        let after = |from| {
-            let exposed = (switching - phase.idle).max(0.0);
-            let delay = |to| phase.idle + if from == to { 0.0 } else { exposed };
-            phase.on.iter().enumerate().map(|(to, on)| delay(to) + on).collect()
-        };
-        (0..phase.on.len()).map(after).collect()
-    };
-    phases.iter().map(of).collect()
+    let mut costs = Vec::new();
+    for phase in phases {
+        let changed = phase.idle + (switching - phase.idle).max(0.0);
+        let mut of_phase = vec![phase.on.iter().map(|on| changed + on).collect(); phase.on.len()];
+        for (topology, on) in phase.on.iter().enumerate() {
+            let row: &mut Vec<f64> = &mut of_phase[topology];
+            row[topology] = phase.idle + on;
+        }
+        costs.push(of_phase);
+    }
+    costs
 }
 
 /// Returns the fastest sequence of topologies for a repeating step, as a shortest cycle through its phases.
@@ -74,14 +76,14 @@ fn shortest_from(costs: &Costs, first: usize) -> Schedule {
     best[first] = 0.0;
     let mut came_from = Vec::new();
     for phase in &costs[1..] {
-        let reach = |to: usize| {
+        let reached = (0..count).map(|to| {
             (0..count)
                 .filter(|from| !best[*from].is_nan())
                 .map(|from| (best[from] + phase[from][to], from))
                 .min_by(|a, b| a.0.total_cmp(&b.0).then((a.1 != to).cmp(&(b.1 != to))))
                 .expect("phase 0 reaches every topology")
-        };
-        let reached: Vec<(f64, usize)> = (0..count).map(reach).collect();
+        });
+        let reached: Vec<(f64, usize)> = reached.collect();
         best = reached.iter().map(|(seconds, _)| *seconds).collect();
         came_from.push(reached.into_iter().map(|(_, from)| from).collect::<Vec<_>>());
     }

@@ -6,6 +6,7 @@
 //! if it is faster or closer to the existing circuits.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
+use petgraph::unionfind::UnionFind;
 
 use super::demand::Demand;
 use super::phases::Candidate;
@@ -13,14 +14,18 @@ use super::topology::{Ports, Topology};
 
 /// Returns the templates for one phase.
 pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -> Vec<Candidate> {
-    let named =
-        |template: &str, topology| Candidate { name: format!("{template} for {phase}"), topology };
-    vec![named("isolated pods", isolated_pods(fabric, demand)), named("tree", tree(fabric, demand))]
+    let templates =
+        [("isolated pods", isolated_pods(fabric, demand)), ("tree", tree(fabric, demand))];
+    templates
+        .map(|(name, topology)| Candidate { name: format!("{name} for {phase}"), topology })
+        .into()
 }
 
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
-    let pod_of = pods(demand);
     let leaves = fabric.leaves();
+    let mut pods = UnionFind::new(leaves);
+    demand.flows().for_each(|(from, to, _)| _ = pods.union(from.index(), to.index()));
+    let pod_of = pods.into_labeling();
     let mut topology = Topology::bare(fabric);
     let mut ports = Ports::new(fabric, &topology);
     let mut placed = true;
@@ -47,45 +52,18 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
         }
     }
     edges.sort_by(|x, y| y.0.cmp(&x.0).then((x.1, x.2).cmp(&(y.1, y.2))));
-    let mut group: Vec<usize> = (0..fabric.leaves()).collect();
-    let kept: Vec<(usize, usize)> = edges
-        .into_iter()
-        .filter(|&(_, a, b)| {
-            let (from, to) = (group[a], group[b]);
-            for member in &mut group {
-                if *member == from {
-                    *member = to;
-                }
-            }
-            from != to
-        })
-        .map(|(_, a, b)| (a, b))
-        .collect();
+    let mut joined = UnionFind::new(fabric.leaves());
+    edges.retain(|(_, a, b)| joined.union(*a, *b));
     let mut topology = Topology::bare(fabric);
     let mut ports = Ports::new(fabric, &topology);
     let mut placed = true;
     while placed {
         placed = false;
-        for &(a, b) in &kept {
+        for &(_, a, b) in &edges {
             placed |= ports.join(&mut topology, a, b);
         }
     }
     topology
-}
-
-fn pods(demand: &Demand) -> Vec<usize> {
-    let mut pod: Vec<usize> = (0..demand.leaves()).collect();
-    for (from, to, _) in demand.flows() {
-        let (from, to) = (pod[from.index()], pod[to.index()]);
-        if from != to {
-            for member in &mut pod {
-                if *member == from {
-                    *member = to;
-                }
-            }
-        }
-    }
-    pod
 }
 
 #[cfg(test)]

@@ -220,15 +220,14 @@ pub struct Ports<'a> {
 impl<'a> Ports<'a> {
     /// Counts the ports not used by `topology`.
     pub fn new(fabric: &'a ReconfigurableFatTree, topology: &Topology) -> Self {
-        let free = |reach: usize| {
-            (0..fabric.leaves())
-                .map(|leaf| {
-                    fabric.free_ports_within(reach, LeafId::from_index(leaf))
-                        - topology.degree_within(reach, leaf)
-                })
-                .collect()
-        };
-        Self { fabric, free: (0..fabric.reaches()).map(free).collect() }
+        let mut free = vec![Vec::new(); fabric.reaches()];
+        for (reach, free) in free.iter_mut().enumerate() {
+            for leaf in 0..fabric.leaves() {
+                let all = fabric.free_ports_within(reach, LeafId::from_index(leaf));
+                free.push(all - topology.degree_within(reach, leaf));
+            }
+        }
+        Self { fabric, free }
     }
 
     pub(crate) fn free_at(&self, leaf: usize) -> u32 {
@@ -260,9 +259,8 @@ impl<'a> Ports<'a> {
     ) -> impl Iterator<Item = usize> + 'a {
         let pair = LeafPair::new(LeafId::from_index(first), LeafId::from_index(second));
         let fabric = self.fabric;
-        let permits =
-            move |reach: &usize| pair.is_some_and(|pair| fabric.permits_within(*reach, pair));
-        (0..fabric.reaches()).rev().filter(permits)
+        let reaches = (0..fabric.reaches()).rev();
+        reaches.filter(move |reach| pair.is_some_and(|pair| fabric.permits_within(*reach, pair)))
     }
 
     /// Returns whether another circuit can connect the leaves.

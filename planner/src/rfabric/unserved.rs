@@ -9,13 +9,12 @@ use lightloom_units::id::LeafId;
 use super::phases::Phase;
 
 pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
-    let flows = || phases.iter().flat_map(|phase| phase.demand.flows());
-    let has_core = |leaf: LeafId| fabric.electrical_rate_of(leaf) > 0.0;
-    // The core serves any traffic between two leaves with uplinks, however slowly.
-    let needs_circuits = |(from, to, _): &(LeafId, LeafId, _)| !(has_core(*from) && has_core(*to));
     let mut peers = vec![BTreeSet::new(); fabric.leaves()];
-    for (from, to, bytes) in flows().filter(needs_circuits) {
-        let lacks = if has_core(from) { to } else { from };
+    for (from, to, bytes) in phases.iter().flat_map(|phase| phase.demand.flows()) {
+        // The core serves any traffic between two leaves with uplinks, however slowly.
+        let mut ends = [from, to].into_iter();
+        let lacks = ends.find(|leaf| fabric.electrical_rate_of(*leaf) <= 0.0);
+        let Some(lacks) = lacks else { continue };
         if let Some(reason) = LeafPair::new(from, to).and_then(|pair| closed(fabric, pair)) {
             return format!(
                 "{from} sends {bytes} to {to}, {reason}, and {lacks} has no uplink into an electrical core; allow more \
@@ -26,7 +25,8 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
         peers[to.index()].insert(from);
     }
     let short = (0..fabric.leaves()).map(LeafId::from_index).find(|leaf| {
-        !has_core(*leaf) && peers[leaf.index()].len() > fabric.free_ports(*leaf) as usize
+        let ports = fabric.free_ports(*leaf) as usize;
+        fabric.electrical_rate_of(*leaf) <= 0.0 && peers[leaf.index()].len() > ports
     });
     match short {
         Some(leaf) => format!(

@@ -60,7 +60,10 @@ pub struct CannotHold(pub String);
 pub trait Architecture: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
 
-    fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
+    /// The usable GPUs of the domains. Data-centre networks have none.
+    fn usable(&self, _: Cluster, _tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
+        Err(CannotHold("data-centre networks do not contain tensor-parallel groups, so only their price is computed".into()))
+    }
 
     /// Nodes that have failed before any other fault. The others may include nodes that must not be used.
     fn failed_nodes(&self) -> BTreeSet<NodeId> {

@@ -31,8 +31,8 @@ use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse};
 use crate::compare::NodeFaultRatio;
 use crate::cost::{CostFigures, CostOutcome, MissingPrices, PriceList, cost_of_one};
 
-pub use faults::{FaultModel, arrivals, histories};
-pub use file::{BuyFile, ReadFabric, load_buy, refuse_buy};
+pub use faults::{arrivals, histories};
+pub use file::{BuyFile, FaultModel, ReadFabric, RunningRecord, load_buy, refuse_buy};
 pub use run::{Arrival, History, Rules, SlowExchange, SlowPart, Spent, run};
 pub use speed::Speed;
 use speed::StepTime;
@@ -68,14 +68,6 @@ pub struct Candidate {
     pub restart_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Running {
-    pub service_years: f64,
-    pub gpu_watts: f64,
-    pub usd_per_kwh: f64,
-    pub pue: f64,
-}
-
 #[derive(Debug)]
 pub struct Question {
     pub name: String,
@@ -98,7 +90,7 @@ pub struct Question {
     pub outage_ms: u64,
     pub faults: FaultModel,
     pub parts: Vec<PartRate>,
-    pub running: Running,
+    pub running: RunningRecord,
 }
 
 /// A step and its exposed communication, as read from a row in a result of `lightloom mfu`.
@@ -151,7 +143,6 @@ impl Question {
                 ));
             }
         }
-        let share = |seconds: f64| seconds / planned.step_seconds;
         let before = self.step as f64 / 1e12;
         for candidate in &mut self.candidates {
             // The copy interval is fixed in seconds, so its number of steps changes.
@@ -162,9 +153,9 @@ impl Question {
         }
         self.step = ((planned.step_seconds * 1e12).round() as i128).max(1);
         self.mfu = planned.mfu;
-        self.speed.tensor_parallel = share(planned.tp_exposed_seconds);
-        self.speed.expert_parallel = share(planned.ep_exposed_seconds);
-        self.speed.data_parallel = share(planned.dp_exposed_seconds);
+        self.speed.tensor_parallel = planned.tp_exposed_seconds / planned.step_seconds;
+        self.speed.expert_parallel = planned.ep_exposed_seconds / planned.step_seconds;
+        self.speed.data_parallel = planned.dp_exposed_seconds / planned.step_seconds;
         Ok(())
     }
 }
@@ -280,12 +271,10 @@ pub fn buy(
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
         .collect();
     // A design has the same step under all its policies.
-    let same = |design: usize| {
-        let name = |at: usize| priced[at].candidate.name(question);
-        (0..=design)
-            .find(|at| name(*at) == name(design) && priced[*at].cluster == priced[design].cluster)
-    };
-    let first: Vec<usize> = (0..priced.len()).filter_map(same).collect();
+    let clusters: Vec<(String, Cluster)> =
+        priced.iter().map(|one| (one.candidate.name(question), one.cluster)).collect();
+    let first: Vec<usize> =
+        clusters.iter().filter_map(|own| clusters.iter().position(|other| other == own)).collect();
     let steps: Vec<StepTime> = tasks
         .par_iter()
         .map(|(history, design)| match first[*design] == *design {
@@ -293,12 +282,12 @@ pub fn buy(
             false => StepTime::default(),
         })
         .collect();
-    let step_of = |(history, design): (usize, usize)| steps[history * first.len() + first[design]];
     let rows: Vec<Row> = tasks
         .into_par_iter()
-        .map(|task| {
-            let (priced, step) = (&priced[task.1], step_of(task));
-            let history = draws[task.0].with_parts(question, priced, step, &histories[task.0]);
+        .map(|(history, design)| {
+            let step = steps[history * first.len() + first[design]];
+            let priced = &priced[design];
+            let history = draws[history].with_parts(question, priced, step, &histories[history]);
             row(question, priced, &history, step)
         })
         .collect();
@@ -346,8 +335,7 @@ fn price<'a>(
                 }
             },
         };
-        let name = format!("{} ({})", candidate.name(question), candidate.label());
-        let mut leave_out = |why: String| left_out.push(LeftOut { design: name.clone(), why });
+        let design = format!("{} ({})", candidate.name(question), candidate.label());
         let figures = match cost_of_one(candidate.design.as_ref(), &site, prices) {
             Err(lacking) => {
                 for (part, designs) in lacking.0 {
@@ -356,7 +344,7 @@ fn price<'a>(
                 continue;
             }
             Ok(CostOutcome::CannotPrice { cannot_price }) => {
-                leave_out(cannot_price);
+                left_out.push(LeftOut { design, why: cannot_price });
                 continue;
             }
             Ok(CostOutcome::Priced(figures)) => *figures,
@@ -368,7 +356,7 @@ fn price<'a>(
             Ok(cluster) => {
                 priced.push(Priced { candidate, cluster, figures, network, gpu_usd });
             }
-            Err(why) => leave_out(why),
+            Err(why) => left_out.push(LeftOut { design, why }),
         }
     }
     if missing.0.is_empty() { Ok((priced, left_out)) } else { Err(missing.into()) }
@@ -407,8 +395,7 @@ fn row(
     StepTime { stretch, cross_tor_share, .. }: StepTime,
 ) -> Row {
     let Priced { candidate, cluster, .. } = *priced;
-    let ps = |ms: u64| i128::from(ms) * run::MILLISECOND;
-    let every = ps(question.checkpoint_every_ms) as f64 / (question.step as f64 * stretch);
+    let every = picoseconds(question.checkpoint_every_ms) as f64 / (question.step as f64 * stretch);
     let rules = Rules {
         tp: question.tp,
         policy: candidate.policy,
@@ -417,16 +404,24 @@ fn row(
         step: question.step,
         job: Policy {
             every: every.round().clamp(1.0, 1e9) as u32,
-            load: ps(candidate.restart_ms),
-            write: ps(question.checkpoint_ms),
+            load: picoseconds(candidate.restart_ms),
+            write: picoseconds(question.checkpoint_ms),
             answer: candidate.answer,
         },
         least: candidate.least,
-        outage: ps(question.outage_ms),
+        outage: picoseconds(question.outage_ms),
     };
     let spent = run(candidate.design.as_ref(), cluster, &rules, history)
         .expect("designs that cannot hold the groups were left out");
     verdict::row(question, priced, &spent, stretch, cross_tor_share)
+}
+
+pub(crate) fn picoseconds(ms: u64) -> i128 {
+    i128::from(ms) * run::MILLISECOND
+}
+
+fn milliseconds(ps: i128) -> f64 {
+    ps as f64 / run::MILLISECOND as f64
 }
 
 impl Candidate {
@@ -440,16 +435,15 @@ impl Candidate {
     }
 
     fn interruption_ms(&self, question: &Question) -> f64 {
-        let ms = |ps: i128| ps as f64 / run::MILLISECOND as f64;
         let again = question.checkpoint_every_ms as f64 / 2.0;
-        let step = ms(question.step);
+        let step = milliseconds(question.step);
         let answered = match self.answer {
             JobAnswer::Restart => self.restart_ms as f64 + again,
             JobAnswer::InMemory { every, load, .. } => {
-                ms(load) + again.min(f64::from(every) * step / 2.0)
+                milliseconds(load) + again.min(f64::from(every) * step / 2.0)
             }
-            JobAnswer::Migrate { takes } => ms(takes) + step / 2.0,
-            JobAnswer::Elastic { reform, rejoin, .. } => ms(reform + rejoin) + step / 2.0,
+            JobAnswer::Migrate { takes } => milliseconds(takes) + step / 2.0,
+            JobAnswer::Elastic { reform, rejoin, .. } => milliseconds(reform + rejoin) + step / 2.0,
         };
         question.outage_ms as f64 + answered
     }

@@ -14,9 +14,7 @@ use crate::architecture::{Architecture, Bill, BillLine, Site};
 pub use aggregate::{
     Aggregate, AggregatePoint, AggregateQuestion, aggregate, aggregate_of, cost_per_usable_gpu,
 };
-pub use prices::{
-    Confidence, PriceFile, PriceList, PriceRecord, Quote, QuoteRecord, Spread, read_prices,
-};
+pub use prices::{Confidence, PriceFile, PriceList, PriceRecord, QuoteRecord, Spread, read_prices};
 pub(crate) use purchase::parts_of;
 pub use purchase::{Purchase, purchase};
 
@@ -80,7 +78,6 @@ impl PricedLine {
         let quote = prices.quote(&line.part);
         // Counts of a fabric are divided by its GPUs first.
         let count = (line.count_per_gpu * gpus * 1e6).round() / 1e6;
-        let usd = |quote: &Quote| (count * quote.usd.mean * 100.0).round() / 100.0;
         Self {
             place: line.place.clone(),
             part: line.part.clone(),
@@ -89,7 +86,7 @@ impl PricedLine {
             formula: line.formula.clone(),
             unit_usd: quote.map(|quote| quote.usd.mean),
             unit_w: quote.and_then(|quote| quote.watts.as_ref()).map(|watts| watts.mean),
-            usd: quote.map(usd),
+            usd: quote.map(|quote| (count * quote.usd.mean * 100.0).round() / 100.0),
             usd_per_gpu: quote.map(|quote| line.count_per_gpu * quote.usd.mean),
             confidence: quote.map(|quote| quote.usd.confidence),
             date: quote.map(|quote| quote.usd.date.clone()),
@@ -100,10 +97,11 @@ impl PricedLine {
     pub fn watts(&self) -> Option<f64> {
         self.unit_w.map(|watts| self.count * watts)
     }
+}
 
-    fn usd_at(&self, level: Level, prices: &PriceList) -> f64 {
-        prices.quote(&self.part).map_or(0.0, |quote| self.count * quote.usd.at(level))
-    }
+fn usd_at(lines: &[PricedLine], level: Level, prices: &PriceList) -> f64 {
+    let priced = lines.iter().filter_map(|line| Some((line, prices.quote(&line.part)?)));
+    priced.map(|(line, quote)| line.count * quote.usd.at(level)).sum()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,10 +110,11 @@ pub struct MissingPrices(pub BTreeMap<String, Vec<String>>);
 
 impl MissingPrices {
     fn describe(&self) -> String {
-        let each = |(part, designs): (&String, &Vec<String>)| {
-            format!("`{part}`, needed by {}", designs.join(" and "))
-        };
-        self.0.iter().map(each).collect::<Vec<_>>().join("; ")
+        let parts = self.0.iter();
+        parts
+            .map(|(part, designs)| format!("`{part}`, needed by {}", designs.join(" and ")))
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -163,7 +162,7 @@ fn figures(bill: &Bill, site: &Site, prices: &PriceList) -> CostFigures {
     let lines: Vec<PricedLine> =
         bill.lines.iter().map(|line| PricedLine::new(line, gpus, prices)).collect();
     let cost = lines.iter().filter_map(|line| line.usd_per_gpu).sum::<f64>();
-    let at = |level| lines.iter().map(|line| line.usd_at(level, prices)).sum::<f64>() / gpus;
+    let [low, high] = [Level::Low, Level::High].map(|level| usd_at(&lines, level, prices) / gpus);
     let power: Option<f64> =
         lines.iter().map(|line| line.unit_w.map(|watts| watts * line.count_per_gpu)).sum();
     let bandwidth = bill.gbytes_per_s_per_gpu;
@@ -171,8 +170,8 @@ fn figures(bill: &Bill, site: &Site, prices: &PriceList) -> CostFigures {
         basis: bill.basis.clone(),
         gbytes_per_s_per_gpu: bandwidth,
         cost_per_gpu_usd: cost,
-        cost_per_gpu_low_usd: at(Level::Low),
-        cost_per_gpu_high_usd: at(Level::High),
+        cost_per_gpu_low_usd: low,
+        cost_per_gpu_high_usd: high,
         cost_per_gbytes_per_s_usd: cost / bandwidth,
         power_per_gpu_w: power,
         power_per_gbytes_per_s_w: power.map(|power| power / bandwidth),

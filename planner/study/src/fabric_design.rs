@@ -80,9 +80,11 @@ impl Architecture for FabricDesign {
         let hbd = &self.fabric.hbd;
         let (failed, drained) =
             (self.fabric.start.failed_nodes(hbd), self.fabric.drained.failed_nodes(hbd));
-        let is_failed = |node: &NodeId| failed.contains(node) && !drained.contains(node);
-        let failed = (0..).zip(&self.installed).filter(|(_, node)| is_failed(node));
-        failed.map(|(index, _)| NodeId(index)).collect()
+        let installed = (0..).zip(&self.installed);
+        installed
+            .filter(|(_, node)| failed.contains(node) && !drained.contains(node))
+            .map(|(index, _)| NodeId(index))
+            .collect()
     }
 
     fn fault_policies(&self) -> &'static [FaultPolicy] {

@@ -25,6 +25,7 @@ mod khop;
 mod least_moves;
 mod limited_jobs;
 mod monotone;
+mod one_way;
 mod placement;
 mod reinforcement;
 mod replan_as_cold;

@@ -122,7 +122,7 @@ impl<'a> CircuitChanges<'a> {
         }
         let live = Evaluator::new(self.network(), &self.order.demands[phase]);
         transition::stage(self.network(), from, to, &live, self.order.floor)
-            .or_else(|_| transition::stage(self.network(), from, to, &live, 0.0))
+            .or_else(|| transition::stage(self.network(), from, to, &live, 0.0))
             .expect("without a floor, an order always exists")
     }
 

@@ -22,23 +22,10 @@ pub(super) fn proven(
     prices: &Prices,
 ) -> Result<f64, String> {
     let spec = network.spec();
-    let leaves = spec.leaves as usize;
-    let is_leaf = |leaf: LeafId| leaf.index() < leaves;
-    let is_share = |share: f64| (0.0..=1.0).contains(&share);
-    let is_price = |price: f64| price >= 0.0 && price.is_finite();
-    let ports = prices.ports.iter().all(|own| {
-        let is_known = is_leaf(own.leaf) && (own.bank as usize) < spec.banks.len();
-        is_known && is_price(own.price) && is_share(own.sending)
-    });
-    let core = prices.core.iter();
-    let core = core.clone().all(|own| is_leaf(own.leaf) && is_price(own.up) && is_price(own.down));
-    let shares = prices.shares.iter();
-    let shares =
-        shares.clone().all(|own| is_leaf(own.from) && is_leaf(own.to) && is_share(own.share));
     if !prices.shares.is_empty() && network.is_one_way() {
         return Err("a price is shared by two directions of a one-way circuit".into());
     }
-    if !(ports && core && shares) {
+    if !are_valid(spec, prices) {
         return Err("a price is negative, not a number, or for a port that does not exist".into());
     }
     let mut all = 0.0;
@@ -46,16 +33,29 @@ pub(super) fn proven(
     for own in &prices.ports {
         all += own.price * f64::from(optics.free[own.bank as usize][own.leaf.index()]);
     }
-    let is_linked = |leaf: LeafId| network.electrical_rate_of(leaf) > 0.0;
-    for own in prices.core.iter().filter(|own| is_linked(own.leaf)) {
+    for own in prices.core.iter().filter(|own| network.electrical_rate_of(own.leaf) > 0.0) {
         all += own.up + own.down;
     }
     let uplinks = by_uplink(network, prices);
-    let paid = match leaves <= ALL_PATHS_TO {
-        true => by_all_paths(&optics, asked, (prices, &uplinks)),
-        false => by_ends(&optics, asked, (prices, &uplinks)),
+    let paid = match uplinks.len() <= ALL_PATHS_TO {
+        true => by_all_paths(&optics, asked, prices, &uplinks),
+        false => by_ends(&optics, asked, prices, &uplinks),
     };
     Ok(all / paid)
+}
+
+fn are_valid(spec: &FatTreeSpec, prices: &Prices) -> bool {
+    let single =
+        prices.ports.iter().map(|own| own.leaf).chain(prices.core.iter().map(|own| own.leaf));
+    let mut leaves = single.chain(prices.shares.iter().flat_map(|own| [own.from, own.to]));
+    let sending = prices.ports.iter().map(|own| own.sending);
+    let mut shares = sending.chain(prices.shares.iter().map(|own| own.share));
+    let of_ports = prices.ports.iter().map(|own| own.price);
+    let mut amounts = of_ports.chain(prices.core.iter().flat_map(|own| [own.up, own.down]));
+    prices.ports.iter().all(|own| (own.bank as usize) < spec.banks.len())
+        && leaves.all(|leaf| leaf.0 < spec.leaves)
+        && shares.all(|share| (0.0..=1.0).contains(&share))
+        && amounts.all(|price| price >= 0.0 && price.is_finite())
 }
 
 struct Optics<'a> {
@@ -68,7 +68,7 @@ impl<'a> Optics<'a> {
     fn of(network: &'a ReconfigurableFatTree) -> Self {
         let spec = network.spec();
         let mut extra_db = vec![0.0; spec.leaves as usize];
-        spec.loss.extra_db.iter().for_each(|(leaf, db)| extra_db[leaf.index()] += db);
+        spec.loss.extra_db.iter().for_each(|own| extra_db[own.leaf.index()] += own.db);
         let mut free = Vec::new();
         let mut first = 0;
         for bank in &spec.banks {
@@ -104,9 +104,9 @@ impl<'a> Optics<'a> {
         let loss = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
         let fits = loss + self.extra_db[a] + self.extra_db[b] <= self.spec.loss.budget_db;
         let [one, two] = [a, b].map(LeafId::from_index);
-        let is_forbidden = |pair| self.spec.forbidden.contains(&pair);
-        let has_ports = self.free[bank][a] > 0 && self.free[bank][b] > 0;
-        a != b && fits && has_ports && !is_forbidden((one, two)) && !is_forbidden((two, one))
+        let forbidden = &self.spec.forbidden;
+        let is_forbidden = forbidden.contains(&(one, two)) || forbidden.contains(&(two, one));
+        a != b && fits && !is_forbidden && self.free[bank][a] > 0 && self.free[bank][b] > 0
     }
 
     fn banks_of(&self, leaf: usize) -> impl Iterator<Item = usize> + '_ {
@@ -117,10 +117,12 @@ impl<'a> Optics<'a> {
 }
 
 /// Returns what traffic pays that each leaf sends and receives over its ports. A leaf may have several prices.
-fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), [f64; 2]> {
-    let mut ports = BTreeMap::<(u32, LeafId), [f64; 2]>::new();
+/// Returns the prices of sending and receiving over the ports of each bank and leaf.
+fn by_port(optics: &Optics<'_>, prices: &Prices) -> Vec<Vec<[f64; 2]>> {
+    let leaves = optics.spec.leaves as usize;
+    let mut ports = vec![vec![[0.0; 2]; leaves]; optics.spec.banks.len()];
     for own in &prices.ports {
-        let [sent, received] = ports.entry((own.bank, own.leaf)).or_default();
+        let [sent, received] = &mut ports[own.bank as usize][own.leaf.index()];
         *sent += own.price * own.sending;
         *received += own.price * (1.0 - own.sending);
     }
@@ -144,34 +146,26 @@ fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> 
     bits
 }
 
-fn by_all_paths(
-    optics: &Optics<'_>,
-    asked: &Asked,
-    (prices, uplinks): (&Prices, &[[f64; 2]]),
-) -> f64 {
+fn by_all_paths(optics: &Optics<'_>, asked: &Asked, prices: &Prices, uplinks: &[[f64; 2]]) -> f64 {
     let leaves = uplinks.len();
-    let ports = by_port(prices);
+    let ports = by_port(optics, prices);
     let mut leans = BTreeMap::new();
     for own in &prices.shares {
-        leans.insert((own.bank, own.from, own.to), own.share);
-        leans.insert((own.bank, own.to, own.from), 1.0 - own.share);
+        let (bank, from, to) = (own.bank as usize, own.from.index(), own.to.index());
+        leans.insert((bank, from, to), own.share);
+        leans.insert((bank, to, from), 1.0 - own.share);
     }
-    let over = |bank: usize, from: usize, to: usize| {
-        let number = u32::try_from(bank).unwrap_or(u32::MAX);
-        let [a, b] = [from, to].map(LeafId::from_index);
-        let of = |leaf| ports.get(&(number, leaf)).copied().unwrap_or_default();
-        match leans.get(&(number, a, b)) {
-            Some(share) => share * [of(a), of(b)].iter().flatten().sum::<f64>(),
-            None => of(a)[0] + of(b)[1],
-        }
-    };
     let mut cost = vec![vec![f64::INFINITY; leaves + 1]; leaves + 1];
     for (from, [up, down]) in uplinks.iter().enumerate() {
         (cost[from][leaves], cost[leaves][from], cost[from][from]) = (*up, *down, 0.0);
         for (to, cheapest) in cost[from].iter_mut().enumerate().take(leaves) {
             for bank in (0..optics.spec.banks.len()).filter(|bank| optics.join(*bank, from, to)) {
-                let bit = over(bank, from, to) / optics.rate(bank);
-                *cheapest = cheapest.min(bit);
+                let ([sent, back], [there, received]) = (ports[bank][from], ports[bank][to]);
+                let price = match leans.get(&(bank, from, to)) {
+                    Some(share) => share * (sent + back + there + received),
+                    None => sent + received,
+                };
+                *cheapest = cheapest.min(price / optics.rate(bank));
             }
         }
     }
@@ -186,21 +180,19 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
-    let ports = by_port(prices);
-    let end = |leaf: u32, direction: usize| -> f64 {
-        let own = optics.banks_of(leaf as usize).map(|bank| {
-            let number = u32::try_from(bank).unwrap_or(u32::MAX);
-            let own = ports.get(&(number, LeafId(leaf))).copied().unwrap_or_default();
-            own[direction] / optics.rate(bank)
-        });
-        own.fold(uplinks[leaf as usize][direction], f64::min)
-    };
+fn by_ends(optics: &Optics<'_>, asked: &Asked, prices: &Prices, uplinks: &[[f64; 2]]) -> f64 {
+    let ports = by_port(optics, prices);
     let mut known: BTreeMap<(u32, usize), f64> = BTreeMap::new();
     let mut pays = 0.0;
     for ((from, to), bytes) in &asked.flows {
         for (leaf, direction) in [(*from, 0), (*to, 1)] {
-            let price = *known.entry((leaf, direction)).or_insert_with(|| end(leaf, direction));
+            let price = *known.entry((leaf, direction)).or_insert_with(|| {
+                let leaf = leaf as usize;
+                let own = optics
+                    .banks_of(leaf)
+                    .map(|bank| ports[bank][leaf][direction] / optics.rate(bank));
+                own.fold(uplinks[leaf][direction], f64::min)
+            });
             pays += 8.0 * bytes * price;
         }
     }

@@ -9,7 +9,7 @@ use lightloom_units::Picoseconds;
 use lightloom_units::id::{GroupId, NodeId};
 
 use super::super::mapping::Coordinates;
-use super::model::{Model, SeatedGroup};
+use super::model::Model;
 use super::walk::{SeatingPoint, SeatingWalk};
 use super::{
     CurvePoint, Found, MoveLimit, Network, PlanError, Searched, States, coordinates, groups_moved,
@@ -72,8 +72,10 @@ impl Task<'_> {
             _ => self.is_repair && fabric.hbd.nodes() <= MOST_NODES_COLD,
         };
         let cold = reaches_cold.then(|| super::super::plan(fabric, faults, options).ok()).flatten();
-        let moved_to = |cold| self.network.moved_to(cold, self.survey, self.start, self.hit);
-        if let Some(cold) = cold.as_ref().and_then(moved_to) {
+        let moved = cold
+            .as_ref()
+            .and_then(|cold| self.network.moved_to(cold, self.survey, self.start, self.hit));
+        if let Some(cold) = moved {
             let moves = groups_moved(fabric, self.states, &cold.plan).len();
             // A plan from scratch moves groups of any job.
             let fits = !self.survey.is_bounded() && self.most().is_some_and(|most| moves <= most);
@@ -110,11 +112,11 @@ impl Task<'_> {
         let walk = SeatingWalk::new(&model, self.survey, layout, self.states);
         let is_heal = self.is_repair || matches!(self.limit, MoveLimit::Heal(_));
         let points = walk.points(is_heal, most + 1);
-        let on_curve = |point: &SeatingPoint| CurvePoint {
+        let curve = points.iter().map(|point| CurvePoint {
             moves: point.moves,
             step_time_ps: Picoseconds::from_secs_f64(point.score.step),
-        };
-        let curve = points.iter().map(on_curve).collect();
+        });
+        let curve = curve.collect();
         let Some(point) = chosen(&points, is_heal, most) else { return Ok((curve, None)) };
         let mut rebuilt = self.start.clone();
         let groups = self.groups(layout, &model, point);
@@ -132,24 +134,20 @@ impl Task<'_> {
     fn groups(&self, layout: &Layout, model: &Model<'_>, point: &SeatingPoint) -> Vec<RingGroup> {
         let old: BTreeMap<GroupId, &RingGroup> =
             layout.groups.iter().map(|group| (group.id, group)).collect();
-        let hbd = &model.fabric.hbd;
-        let group = |member: &SeatedGroup| {
-            let was = old[&member.id].clone();
-            match &member.chain {
-                None => was,
-                Some(chain) => {
-                    let RingGroup { nodes, hops, .. } = RingGroup::chain(hbd, chain);
-                    RingGroup { nodes, hops, ranks: member.ranks.clone(), ..was }
-                }
+        let mut groups = Vec::new();
+        for member in point.seating.iter().flatten() {
+            let mut group = old[&member.id].clone();
+            if let Some(chain) = &member.chain {
+                let RingGroup { nodes, hops, .. } = RingGroup::chain(&model.fabric.hbd, chain);
+                group = RingGroup { nodes, hops, ranks: member.ranks.clone(), ..group };
             }
-        };
-        let mut groups: Vec<RingGroup> = point.seating.iter().flatten().map(group).collect();
+            groups.push(group);
+        }
         let used: BTreeSet<NodeId> =
             groups.iter().flat_map(|group| group.nodes.iter().copied()).collect();
-        let is_left = |spare: &&RingGroup| {
-            spare.job.is_none() && !spare.nodes.iter().any(|node| used.contains(node))
-        };
-        groups.extend(layout.groups.iter().filter(is_left).cloned());
+        let spares = layout.groups.iter().filter(|group| group.job.is_none());
+        let unused = spares.filter(|spare| spare.nodes.iter().all(|node| !used.contains(node)));
+        groups.extend(unused.cloned());
         groups
     }
 }
@@ -186,15 +184,16 @@ pub(super) fn renamed(
 
 /// Reorders the ranks of all groups in a set alike, so that as many groups as possible keep theirs.
 fn keep_ranks(groups: &mut [RingGroup], was: &BTreeMap<usize, &RingGroup>, set: &[usize]) {
-    let order = |at: &usize| -> Option<Vec<usize>> {
-        let old = was.get(at)?;
-        let rank = |node: &NodeId| groups[*at].ranks.iter().position(|now| now == node);
-        let order: Option<Vec<usize>> = old.ranks.iter().map(rank).collect();
-        order.filter(|order| order.len() == groups[*at].ranks.len())
-    };
-    let orders: Vec<Vec<usize>> = set.iter().filter_map(order).collect();
-    let count = |order: &&Vec<usize>| orders.iter().filter(|other| other == order).count();
-    let Some(best) = orders.iter().max_by_key(count).cloned() else { return };
+    let mut orders: Vec<Vec<usize>> = Vec::new();
+    for at in set {
+        let (Some(old), now) = (was.get(at), &groups[*at].ranks) else { continue };
+        let ranks = old.ranks.iter().map(|node| now.iter().position(|other| other == node));
+        let order: Option<Vec<usize>> = ranks.collect();
+        orders.extend(order.filter(|order| order.len() == now.len()));
+    }
+    let best =
+        orders.iter().max_by_key(|order| orders.iter().filter(|other| other == order).count());
+    let Some(best) = best.cloned() else { return };
     for at in set {
         let ranks = &groups[*at].ranks;
         groups[*at].ranks = best.iter().map(|rank| ranks[*rank]).collect();

@@ -12,7 +12,7 @@ use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::khop::Position;
 use lightloom_fabric::plan::{PhasePlan, Plan};
-use lightloom_units::id::{GpuId, GroupId, LeafId, NodeId};
+use lightloom_units::id::{GpuId, GroupId, NodeId, TorId};
 
 use super::super::mapping::Coordinates;
 use super::super::traffic::between_groups;
@@ -108,14 +108,14 @@ impl<'a> Model<'a> {
     ) -> Result<Option<Self>, PlanError> {
         let per_node = fabric.hbd.gpus_per_node();
         let leaves = network::leaf_rates(fabric, faults);
-        let rate = |tor: u32| {
+        let rates = (0..fabric.dcn.tors(fabric.hbd.nodes())).map(|tor| {
             let node = NodeId(tor * fabric.dcn.nodes_per_tor());
             let gpus = (0..per_node).map(|gpu| GpuId { node, gpu });
             let mut own: Vec<usize> = gpus.map(|gpu| fabric.dcn.leaf_of(gpu).index()).collect();
             own.dedup();
             own.into_iter().filter_map(|leaf| leaves.get(leaf)).sum()
-        };
-        let rates: Vec<f64> = (0..fabric.dcn.tors(fabric.hbd.nodes())).map(rate).collect();
+        });
+        let rates: Vec<f64> = rates.collect();
         let of_domain = fabric.dcn.rate_of_domain(per_node);
         let unit = plan.metrics.step_time_ps.map_or(0.0, |time| time.as_secs_f64());
         let unit = if unit > 0.0 { unit } else { 1.0 };
@@ -141,14 +141,14 @@ impl<'a> Model<'a> {
         }
         let coordinates: Vec<Coordinates> =
             groups.iter().map(|group| at.get(&group.id).copied().unwrap_or_default()).collect();
-        let most = |of: fn(&Coordinates) -> u32| {
-            coordinates.iter().map(of).max().map_or(0, |last| last + 1)
-        };
-        let sizes = (most(|at| at.pp), most(|at| at.cp), most(|at| at.dp));
-        let number = |at: &Coordinates| (at.cp + sizes.1 * (at.dp + sizes.2 * at.pp)) as usize;
+        let (mut pp, mut cp, mut dp) = (0, 0, 0);
+        for at in &coordinates {
+            (pp, cp, dp) = (pp.max(at.pp + 1), cp.max(at.cp + 1), dp.max(at.dp + 1));
+        }
         let mut places = vec![None; groups.len()];
         for (place, at) in coordinates.iter().enumerate() {
-            if let Some(slot) = places.get_mut(number(at)) {
+            let number = at.cp + cp * (at.dp + dp * at.pp);
+            if let Some(slot) = places.get_mut(number as usize) {
                 *slot = Some(place);
             }
         }
@@ -159,7 +159,7 @@ impl<'a> Model<'a> {
         // A job without groups sends nothing.
         let is_full = !groups.is_empty() && places.iter().all(Option::is_some);
         let traffic = match is_full {
-            true => between_groups(self.fabric, job, sizes)?,
+            true => between_groups(self.fabric, job, pp, cp, dp)?,
             false => None,
         };
         let trains = traffic.is_some();
@@ -170,13 +170,13 @@ impl<'a> Model<'a> {
                 .iter()
                 .zip(demands)
                 .map(|(phase, demand)| {
-                    let flow = |(from, to, bytes): (LeafId, LeafId, _)| NodeFlow {
+                    let flows = demand.flows().map(|(from, to, bytes)| NodeFlow {
                         from: places[from.index()].expect("every place is taken"),
                         to: places[to.index()].expect("every place is taken"),
                         bits: demand.bits(bytes) / nodes as f64,
-                    };
+                    });
                     let least = phase.interface_ps.unwrap_or_default().as_secs_f64();
-                    PhaseModel { flows: demand.flows().map(flow).collect(), least }
+                    PhaseModel { flows: flows.collect(), least }
                 })
                 .collect(),
             None => own
@@ -242,7 +242,7 @@ impl<'a> Model<'a> {
         let mut all = vec![0.0; self.rates.len()];
         for phase in &self.jobs[job].phases {
             for ((sum, bits), rate) in
-                all.iter_mut().zip(self.bits(phase, members)).zip(&self.rates)
+                all.iter_mut().zip(self.bits(phase, members, TorId::index)).zip(&self.rates)
             {
                 *sum += bits[0].max(bits[1]) / rate;
             }
@@ -250,12 +250,17 @@ impl<'a> Model<'a> {
         all
     }
 
-    fn bits(&self, phase: &PhaseModel, members: &SeatedGroups) -> Vec<[f64; 2]> {
+    /// Returns the bits that each place sends to and receives from others. `place_of` maps racks to places.
+    fn bits(
+        &self,
+        phase: &PhaseModel,
+        members: &SeatedGroups,
+        place_of: impl Fn(TorId) -> usize,
+    ) -> Vec<[f64; 2]> {
         let mut bits = vec![[0.0; 2]; self.rates.len()];
-        let tor = |node: &NodeId| self.fabric.dcn.tor_of(*node).index();
         for flow in &phase.flows {
             for (from, to) in members[flow.from].ranks.iter().zip(&members[flow.to].ranks) {
-                let (from, to) = (tor(from), tor(to));
+                let [from, to] = [from, to].map(|node| place_of(self.fabric.dcn.tor_of(*node)));
                 if from != to {
                     bits[from][0] += flow.bits;
                     bits[to][1] += flow.bits;
@@ -266,7 +271,7 @@ impl<'a> Model<'a> {
     }
 
     fn of_phase(&self, phase: &PhaseModel, members: &SeatedGroups) -> (f64, f64) {
-        let bits = self.bits(phase, members);
+        let bits = self.bits(phase, members, TorId::index);
         let (mut most, mut load) = (0.0_f64, 0.0);
         for ([sent, received], rate) in bits.iter().zip(&self.rates) {
             let bits = sent.max(*received);
@@ -277,25 +282,10 @@ impl<'a> Model<'a> {
             }
         }
         if let Some(rate) = self.of_domain {
-            most = most.max(self.busiest_domain(phase, members) / rate);
+            let domains = self.bits(phase, members, |tor| self.fabric.dcn.domain_of(tor) as usize);
+            most = most.max(domains.into_iter().flatten().fold(0.0, f64::max) / rate);
         }
         (most, load)
-    }
-
-    fn busiest_domain(&self, phase: &PhaseModel, members: &SeatedGroups) -> f64 {
-        let domain =
-            |node: &NodeId| self.fabric.dcn.domain_of(self.fabric.dcn.tor_of(*node)) as usize;
-        let mut bits = vec![[0.0_f64; 2]; self.rates.len()];
-        for flow in &phase.flows {
-            for (from, to) in members[flow.from].ranks.iter().zip(&members[flow.to].ranks) {
-                let (from, to) = (domain(from), domain(to));
-                if from != to {
-                    bits[from][0] += flow.bits;
-                    bits[to][1] += flow.bits;
-                }
-            }
-        }
-        bits.into_iter().flatten().fold(0.0, f64::max)
     }
 }
 

@@ -32,13 +32,13 @@ pub fn stages(
     let mut all: Vec<ChangeStage> = of_bundles(before, next).into_iter().collect();
     let Some(network) = fabric.dcn.circuits() else { return Ok(all) };
     let network = network.without(faults);
-    let is_same = |phase: &PhasePlan| circuits_left(&network, before, phase) == phase.circuits;
-    if next.phases.iter().filter(|phase| !phase.circuits.is_empty()).all(is_same) {
+    let lit = next.phases.iter().filter(|phase| !phase.circuits.is_empty());
+    if lit.clone().all(|phase| circuits_left(&network, before, phase) == phase.circuits) {
         return Ok(all);
     }
     let demands = phases(fabric, &next.ranks)?;
     let mut changes: Vec<SwitchChange<'_>> = Vec::new();
-    for phase in next.phases.iter().filter(|phase| !phase.circuits.is_empty()) {
+    for phase in lit {
         let Some(sent) = demands.iter().find(|sent| sent.name == phase.name) else { continue };
         let served = (phase, Evaluator::new(&network, &sent.demand));
         let (from, to) = (circuits_left(&network, before, phase), phase.circuits.as_slice());

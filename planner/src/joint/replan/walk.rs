@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Position, Shape, hops_are_compatible};
 use lightloom_units::id::{GroupId, NodeId, TorId};
 
@@ -59,10 +60,18 @@ enum Aim {
 }
 
 struct RackWish {
+    /// The present nodes.
+    ranks: Vec<NodeId>,
     /// For each rank, the traffic with neighbours by rack.
     of_rank: Vec<BTreeMap<TorId, f64>>,
     of_rack: BTreeMap<TorId, f64>,
     most: f64,
+}
+
+fn set_free(hbd: &Hbd, free: &mut [bool], nodes: &[NodeId], is_free: bool) {
+    for node in nodes {
+        free[hbd.position_of(*node).index()] = is_free;
+    }
 }
 
 impl<'a> SeatingWalk<'a> {
@@ -81,13 +90,16 @@ impl<'a> SeatingWalk<'a> {
         {
             free[hbd.position_of(*node).index()] = false;
         }
-        let member = |group: &crate::khop::RingGroup| SeatedGroup {
-            id: group.id,
-            ranks: group.ranks.clone(),
-            chain: None,
-        };
-        let of_job = |job| layout.groups_of(job).map(member).collect::<SeatedGroups>();
-        let seating: Vec<SeatedGroups> = (0..).take(layout.jobs.len()).map(of_job).collect();
+        let mut seating: Vec<SeatedGroups> = Vec::new();
+        for job in (0..).take(layout.jobs.len()) {
+            let groups = layout.groups_of(job);
+            let members = groups.map(|group| SeatedGroup {
+                id: group.id,
+                ranks: group.ranks.clone(),
+                chain: None,
+            });
+            seating.push(members.collect());
+        }
         let scores =
             seating.iter().enumerate().map(|(job, members)| model.of_job(job, members)).collect();
         let joined = (0..hbd.nodes())
@@ -109,10 +121,9 @@ impl<'a> SeatingWalk<'a> {
 
     fn concerned(&self) -> Vec<usize> {
         let step = self.score().step;
-        let is_slowest = |job: usize| self.scores[job].step >= step * (1.0 - 1e-6);
-        let has_moved =
-            |job: usize| (0..self.seating[job].len()).any(|place| self.is_moved(job, place));
-        (0..self.scores.len()).filter(|job| is_slowest(*job) || has_moved(*job)).collect()
+        (0..self.scores.len())
+            .filter(|job| self.scores[*job].step >= step * (1.0 - 1e-6) || self.moves_of(*job) > 0)
+            .collect()
     }
 
     /// Returns the best placements for each number of moves up to `most`, fewest first. Without
@@ -145,10 +156,15 @@ impl<'a> SeatingWalk<'a> {
     }
 
     fn moves(&self) -> usize {
-        let places = |job: usize| {
-            (0..self.seating[job].len()).filter(move |place| self.is_moved(job, *place))
-        };
-        (0..self.seating.len()).map(|job| places(job).count()).sum()
+        (0..self.seating.len()).map(|job| self.moves_of(job)).sum()
+    }
+
+    fn moves_of(&self, job: usize) -> usize {
+        (0..self.seating[job].len()).filter(|place| self.is_moved(job, *place)).count()
+    }
+
+    fn rack_of(&self, node: NodeId) -> TorId {
+        self.model.fabric.dcn.tor_of(node)
     }
 
     fn is_moved(&self, job: usize, place: usize) -> bool {
@@ -187,28 +203,25 @@ impl<'a> SeatingWalk<'a> {
     fn busiest(&self, job: usize) -> Vec<usize> {
         let members = &self.seating[job];
         let racks = self.model.racks(job, members);
-        let tor = |node: &NodeId| self.model.fabric.dcn.tor_of(*node);
-        let busy = |place: &usize| {
-            let own = &members[*place].ranks;
-            own.iter().map(|node| racks[tor(node).index()]).fold(0.0, f64::max)
-        };
-        let crosses = |place: &usize| {
-            let own = &members[*place].ranks;
-            self.model.jobs[job].neighbours[*place].iter().any(|(other, _)| {
-                own.iter().zip(&members[*other].ranks).any(|(one, other)| tor(one) != tor(other))
-            })
-        };
-        let mut places: Vec<usize> = (0..members.len()).filter(crosses).collect();
-        places.sort_by(|one, other| busy(other).total_cmp(&busy(one)));
+        let mut places: Vec<(usize, f64)> = Vec::new();
+        for (place, member) in members.iter().enumerate() {
+            let mut neighbours = self.model.jobs[job].neighbours[place].iter();
+            let crosses = neighbours.any(|(other, _)| {
+                let mut pairs = member.ranks.iter().zip(&members[*other].ranks);
+                pairs.any(|(one, other)| self.rack_of(*one) != self.rack_of(*other))
+            });
+            if crosses {
+                let loads = member.ranks.iter().map(|node| racks[self.rack_of(*node).index()]);
+                places.push((place, loads.fold(0.0, f64::max)));
+            }
+        }
+        places.sort_by(|one, other| other.1.total_cmp(&one.1));
         places.truncate(MOST_TRIED);
-        places
+        places.into_iter().map(|(place, _)| place).collect()
     }
 
     fn tried(&mut self, mut edits: Vec<Edit>, moves: usize) -> (Vec<Edit>, Score, usize) {
-        let moved = |walk: &Self, edits: &[Edit]| {
-            edits.iter().filter(|edit| walk.is_moved(edit.job, edit.place)).count()
-        };
-        let before = moved(self, &edits);
+        let before = self.moves_among(&edits);
         self.exchange(&mut edits);
         let mut jobs: Vec<usize> = edits.iter().map(|edit| edit.job).collect();
         jobs.sort_unstable();
@@ -222,9 +235,13 @@ impl<'a> SeatingWalk<'a> {
         }
         let groups: usize = jobs.iter().map(|job| self.seating[*job].len()).sum();
         self.effort = self.effort.saturating_sub(20 * groups);
-        let moves = moves + moved(self, &edits) - before;
+        let moves = moves + self.moves_among(&edits) - before;
         self.exchange(&mut edits);
         (edits, score, moves)
+    }
+
+    fn moves_among(&self, edits: &[Edit]) -> usize {
+        edits.iter().filter(|edit| self.is_moved(edit.job, edit.place)).count()
     }
 
     fn exchange(&mut self, edits: &mut [Edit]) {
@@ -235,13 +252,12 @@ impl<'a> SeatingWalk<'a> {
 
     fn make(&mut self, mut edits: Vec<Edit>) {
         self.exchange(&mut edits);
-        let at = |node: &NodeId| self.survey.hbd().position_of(*node).index();
         for edit in &edits {
-            edit.member.ranks.iter().for_each(|node| self.free[at(node)] = true);
+            set_free(self.survey.hbd(), &mut self.free, &edit.member.ranks, true);
         }
         for edit in &edits {
             let now = &self.seating[edit.job][edit.place];
-            now.ranks.iter().for_each(|node| self.free[at(node)] = false);
+            set_free(self.survey.hbd(), &mut self.free, &now.ranks, false);
             self.scores[edit.job] = self.model.of_job(edit.job, &self.seating[edit.job]);
         }
     }
@@ -255,7 +271,7 @@ impl<'a> SeatingWalk<'a> {
             return all;
         }
         let mut free = self.free.clone();
-        self.set(&mut free, &self.seating[job][place].ranks.clone(), true);
+        set_free(self.survey.hbd(), &mut free, &self.seating[job][place].ranks, true);
         for aim in [Aim::Near, Aim::Apart] {
             if let Some(member) = self.moved(job, place, &free, aim) {
                 all.push(vec![Edit { job, place, member }]);
@@ -265,7 +281,7 @@ impl<'a> SeatingWalk<'a> {
             }
         }
         for (other, at) in if may_push { self.in_the_way(job, place) } else { Vec::new() } {
-            all.extend(self.pushed((job, place), (other, at), free.clone()));
+            all.extend(self.pushed(job, place, other, at, free.clone()));
         }
         all
     }
@@ -299,63 +315,54 @@ impl<'a> SeatingWalk<'a> {
 
     fn pushed(
         &mut self,
-        (job, place): (usize, usize),
-        (other, at): (usize, usize),
+        job: usize,
+        place: usize,
+        other: usize,
+        at: usize,
         mut free: Vec<bool>,
     ) -> Option<Vec<Edit>> {
         let gone = self.seating[other][at].clone();
-        self.set(&mut free, &gone.ranks, true);
+        set_free(self.survey.hbd(), &mut free, &gone.ranks, true);
         let member = self.moved(job, place, &free, Aim::Near)?;
         if !member.ranks.iter().any(|node| gone.ranks.contains(node)) {
             return None;
         }
-        self.set(&mut free, &member.ranks.clone(), false);
+        set_free(self.survey.hbd(), &mut free, &member.ranks, false);
         let was = std::mem::replace(&mut self.seating[job][place], member);
         let away = self.moved(other, at, &free, Aim::Near);
         let member = std::mem::replace(&mut self.seating[job][place], was);
         Some(vec![Edit { job, place, member }, Edit { job: other, place: at, member: away? }])
     }
 
-    fn set(&self, free: &mut [bool], nodes: &[NodeId], is_free: bool) {
-        for node in nodes {
-            free[self.survey.hbd().position_of(*node).index()] = is_free;
-        }
-    }
-
     fn places_exchanged(&self, job: usize, place: usize, may_move: bool) -> Vec<Vec<Edit>> {
         let (members, weights) = (&self.seating[job], &self.model.jobs[job].weights);
-        let with = |other: usize| {
-            let [one, two] = [&members[place], &members[other]].map(Clone::clone);
-            vec![Edit { job, place, member: two }, Edit { job, place: other, member: one }]
-        };
-        let others = (0..members.len()).filter(|other| *other != place);
-        let mut all: Vec<Vec<Edit>> = others
-            .filter(|other| may_move || weights[*other] == weights[place])
-            .map(with)
+        let mut all: Vec<Vec<Edit>> = (0..members.len())
+            .filter(|other| *other != place && (may_move || weights[*other] == weights[place]))
+            .map(|other| {
+                let [one, two] = [&members[place], &members[other]].map(Clone::clone);
+                vec![Edit { job, place, member: two }, Edit { job, place: other, member: one }]
+            })
             .collect();
         for other in (0..members.len()).filter(|other| other.abs_diff(place) > 1) {
             let range = place.min(other)..=place.max(other);
             if range.clone().any(|at| weights[at] != weights[place]) {
                 continue;
             }
-            let from = |at: usize| match at {
-                _ if at == other => place,
-                _ if other > place => at + 1,
-                _ => at - 1,
-            };
-            all.push(
-                range
-                    .map(|at| Edit { job, place: at, member: members[from(at)].clone() })
-                    .collect(),
-            );
+            let edits = range.map(|at| {
+                let from = match at {
+                    _ if at == other => place,
+                    _ if other > place => at + 1,
+                    _ => at - 1,
+                };
+                Edit { job, place: at, member: members[from].clone() }
+            });
+            all.push(edits.collect());
         }
         all
     }
 
     fn in_the_way(&self, job: usize, place: usize) -> Vec<(usize, usize)> {
         let wish = self.wish(job, place);
-        let is_wanted =
-            |node: &NodeId| wish.of_rack.contains_key(&self.model.fabric.dcn.tor_of(*node));
         let neighbours: BTreeSet<usize> =
             self.model.jobs[job].neighbours[place].iter().map(|(other, _)| *other).collect();
         let mut found = Vec::new();
@@ -364,7 +371,8 @@ impl<'a> SeatingWalk<'a> {
         {
             for (at, member) in members.iter().enumerate() {
                 let is_own = other == job && (at == place || neighbours.contains(&at));
-                if !is_own && member.ranks.iter().any(is_wanted) {
+                let mut racks = member.ranks.iter().map(|node| self.rack_of(*node));
+                if !is_own && racks.any(|rack| wish.of_rack.contains_key(&rack)) {
                     found.push((other, at));
                 }
             }
@@ -375,8 +383,10 @@ impl<'a> SeatingWalk<'a> {
 
     fn wish(&self, job: usize, place: usize) -> RackWish {
         let members = &self.seating[job];
-        let length = members[place].ranks.len();
+        let ranks = members[place].ranks.clone();
+        let length = ranks.len();
         let mut wish = RackWish {
+            ranks,
             of_rank: vec![BTreeMap::new(); length],
             of_rack: BTreeMap::new(),
             most: 0.0,
@@ -384,7 +394,7 @@ impl<'a> SeatingWalk<'a> {
         for (other, weight) in &self.model.jobs[job].neighbours[place] {
             wish.most = wish.most.max(*weight);
             for (rank, node) in members[*other].ranks.iter().enumerate().take(length) {
-                let rack = self.model.fabric.dcn.tor_of(*node);
+                let rack = self.rack_of(*node);
                 *wish.of_rank[rank].entry(rack).or_default() += weight;
                 *wish.of_rack.entry(rack).or_default() += weight;
             }
@@ -398,9 +408,9 @@ impl<'a> SeatingWalk<'a> {
         let own = self.seating[job][place].clone();
         let racks = self.model.racks(job, &self.seating[job]);
         let most = racks.iter().fold(1e-12_f64, |most, load| most.max(*load));
-        let weight = |at: u32| {
+        let weights = (0..hbd.nodes()).map(|at| {
             let node = hbd.node_at(Position(at));
-            let rack = self.model.fabric.dcn.tor_of(node);
+            let rack = self.rack_of(node);
             let stays = if own.ranks.contains(&node) { 0.05 * wish.most } else { 0.0 };
             let load = racks[rack.index()] / most;
             let wanted = wish.of_rack.get(&rack).copied();
@@ -409,26 +419,23 @@ impl<'a> SeatingWalk<'a> {
                     Aim::Near => wanted.unwrap_or(-0.3 * wish.most * load),
                     Aim::Apart => wanted.unwrap_or(0.0) - wish.most * load,
                 }
-        };
-        let weights: Vec<f64> = (0..hbd.nodes()).map(weight).collect();
+        });
+        let weights: Vec<f64> = weights.collect();
         let chain = self.best_chain(own.ranks.len(), free, &weights)?;
         let nodes: Vec<NodeId> = chain.iter().map(|at| hbd.node_at(*at)).collect();
-        let ranks = self.ranked(&wish, &own.ranks, nodes);
+        let ranks = self.ranked(&wish, nodes);
         (ranks != own.ranks).then_some(SeatedGroup { id: own.id, ranks, chain: Some(chain) })
     }
 
-    fn ranked(&self, wish: &RackWish, old: &[NodeId], mut nodes: Vec<NodeId>) -> Vec<NodeId> {
-        let gain = |rank: usize, node: &NodeId| {
-            let rack = self.model.fabric.dcn.tor_of(*node);
-            let stays = if old[rank] == *node { 0.01 * wish.most } else { 0.0 };
-            wish.of_rank[rank].get(&rack).copied().unwrap_or(0.0) + stays
-        };
+    fn ranked(&self, wish: &RackWish, mut nodes: Vec<NodeId>) -> Vec<NodeId> {
         loop {
             let mut is_better = false;
             for one in 0..nodes.len() {
                 for other in one + 1..nodes.len() {
-                    let kept = gain(one, &nodes[one]) + gain(other, &nodes[other]);
-                    if gain(one, &nodes[other]) + gain(other, &nodes[one]) > kept + 1e-12 {
+                    let [first, second] = [nodes[one], nodes[other]];
+                    let kept = self.gain(wish, one, first) + self.gain(wish, other, second);
+                    let exchanged = self.gain(wish, one, second) + self.gain(wish, other, first);
+                    if exchanged > kept + 1e-12 {
                         nodes.swap(one, other);
                         is_better = true;
                     }
@@ -438,6 +445,11 @@ impl<'a> SeatingWalk<'a> {
                 return nodes;
             }
         }
+    }
+
+    fn gain(&self, wish: &RackWish, rank: usize, node: NodeId) -> f64 {
+        let stays = if wish.ranks[rank] == node { 0.01 * wish.most } else { 0.0 };
+        wish.of_rank[rank].get(&self.rack_of(node)).copied().unwrap_or(0.0) + stays
     }
 
     fn best_chain(
@@ -457,18 +469,16 @@ impl<'a> SeatingWalk<'a> {
         }
         let (places, width) = (nodes + over, reach + 1);
         self.effort = self.effort.saturating_sub(length * places * width * 2);
-        let at = |joined: usize, place: usize, hop: usize| (joined * places + place) * width + hop;
+        let slots = ChainSlots { places, width };
         let mut best = vec![f64::NEG_INFINITY; length * places * width];
         let mut from = vec![0_u8; length * places * width];
         for place in (0..nodes).filter(|place| free[*place]) {
-            best[at(0, place, 0)] = weights[place];
+            best[slots.at(0, place, 0)] = weights[place];
         }
-        let hop = |hop: usize| Hop::try_from(hop).expect("K is at most 64");
         let fits: Vec<bool> = (0..width * width)
-            .map(|pair| (pair / width, pair % width))
-            .map(|(back, on)| {
-                back == 0 || on > 0 && hops_are_compatible(hbd.k(), -hop(back), hop(on))
-            })
+            .map(|pair| [pair / width, pair % width])
+            .map(|hops| hops.map(|hop| Hop::try_from(hop).expect("K is at most 64")))
+            .map(|[back, on]| back == 0 || on > 0 && hops_are_compatible(hbd.k(), -back, on))
             .collect();
         for joined in 1..length {
             for place in (0..places).filter(|place| free[place % nodes]) {
@@ -478,8 +488,8 @@ impl<'a> SeatingWalk<'a> {
                         continue;
                     }
                     for back in (0..width).filter(|back| fits[back * width + on]) {
-                        let total = best[at(joined - 1, last, back)] + weights[place % nodes];
-                        let slot = at(joined, place, on);
+                        let total = best[slots.at(joined - 1, last, back)] + weights[place % nodes];
+                        let slot = slots.at(joined, place, on);
                         if total > best[slot] {
                             best[slot] = total;
                             from[slot] = u8::try_from(back).expect("K is at most 64");
@@ -488,21 +498,30 @@ impl<'a> SeatingWalk<'a> {
                 }
             }
         }
-        let ends = (0..places).flat_map(|place| (0..width).map(move |hop| (place, hop)));
-        let (mut place, mut on) = ends.max_by(|one, other| {
-            let total = |(place, hop): &(usize, usize)| best[at(length - 1, *place, *hop)];
-            total(one).total_cmp(&total(other))
-        })?;
-        if best[at(length - 1, place, on)] == f64::NEG_INFINITY {
-            return None;
-        }
+        let totals = best[slots.at(length - 1, 0, 0)..].iter().enumerate();
+        let (end, _) = totals
+            .filter(|(_, total)| **total > f64::NEG_INFINITY)
+            .max_by(|one, other| one.1.total_cmp(other.1))?;
+        let (mut place, mut on) = (end / width, end % width);
         let mut chain = Vec::with_capacity(length);
         for joined in (0..length).rev() {
             chain.push(Position(u32::try_from(place % nodes).expect("a position")));
-            let back = usize::from(from[at(joined, place, on)]);
+            let back = usize::from(from[slots.at(joined, place, on)]);
             (place, on) = (place - on, back);
         }
         chain.reverse();
         Some(chain)
+    }
+}
+
+/// Indices of the number of joined nodes, the last place and the hop to it.
+struct ChainSlots {
+    places: usize,
+    width: usize,
+}
+
+impl ChainSlots {
+    fn at(&self, joined: usize, place: usize, hop: usize) -> usize {
+        (joined * self.places + place) * self.width + hop
     }
 }

@@ -190,25 +190,17 @@ impl<'a> CircuitSearch<'a> {
 
     fn neighbours(&self) -> Vec<Topology> {
         let leaves = self.fabric.leaves();
-        let pairs = || (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (a, b)));
-        let with_one_more = |from: &Topology, not: Option<(usize, usize)>| -> Vec<Topology> {
-            let joined = |(a, b): (usize, usize)| {
-                let mut topology = from.clone();
-                Ports::new(self.fabric, from).join(&mut topology, a, b).then_some(topology)
-            };
-            pairs().filter(|pair| Some(*pair) != not).filter_map(joined).collect()
-        };
-        let mut around = with_one_more(&self.topology, None);
+        let mut around = self.with_one_more(&self.topology, None);
         let circuits: Vec<(usize, usize, usize)> = (0..self.fabric.reaches())
-            .flat_map(|reach| pairs().map(move |(a, b)| (reach, a, b)))
+            .flat_map(|reach| pairs(leaves).map(move |(a, b)| (reach, a, b)))
             .filter(|(reach, a, b)| self.topology.between_within(*reach, *a, *b) > 0)
             .collect();
         for (at, &(reach, a, b)) in circuits.iter().enumerate() {
             let mut without = self.topology.clone();
             without.remove(reach, a, b);
-            let moved = with_one_more(&without, Some((a, b)));
+            let moved = self.with_one_more(&without, Some((a, b)));
             // The ends of a circuit may each join a leaf that has a free port.
-            let both = moved.iter().flat_map(|one| with_one_more(one, Some((a, b))));
+            let both = moved.iter().flat_map(|one| self.with_one_more(one, Some((a, b))));
             let both: Vec<Topology> = both.collect();
             around.extend(moved.into_iter().chain(both));
             for &(other, c, d) in &circuits[at + 1..] {
@@ -220,22 +212,37 @@ impl<'a> CircuitSearch<'a> {
         around
     }
 
+    /// Returns the circuits with each possible one in addition, except between the leaves `not`.
+    fn with_one_more(&self, from: &Topology, not: Option<(usize, usize)>) -> Vec<Topology> {
+        let pairs = pairs(from.leaves()).filter(|pair| Some(*pair) != not);
+        let joined = pairs.filter_map(|(a, b)| {
+            let mut topology = from.clone();
+            Ports::new(self.fabric, from).join(&mut topology, a, b).then_some(topology)
+        });
+        joined.collect()
+    }
+
     fn exchanged(
         &self,
         without: &Topology,
         reach: usize,
         [(a, b), (c, d)]: [(usize, usize); 2],
     ) -> Vec<Topology> {
-        let ends = [[(a, c), (b, d)], [(a, d), (b, c)]];
-        let exchange = |[one, two]: [(usize, usize); 2]| {
+        let mut exchanged = Vec::new();
+        for ends in [[(a, c), (b, d)], [(a, d), (b, c)]] {
             let mut topology = without.clone();
             topology.remove(reach, c, d);
             let mut ports = Ports::new(self.fabric, &topology);
-            let mut join =
-                |(a, b): (usize, usize)| a != b && ports.join_within(reach, &mut topology, a, b);
-            let is_made = join(one) | join(two);
-            is_made.then_some(topology)
-        };
-        ends.into_iter().filter_map(exchange).collect()
+            let mut is_made = false;
+            for (a, b) in ends {
+                is_made |= a != b && ports.join_within(reach, &mut topology, a, b);
+            }
+            exchanged.extend(is_made.then_some(topology));
+        }
+        exchanged
     }
+}
+
+fn pairs(leaves: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (a, b)))
 }

@@ -147,21 +147,7 @@ impl<'a> Search<'a> {
     }
 
     fn starved_peers(&self, line: usize) -> Vec<usize> {
-        let (leaf, lambda) = (line / 2, self.lambdas[line]);
-        let row = self.topology.row(leaf);
-        let mut starved: Vec<(f64, usize)> = self
-            .evaluator
-            .traffic(line)
-            .iter()
-            .map(|&(peer, bits)| {
-                let carried = self.evaluator.circuit_rate() * f64::from(row[peer]);
-                (lambda * bits - carried, peer)
-            })
-            .filter(|(hunger, _)| *hunger > 0.0)
-            .collect();
-        starved.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.1.cmp(&y.1)));
-        starved.truncate(CHOICES);
-        starved.into_iter().map(|(_, peer)| peer).collect()
+        self.evaluator.starved_peers(line, &self.topology, self.lambdas[line], CHOICES)
     }
 
     fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {

@@ -21,7 +21,8 @@ pub(super) struct Planner<'a> {
     pub(super) phases: &'a [Phase],
     pub(super) candidates: &'a [Candidate],
     pub(super) bounds: Vec<RateBound>,
-    pub(super) solved: Option<Vec<SolverReport>>,
+    /// One per phase, or empty without a solver.
+    pub(super) solved: Vec<SolverReport>,
     pub(super) options: Options,
 }
 
@@ -41,12 +42,12 @@ impl Planner<'_> {
     }
 
     pub(super) fn rates(&self, circuits: &[Vec<CrossConnect>]) -> Vec<RoutedRate> {
-        let of_phase = |(at, circuits): (usize, &Vec<CrossConnect>)| {
+        let phases = self.phases.iter().zip(&self.bounds).zip(circuits);
+        let rates = phases.map(|((phase, bound), circuits)| {
             let topology = topology_of(self.fabric, circuits);
-            let evaluator = Evaluator::new(self.fabric, &self.phases[at].demand);
-            self.bounds[at].rate(&evaluator, &topology)
-        };
-        circuits.iter().enumerate().map(of_phase).collect()
+            bound.rate(&Evaluator::new(self.fabric, &phase.demand), &topology)
+        });
+        rates.collect()
     }
 
     pub(super) fn assemble(
@@ -68,7 +69,7 @@ impl Planner<'_> {
                 seconds = self.seconds_of(&change, at, &circuits[before], &evaluator, lambda);
                 transitions.push(change);
             }
-            let solver = self.solved.as_ref().map(|solved| solved[at].clone());
+            let solver = self.solved.get(at).cloned();
             let RateBound { lambda: proven, mut prices, .. } = self.bounds[at].clone();
             // A solver that considered all routes may find a better bound than the prices prove.
             let solved = solver.as_ref().filter(|solver| !solver.is_one_hop);
@@ -218,10 +219,11 @@ fn with_idle_ports_left_alone(
     mut circuits: Vec<CrossConnect>,
     before: &[CrossConnect],
 ) -> Vec<CrossConnect> {
-    let ends =
-        |circuit: &CrossConnect| [(circuit.ocs, circuit.a_port), (circuit.ocs, circuit.b_port)];
-    let busy: BTreeSet<_> = circuits.iter().flat_map(ends).collect();
-    let idle = before.iter().filter(|circuit| !ends(circuit).iter().any(|end| busy.contains(end)));
+    let ports = circuits.iter().flat_map(|own| [(own.ocs, own.a_port), (own.ocs, own.b_port)]);
+    let busy: BTreeSet<_> = ports.collect();
+    let idle = before.iter().filter(|own| {
+        !busy.contains(&(own.ocs, own.a_port)) && !busy.contains(&(own.ocs, own.b_port))
+    });
     circuits.extend(idle);
     circuits.sort_unstable();
     circuits

@@ -6,18 +6,18 @@ use std::collections::VecDeque;
 use lightloom_fabric::fat_tree::LeafPair;
 
 use super::super::topology::Topology;
-use super::{Oriented, Sides, Switch};
+use super::{Oriented, Switch};
 
 pub(super) fn orient(topology: &Topology, wiring: &[Switch]) -> Oriented {
     let leaves = topology.leaves();
-    let sum = |pick: fn(&Sides) -> &Vec<u32>| -> Vec<u32> {
-        (0..leaves)
-            .map(|leaf| wiring.iter().map(|switch| pick(&switch.sides)[leaf]).sum())
-            .collect()
-    };
+    let (mut tails_max, mut heads_max) = (vec![0; leaves], vec![0; leaves]);
+    for Switch { sides, .. } in wiring {
+        tails_max.iter_mut().zip(&sides.tails).for_each(|(most, own)| *most += own);
+        heads_max.iter_mut().zip(&sides.heads).for_each(|(most, own)| *most += own);
+    }
     let mut orientation = Orientation {
-        tails_max: sum(|side| &side.tails),
-        heads_max: sum(|side| &side.heads),
+        tails_max,
+        heads_max,
         tails: vec![0; leaves],
         heads: vec![0; leaves],
         all: Oriented::default(),
@@ -26,11 +26,11 @@ pub(super) fn orient(topology: &Topology, wiring: &[Switch]) -> Oriented {
     let mut undecided = Vec::new();
     for (LeafPair { a, b }, count) in topology.pairs() {
         let (a, b) = (a.index(), b.index());
-        let present = |tail, head| -> u32 {
-            wiring.iter().map(|switch| switch.present.count(tail, head)).sum()
-        };
-        let there = present(a, b).min(count);
-        let back = present(b, a).min(count - there);
+        let [there, back] = [(a, b), (b, a)].map(|(tail, head)| {
+            wiring.iter().map(|switch| switch.present.count(tail, head)).sum::<u32>()
+        });
+        let there = there.min(count);
+        let back = back.min(count - there);
         orientation.agree(a, b, there);
         orientation.agree(b, a, back);
         undecided.push((a, b, count - there - back));
@@ -65,18 +65,20 @@ impl Orientation {
     }
 
     fn balance(&mut self, a: usize, b: usize, count: u32) {
-        let room = |leaf: usize, this: &Self| {
-            i64::from(this.tails_max[leaf])
-                - i64::from(this.tails[leaf])
-                - (i64::from(this.heads_max[leaf]) - i64::from(this.heads[leaf]))
-        };
         for _ in 0..count {
-            if room(a, self) >= room(b, self) {
+            if self.room(a) >= self.room(b) {
                 self.put(a, b, 1);
             } else {
                 self.put(b, a, 1);
             }
         }
+    }
+
+    /// Returns how many more tails than heads a leaf has room for.
+    fn room(&self, leaf: usize) -> i64 {
+        i64::from(self.tails_max[leaf])
+            - i64::from(self.tails[leaf])
+            - (i64::from(self.heads_max[leaf]) - i64::from(self.heads[leaf]))
     }
 
     fn repair(&mut self) {

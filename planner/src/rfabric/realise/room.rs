@@ -19,13 +19,8 @@ pub(super) struct Room<'a> {
 
 impl<'a> Room<'a> {
     pub(super) fn new(fabric: &'a ReconfigurableFatTree, circuits: &[CrossConnect]) -> Self {
-        let switches = (0..fabric.switches()).map(OcsId::from_index);
-        let books = switches.map(|ocs| PortBook::new(fabric, ocs, &fabric.spec().held)).collect();
-        let mut room = Self { books, circuits: BTreeSet::new() };
-        for circuit in circuits {
-            room.put(*circuit);
-        }
-        room
+        let circuits: BTreeSet<CrossConnect> = circuits.iter().copied().collect();
+        Self { books: PortBook::all(fabric, &circuits), circuits }
     }
 
     fn put(&mut self, circuit: CrossConnect) {
@@ -44,17 +39,16 @@ impl<'a> Room<'a> {
             self.circuits.insert(circuit);
             return true;
         }
-        moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, (a, b), moves))
+        moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, a, b, moves))
     }
 
-    fn place_for_another(&mut self, at: usize, (a, b): (usize, usize), moves: u32) -> bool {
-        let is_free = |leaf| self.books[at].lowest_free(LeafId::from_index(leaf)).is_some();
-        let full = match (is_free(a), is_free(b)) {
-            (true, false) => b,
-            (false, true) => a,
+    fn place_for_another(&mut self, at: usize, a: usize, b: usize, moves: u32) -> bool {
+        let leaves = [a, b].map(LeafId::from_index);
+        let full = match leaves.map(|leaf| self.books[at].lowest_free(leaf)) {
+            [Some(_), None] => leaves[1],
+            [None, Some(_)] => leaves[0],
             _ => return false,
         };
-        let full = LeafId::from_index(full);
         let [first, end] =
             [at, at + 1].map(|at| CrossConnect { ocs: OcsId::from_index(at), ..LEAST });
         let on_it = self.circuits.range(first..end);
@@ -84,16 +78,25 @@ pub(in crate::rfabric) struct PortBook<'a> {
 }
 
 impl<'a> PortBook<'a> {
-    pub(in crate::rfabric) fn new(
-        fabric: &'a ReconfigurableFatTree,
-        ocs: OcsId,
-        held: &[CrossConnect],
-    ) -> Self {
+    pub(in crate::rfabric) fn new(fabric: &'a ReconfigurableFatTree, ocs: OcsId) -> Self {
         let mut book = Self { fabric, ocs, taken: fabric.dead_ports(ocs).collect() };
-        for circuit in held.iter().filter(|circuit| circuit.ocs == ocs) {
+        for circuit in fabric.spec().held.iter().filter(|circuit| circuit.ocs == ocs) {
             book.occupy(*circuit);
         }
         book
+    }
+
+    /// Returns the ports of all switches with these circuits.
+    pub(in crate::rfabric) fn all<'c>(
+        fabric: &'a ReconfigurableFatTree,
+        circuits: impl IntoIterator<Item = &'c CrossConnect>,
+    ) -> Vec<Self> {
+        let switches = (0..fabric.switches()).map(OcsId::from_index);
+        let mut books: Vec<Self> = switches.map(|ocs| Self::new(fabric, ocs)).collect();
+        for circuit in circuits {
+            books[circuit.ocs.index()].occupy(*circuit);
+        }
+        books
     }
 
     pub(in crate::rfabric) fn occupy(&mut self, circuit: CrossConnect) {

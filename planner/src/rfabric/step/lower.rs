@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Validates a parsed step and reports every mistake with its location.
 
-use lightloom_fabric::document::{self, Diagnostic};
+use lightloom_fabric::document;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_fabric::model::{MODEL_FILES, read_model};
 use lightloom_units::Bytes;
@@ -14,7 +14,7 @@ use super::super::plan::Options;
 use super::super::rings;
 use super::super::workload::card::ModelCard;
 use super::super::workload::place::Seats;
-use super::super::workload::rl_step::{RlStep, RlStepError, Slack, leaf_after_leaf};
+use super::super::workload::rl_step::{RlStep, RlStepError, leaf_after_leaf};
 use super::super::workload::shapes;
 use super::lower_workload;
 use super::{AllReduceFile, DemandFile, LeavesFile, PhaseFile, RlFile, ShapeFile, TransferFile};
@@ -39,33 +39,12 @@ pub(super) fn seated_rl(
 ) -> Result<Vec<Phase>, Vec<Mistake>> {
     let card =
         find_model(&raw.model, read).map_err(|mistakes| Mistake::within("/rl/model", mistakes))?;
-    let step = RlStep {
-        card,
-        trainer,
-        pool,
-        tp: raw.tp,
-        pp: raw.pp,
-        ep: raw.ep,
-        expert_skew: raw.expert_skew,
-        samples: raw.samples,
-        tokens_per_sample: raw.tokens_per_sample,
-        replica_gpus: raw.replica_gpus,
-        tail_replica_gpus: raw.tail_replica_gpus.unwrap_or(raw.replica_gpus),
-        migrated_share: raw.migrated_share,
-        slack: Slack {
-            train: raw.slack.train.0,
-            gradients: raw.slack.gradients.0,
-            weight_sync: raw.slack.weight_sync.0,
-            parallelism_switch: raw.slack.parallelism_switch.0,
-        },
-        seed: Seed(raw.seed),
-    };
-    step.phases_with(leaves, raw.weight_sync).map_err(|error| of_field(&error))
+    let step = RlStep { card, trainer, pool, raw: raw.clone() };
+    step.phases(leaves).map_err(|error| of_field(&error))
 }
 
 fn of_field(error: &RlStepError) -> Vec<Mistake> {
-    let place = format!("/rl/{}", error.field());
-    vec![Mistake { place, message: error.to_string(), fix: String::new() }]
+    Mistake::within(&format!("/rl/{}", error.field()), Mistake::of_whole(error.to_string(), ""))
 }
 
 pub(super) fn find_model(
@@ -87,15 +66,15 @@ pub(super) fn find_model(
     }
     let text = read(name).map_err(|error| Mistake::of_whole(error, one_of))?;
     let (model, mistakes) = read_model(name, text.as_bytes());
-    let model = model.ok_or_else(|| {
-        let other = || format!("run `lightloom validate --kind model {name}` for the location");
-        let mistake = |found: &Diagnostic| Mistake {
-            place: String::new(),
-            message: found.to_string(),
-            fix: found.help.clone().unwrap_or_else(other),
-        };
-        mistakes.iter().map(mistake).collect::<Vec<_>>()
-    })?;
+    let Some(model) = model else {
+        let mut found = Vec::new();
+        for mistake in mistakes {
+            let message = mistake.to_string();
+            let other = format!("run `lightloom validate --kind model {name}` for the location");
+            found.extend(Mistake::of_whole(message, mistake.help.unwrap_or(other)));
+        }
+        return Err(found);
+    };
     let card = ModelCard::from(&model);
     let is_planned = card.parameters <= PARAMETERS_MAX
         && card.layers <= LAYERS_MAX
@@ -120,29 +99,23 @@ pub(super) fn lower_phases(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Vec<Phase>, Vec<Mistake>> {
     let mut mistakes = Vec::new();
-    let mut mistake = |place: String, message: String, fix: String| {
-        mistakes.push(Mistake { place, message, fix });
-    };
     if raw.is_empty() {
-        mistake("/phases".into(), "the step has no phases".into(), "add at least one".into());
+        let none = Mistake::of_whole("the step has no phases", "add at least one");
+        mistakes.extend(Mistake::within("/phases", none));
     }
     let mut phases: Vec<Phase> = Vec::new();
     for (at, phase) in raw.iter().enumerate() {
         let place = format!("/phases/{at}");
         if phases.iter().any(|other| other.name == phase.name) {
-            let message = format!("two phases have the name `{}`", phase.name);
-            mistake(format!("{place}/name"), message, String::new());
+            let same = Mistake::of_whole(format!("two phases have the name `{}`", phase.name), "");
+            mistakes.extend(Mistake::within(&format!("{place}/name"), same));
         }
         match lower_demand(phase.demand.clone(), phase.times, fabric, read) {
             Ok(demand) => {
                 let slack = phase.slack.0;
                 phases.push(Phase { job: None, name: phase.name.clone(), demand, slack });
             }
-            Err(within) => {
-                for Mistake { place: within, message, fix } in within {
-                    mistake(format!("{place}/demand{within}"), message, fix);
-                }
-            }
+            Err(found) => mistakes.extend(Mistake::within(&format!("{place}/demand"), found)),
         }
     }
     if mistakes.is_empty() { Ok(phases) } else { Err(mistakes) }
@@ -160,31 +133,31 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    fn of_whole(message: impl Into<String>, fix: impl Into<String>) -> Vec<Self> {
+    pub(super) fn of_whole(message: impl Into<String>, fix: impl Into<String>) -> Vec<Self> {
         vec![Self { place: String::new(), message: message.into(), fix: fix.into() }]
     }
 
-    fn within(place: &str, mistakes: Vec<Self>) -> Vec<Self> {
-        let inner = |mistake: Self| Self { place: format!("{place}{}", mistake.place), ..mistake };
-        mistakes.into_iter().map(inner).collect()
+    pub(super) fn within(place: &str, mut mistakes: Vec<Self>) -> Vec<Self> {
+        mistakes.iter_mut().for_each(|mistake| mistake.place.insert_str(0, place));
+        mistakes
     }
 
     fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
-        let mistake = |error: DemandError| Self {
+        let mistakes = errors.into_iter().map(|error| Self {
             place: format!("/{key}"),
             message: format!("{file}: {error}"),
             fix: error.fix(),
-        };
-        errors.into_iter().map(mistake).collect()
+        });
+        mistakes.collect()
     }
 
     fn in_rows(errors: Vec<DemandError>) -> Vec<Self> {
-        let mistake = |error: DemandError| Self {
+        let mistakes = errors.into_iter().map(|error| Self {
             place: format!("/matrix{}", error.place()),
             message: error.to_string(),
             fix: error.fix(),
-        };
-        errors.into_iter().map(mistake).collect()
+        });
+        mistakes.collect()
     }
 }
 
@@ -195,17 +168,15 @@ fn lower_demand(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Demand, Vec<Mistake>> {
     let leaves = fabric.leaves();
-    let mut text = |file: &str, one: &str| {
-        let fix = format!("use {one}, relative to this file");
-        read(file).map_err(|error| Mistake::of_whole(error, fix))
-    };
     let demand = match raw {
         DemandFile::Csv(file) => {
-            let text = text(&file, "a text file with one row of comma-separated bytes per line")?;
+            let fix = "use a text file with one row of comma-separated bytes per line, relative to this file";
+            let text = read(&file).map_err(|error| Mistake::of_whole(error, fix))?;
             Demand::from_csv(&text).map_err(|errors| Mistake::in_file("csv", &file, errors))?
         }
         DemandFile::Json(file) => {
-            let text = text(&file, "a text file with an array of rows of bytes")?;
+            let fix = "use a text file with an array of rows of bytes, relative to this file";
+            let text = read(&file).map_err(|error| Mistake::of_whole(error, fix))?;
             Demand::from_json(&text).map_err(|errors| Mistake::in_file("json", &file, errors))?
         }
         DemandFile::Matrix(rows) => Demand::from_numbers(&rows).map_err(Mistake::in_rows)?,
@@ -236,16 +207,15 @@ fn lower_transfers(
 ) -> Result<Demand, Vec<Mistake>> {
     let mut demand = Demand::none(fabric.leaves());
     for (at, TransferFile { from, to, bytes }) in raw.iter().enumerate() {
-        let members = |field: &str, leaves: &LeavesFile| {
-            members(*leaves, 1, fabric)
-                .map_err(|found| Mistake::within(&format!("/transfers/{at}/{field}"), found))
-        };
-        let (from, to) = (members("from", from)?, members("to", to)?);
+        let place = format!("/transfers/{at}");
+        let from = members(*from, 1, fabric)
+            .map_err(|found| Mistake::within(&format!("{place}/from"), found))?;
+        let to = members(*to, 1, fabric)
+            .map_err(|found| Mistake::within(&format!("{place}/to"), found))?;
         if let Some(both) = to.iter().find(|leaf| from.contains(leaf)) {
-            let place = format!("/transfers/{at}/to");
             let message = format!("{both} is both a sender and a receiver");
-            let fix = "use disjoint sets of senders and receivers".to_owned();
-            return Err(vec![Mistake { place, message, fix }]);
+            let found = Mistake::of_whole(message, "use disjoint sets of senders and receivers");
+            return Err(Mistake::within(&format!("{place}/to"), found));
         }
         let each = Bytes(bytes.0.0 / (from.len() * to.len()) as u64);
         for from in from {

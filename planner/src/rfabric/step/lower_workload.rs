@@ -35,7 +35,7 @@ struct Lower<'a> {
 }
 
 fn refuse<T>(field: &str, message: impl Into<String>, fix: impl Into<String>) -> Refused<T> {
-    Err(vec![Mistake { place: format!("/{field}"), message: message.into(), fix: fix.into() }])
+    Err(Mistake::within(&format!("/{field}"), Mistake::of_whole(message, fix)))
 }
 
 fn divides(field: &str, what: &str, whole: u32, part: u32) -> Refused<u32> {
@@ -70,10 +70,7 @@ impl Lower<'_> {
     }
 
     fn model(&mut self, name: &str) -> Refused<ModelCard> {
-        find_model(name, self.read).map_err(|mistakes| {
-            let within = |mistake| Mistake { place: "/model".into(), ..mistake };
-            mistakes.into_iter().map(within).collect()
-        })
+        find_model(name, self.read).map_err(|mistakes| Mistake::within("/model", mistakes))
     }
 
     fn pool(&mut self, model: &str, raw: PlaceFile, replica_gpus: u32) -> Refused<Generation> {
@@ -131,8 +128,9 @@ impl Lower<'_> {
             return refuse(&format!("prompts/{at}/gpu"), message, fix);
         }
         let card = self.model(&raw.model)?;
-        let prompt = |raw: &super::PromptFile| Prompt { gpu: raw.gpu, tokens: raw.tokens };
-        let prompts: Vec<Prompt> = raw.prompts.iter().map(prompt).collect();
+        let prompts = raw.prompts.iter();
+        let prompts: Vec<Prompt> =
+            prompts.map(|raw| Prompt { gpu: raw.gpu, tokens: raw.tokens }).collect();
         Ok(prefill_decode::pull(self.leaves(), &card, &prefill, &decode, &prompts, raw.room.0).0)
     }
 }

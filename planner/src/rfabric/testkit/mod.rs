@@ -73,7 +73,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
             switching: Picoseconds::from_millis(10),
             bring_up: Picoseconds::ZERO,
         },
-        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
+        loss: LossBudget::default(),
         forbidden: vec![],
         held: vec![],
         usable: vec![],

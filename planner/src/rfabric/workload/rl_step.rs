@@ -10,8 +10,8 @@
 //! The pool generates the next batch while the trainer processes the current one, so their traffic shares a phase. The
 //! step is reconstructed from the abstract of the RFabric paper and from a reading note, not from a trace of RFabric.
 
-use lightloom_fabric::file::{SyncMethod, WeightSyncFile};
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_fabric::file::{RlFile, SyncMethod};
+use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::super::phases::Phase;
@@ -32,41 +32,8 @@ pub struct RlStep {
     pub trainer: Seats,
     /// Generating GPUs, replica by replica.
     pub pool: Seats,
-    /// Tensor-parallel ranks of the trainer.
-    pub tp: u32,
-    /// Pipeline stages of the trainer.
-    pub pp: u32,
-    /// Expert-parallel ranks of the trainer, 1 for a dense model.
-    pub ep: u32,
-    /// Spread of expert popularity, as the sigma of a log-normal distribution. 0 for balanced experts.
-    pub expert_skew: f64,
-    /// Samples per step over all data-parallel ranks.
-    pub samples: u32,
-    /// Tokens per sample, prompt and answer together.
-    pub tokens_per_sample: u32,
-    /// GPUs per generation replica while most requests run.
-    pub replica_gpus: u32,
-    /// GPUs per replica for the long tail of requests, or `replica_gpus` to leave it unchanged.
-    pub tail_replica_gpus: u32,
-    /// Share of a replica's cache that migrates per step.
-    pub migrated_share: f64,
-    /// Idle network time before each phase.
-    pub slack: Slack,
-    /// Random seed.
-    pub seed: Seed,
-}
-
-/// Idle network time before each phase, from computation without traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slack {
-    /// Idle time before the micro-batches.
-    pub train: Picoseconds,
-    /// Idle time before the gradients.
-    pub gradients: Picoseconds,
-    /// Idle time before the new weights are sent, while the optimiser runs.
-    pub weight_sync: Picoseconds,
-    /// Idle time before the pool changes its parallelism.
-    pub parallelism_switch: Picoseconds,
+    /// Parallelism, samples, slack and weight distribution. Its numbers of GPUs and its model are not used.
+    pub raw: RlFile,
 }
 
 /// This limit is far above any real step and keeps byte counts within 64 bits.
@@ -124,23 +91,15 @@ pub fn leaf_after_leaf(
     if needed as usize > leaves {
         return Err(RlStepError::TooFewLeaves { needed, there: leaves });
     }
-    let place = |first_leaf, gpus| Seats::from(Place { first_leaf, gpus_per_leaf, gpus });
-    Ok([place(0, trainer), place(trainer / gpus_per_leaf, pool)])
+    Ok([(0, trainer), (trainer / gpus_per_leaf, pool)]
+        .map(|(first_leaf, gpus)| Place { first_leaf, gpus_per_leaf, gpus }.into()))
 }
 
 impl RlStep {
     /// Returns the phases with traffic on a fabric with `leaves` leaves.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
-        self.phases_with(leaves, WeightSyncFile::default())
-    }
-
-    /// Like [`RlStep::phases`], with a given method of distributing new weights.
-    pub fn phases_with(
-        &self,
-        leaves: usize,
-        sync: WeightSyncFile,
-    ) -> Result<Vec<Phase>, RlStepError> {
         self.refuse_bad_sizes()?;
+        let RlFile { tp, pp, replica_gpus, weight_sync: sync, slack, .. } = &self.raw;
         let (trainer, pool) = (self.training(), self.pool());
         let mut train = trainer.micro_batch_traffic(Demand::none(leaves));
         train.add_all(&pool.traffic(leaves));
@@ -148,23 +107,19 @@ impl RlStep {
         let fan_out = match sync.method {
             SyncMethod::Relay => FanOut::Tree(2),
             SyncMethod::Broadcast => FanOut::Star,
-            SyncMethod::Shards => FanOut::Shards { tp: self.tp, pp: self.pp },
+            SyncMethod::Shards => FanOut::Shards { tp: *tp, pp: *pp },
         };
         let size = Bytes((self.card.weight_bytes().0 as f64 * sync.delta_share).round() as u64);
         let sync = weight_sync::traffic(leaves, size, &self.trainer, &pool, fan_out);
-        let switch = parallelism_switch::traffic(
-            leaves,
-            &self.card,
-            &self.pool,
-            self.replica_gpus,
-            self.tail_replica_gpus,
-        );
-        let Slack { train: before_train, gradients, weight_sync, parallelism_switch } = self.slack;
+        let tail = self.tail_replica_gpus();
+        let switch =
+            parallelism_switch::traffic(leaves, &self.card, &self.pool, *replica_gpus, tail);
+        let gradients = trainer.data_parallel_traffic(Demand::none(leaves));
         let phases = [
-            ("train+generate", train, before_train),
-            ("gradients", trainer.data_parallel_traffic(Demand::none(leaves)), gradients),
-            ("weight-sync", sync, weight_sync),
-            ("parallelism-switch", switch, parallelism_switch),
+            ("train+generate", train, slack.train.0),
+            ("gradients", gradients, slack.gradients.0),
+            ("weight-sync", sync, slack.weight_sync.0),
+            ("parallelism-switch", switch, slack.parallelism_switch.0),
         ];
         Ok(phases
             .into_iter()
@@ -173,28 +128,36 @@ impl RlStep {
             .collect())
     }
 
+    fn tail_replica_gpus(&self) -> u32 {
+        self.raw.tail_replica_gpus.unwrap_or(self.raw.replica_gpus)
+    }
+
+    fn tokens(&self) -> u64 {
+        u64::from(self.raw.samples) * u64::from(self.raw.tokens_per_sample)
+    }
+
     /// Token ids and log-probabilities have 4 bytes each. Training leaves get equal parts.
     fn add_samples(&self, demand: &mut Demand) {
         const BYTES_PER_TOKEN: u64 = 8;
         let (pool, trainer) = (self.pool.leaves(), self.trainer.leaves());
-        let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample);
         let pairs = (pool.len() * trainer.len()).max(1) as u64;
         for from in &pool {
             for to in &trainer {
-                demand.send(*from, *to, Bytes(tokens * BYTES_PER_TOKEN / pairs));
+                demand.send(*from, *to, Bytes(self.tokens() * BYTES_PER_TOKEN / pairs));
             }
         }
     }
 
     fn refuse_bad_sizes(&self) -> Result<(), RlStepError> {
         let (trainer, pool) = (self.trainer.count(), self.pool.count());
-        divides("tp", "trainer GPUs by tp·pp", trainer, self.tp.saturating_mul(self.pp))?;
-        divides("ep", "data-parallel ranks by ep", self.dp(), self.ep)?;
-        divides("samples", "samples by data-parallel ranks", self.samples, self.dp())?;
-        divides("replica_gpus", "generation GPUs by replica GPUs", pool, self.replica_gpus)?;
-        let tail = self.tail_replica_gpus;
+        let RlFile { tp, pp, ep, samples, replica_gpus, .. } = self.raw;
+        divides("tp", "trainer GPUs by tp·pp", trainer, tp.saturating_mul(pp))?;
+        divides("ep", "data-parallel ranks by ep", self.dp(), ep)?;
+        divides("samples", "samples by data-parallel ranks", samples, self.dp())?;
+        divides("replica_gpus", "generation GPUs by replica GPUs", pool, replica_gpus)?;
+        let tail = self.tail_replica_gpus();
         divides("tail_replica_gpus", "generation GPUs by tail replica GPUs", pool, tail)?;
-        let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample);
+        let tokens = self.tokens();
         if tokens > TOKENS_MAX {
             return Err(RlStepError::TooManyTokens { tokens });
         }
@@ -202,7 +165,7 @@ impl RlStep {
     }
 
     fn dp(&self) -> u32 {
-        self.trainer.count() / (self.tp * self.pp)
+        self.trainer.count() / (self.raw.tp * self.raw.pp)
     }
 
     fn training(&self) -> Training {
@@ -210,27 +173,26 @@ impl RlStep {
             card: self.card.clone(),
             seats: self.trainer.clone(),
             cp: 1,
-            tp: self.tp,
-            pp: self.pp,
+            tp: self.raw.tp,
+            pp: self.raw.pp,
             dp: self.dp(),
-            ep: self.ep,
+            ep: self.raw.ep,
             sharding: Sharding::Replicated,
-            micro_batches: self.samples / self.dp(),
-            tokens: self.tokens_per_sample,
-            expert_skew: self.expert_skew,
-            seed: self.seed,
+            micro_batches: self.raw.samples / self.dp(),
+            tokens: self.raw.tokens_per_sample,
+            expert_skew: self.raw.expert_skew,
+            seed: Seed(self.raw.seed),
         }
     }
 
     fn pool(&self) -> Generation {
-        let replicas = u64::from(self.pool.count() / self.replica_gpus);
-        let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample) / replicas;
+        let tokens = self.tokens() / u64::from(self.pool.count() / self.raw.replica_gpus);
         Generation {
             card: self.card.clone(),
             seats: self.pool.clone(),
-            replica_gpus: self.replica_gpus,
+            replica_gpus: self.raw.replica_gpus,
             tokens,
-            migrated_tokens: (tokens as f64 * self.migrated_share) as u64,
+            migrated_tokens: (tokens as f64 * self.raw.migrated_share) as u64,
         }
     }
 }
@@ -239,13 +201,17 @@ impl RlStep {
 mod tests {
     use super::*;
     use crate::rfabric::testkit::dense_card;
+    use lightloom_fabric::file::{SlackFile, WeightSyncFile};
+    use lightloom_units::{Picoseconds, Text};
 
     fn step() -> RlStep {
         let [trainer, pool] = leaf_after_leaf([64, 64], 8, 16).unwrap();
-        RlStep {
-            card: dense_card(),
-            trainer,
-            pool,
+        let slack =
+            SlackFile { weight_sync: Text(Picoseconds::from_millis(500)), ..SlackFile::default() };
+        let raw = RlFile {
+            model: String::new(),
+            trainer_gpus: 64,
+            generation_gpus: 64,
             tp: 8,
             pp: 2,
             ep: 1,
@@ -253,16 +219,19 @@ mod tests {
             samples: 64,
             tokens_per_sample: 8_192,
             replica_gpus: 16,
-            tail_replica_gpus: 8,
+            tail_replica_gpus: Some(8),
             migrated_share: 0.1,
-            slack: Slack {
-                train: Picoseconds::ZERO,
-                gradients: Picoseconds::ZERO,
-                weight_sync: Picoseconds::from_millis(500),
-                parallelism_switch: Picoseconds::ZERO,
-            },
-            seed: Seed(0),
-        }
+            weight_sync: WeightSyncFile::default(),
+            slack,
+            seed: 0,
+        };
+        RlStep { card: dense_card(), trainer, pool, raw }
+    }
+
+    fn with(change: impl FnOnce(&mut RlFile)) -> RlStep {
+        let mut step = step();
+        change(&mut step.raw);
+        step
     }
 
     #[test]
@@ -272,13 +241,13 @@ mod tests {
         assert_eq!(names, ["train+generate", "gradients", "weight-sync", "parallelism-switch"]);
         assert_eq!(phases[2].demand.total(), Bytes(4 * 145_400_000_000));
         assert_eq!(phases[2].slack, Picoseconds::from_millis(500));
-        let same = RlStep { tail_replica_gpus: 16, ..step() };
+        let same = with(|raw| raw.tail_replica_gpus = None);
         assert_eq!(
             same.phases(16).unwrap().len(),
             3,
             "equal parallelism does not require a switch"
         );
-        let joined = RlStep { replica_gpus: 8, tail_replica_gpus: 16, ..step() };
+        let joined = with(|raw| (raw.replica_gpus, raw.tail_replica_gpus) = (8, Some(16)));
         let switch = &joined.phases(16).unwrap()[3].demand;
         assert_eq!(switch.total(), Bytes(0), "each leaf holds all weights already");
     }
@@ -288,9 +257,7 @@ mod tests {
         let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
         let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err().to_string();
         assert!(too_few.contains("needs 16 leaves"));
-        assert!(
-            message(RlStep { tp: 6, ..step() }, 16).contains("tp·pp: 64 is not a multiple of 12")
-        );
-        assert!(message(RlStep { replica_gpus: 0, ..step() }, 16).contains("multiple of 0"));
+        assert!(message(with(|raw| raw.tp = 6), 16).contains("tp·pp: 64 is not a multiple of 12"));
+        assert!(message(with(|raw| raw.replica_gpus = 0), 16).contains("multiple of 0"));
     }
 }

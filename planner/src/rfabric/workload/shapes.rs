@@ -36,19 +36,6 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     demand
 }
 
-/// Like [`moe`] for one direction of one layer, so that sending and receiving are independent.
-pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
-    let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
-    let mut demand = Demand::none(leaves);
-    for from in 0..leaves {
-        for to in (from / 8 * 8..leaves.min(from / 8 * 8 + 8)).filter(|to| *to != from) {
-            add(&mut demand, from, to, log_normal(&mut stream, 0.6));
-        }
-    }
-    ring(&mut demand, 0..leaves, 0.2);
-    demand
-}
-
 /// Returns the traffic of a weight synchronisation from one half of the leaves to the other.
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);

@@ -31,7 +31,7 @@ impl NicRate {
         }
     }
 
-    pub(super) fn part(self, kind: &str) -> String {
+    pub(crate) fn part(self, kind: &str) -> String {
         format!("{kind}-{}g", self.gbps())
     }
 }

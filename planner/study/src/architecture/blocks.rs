@@ -16,6 +16,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Returns blocks that are each as large as a group.
+    pub(super) const fn of_groups(gpus_per_domain: u32, tp: u32) -> Self {
+        let (gpus_per_block, gpus_joined, blocks_per_pod) = (tp, tp, u32::MAX);
+        Self { gpus_per_domain, gpus_per_block, blocks_joined: 1, gpus_joined, blocks_per_pod }
+    }
+
     const fn joined(&self, healthy: u32) -> u32 {
         healthy / self.blocks_joined * self.gpus_joined
     }

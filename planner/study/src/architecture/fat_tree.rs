@@ -3,10 +3,10 @@
 //!
 //! A non-blocking tree of n tiers has 2·(k/2)^n end points. Only used ports are counted.
 
+use super::Architecture;
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
 use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
-use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 const MOST_TIERS: u32 = 3;
 
@@ -25,8 +25,8 @@ impl FatTree {
     fn tiers_for(self, end_points: u32) -> Result<u32, NoBill> {
         let most = self.tiers.unwrap_or(MOST_TIERS);
         let least = self.tiers.unwrap_or(1);
-        let fits = |tiers: &u32| self.end_points(*tiers) >= u64::from(end_points);
-        (least..=most).find(fits).ok_or_else(|| {
+        let mut tiers = least..=most;
+        tiers.find(|tiers| self.end_points(*tiers) >= u64::from(end_points)).ok_or_else(|| {
             let (radix, capacity) = (self.radix, self.end_points(most));
             NoBill(format!(
                 "a tree of {most} tiers of {radix}-port switches has {capacity} end points, \
@@ -64,10 +64,6 @@ impl Architecture for FatTree {
         }
     }
 
-    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
-        Err(not_a_domain())
-    }
-
     /// A host that loses its only link is out of service. Switches reroute traffic.
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
         let tiers = f64::from(self.tiers_for(site.gpus).unwrap_or(MOST_TIERS));
@@ -98,10 +94,6 @@ impl Architecture for FatTree {
             },
         ))
     }
-}
-
-pub(super) fn not_a_domain() -> CannotHold {
-    CannotHold("data-centre networks do not contain tensor-parallel groups, so only their price is computed".into())
 }
 
 pub(super) struct DcnCounts {

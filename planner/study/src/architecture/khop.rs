@@ -158,16 +158,12 @@ impl Architecture for Khop {
         if k > r {
             return Err(NoBill(format!("a node of {r} GPUs has at most {r} bundles, not {k}")));
         }
-        let per_gpu = |parts_per_node: u32| f64::from(parts_per_node) / f64::from(r);
-        let modules = per_gpu(MODULES_PER_BUNDLE * k);
+        let [modules, cables] = [MODULES_PER_BUNDLE * k, CABLES_PER_EDGE * (r - k)]
+            .map(|per_node| f64::from(per_node) / f64::from(r));
         let lines = vec![
             BillLine::new("ocstrx-800g", modules, format!("8·K/R = 8·{k}/{r}")),
             fibres(modules),
-            BillLine::new(
-                "dac-1.6t",
-                per_gpu(CABLES_PER_EDGE * (r - k)),
-                format!("2·(R−K)/R = 2·({r}−{k})/{r}"),
-            ),
+            BillLine::new("dac-1.6t", cables, format!("2·(R−K)/R = 2·({r}−{k})/{r}")),
         ];
         let basis = format!("nodes of {r} GPUs with {k} bundles");
         Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })

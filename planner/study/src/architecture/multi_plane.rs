@@ -3,11 +3,11 @@
 //!
 //! The published figures (MRC) are 2/3 of the optics and 3/5 of the switches of a three-tier network.
 
+use super::Architecture;
 use super::bill::{Bill, NoBill, Site};
-use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::fat_tree::{DcnCounts, dcn_bill};
 use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
-use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 const SWITCH_GBPS: u32 = 51_200;
 const LANE_GBPS: u32 = 100;
@@ -31,10 +31,6 @@ struct MultiPlane {
 impl Architecture for MultiPlane {
     fn name(&self) -> String {
         format!("multi-plane:{}", self.planes)
-    }
-
-    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
-        Err(not_a_domain())
     }
 
     /// A GPU whose host loses a link or port has one plane fewer. Switches reroute traffic.

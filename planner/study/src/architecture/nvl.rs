@@ -98,9 +98,6 @@ impl Architecture for Nvl {
         let (racks, gpus) = (self.racks, self.gpus_per_rack);
         let copper =
             BillLine::new("copper-200g", CABLES_PER_GPU, "7.2 Tb/s ÷ 0.2 Tb/s, each direction");
-        let chips = |sides: f64, formula: &str| {
-            BillLine::new("nvlink-switch", sides * CHIPS_PER_TIER_SIDE, formula)
-        };
         let (basis, mut lines) = match racks {
             1 if gpus <= PORTS_PER_CHIP => {
                 ("one tier", vec![chips(1.0, "900 GB/s ÷ (72 · 50 GB/s)")])
@@ -130,6 +127,10 @@ impl Architecture for Nvl {
         let basis = format!("domains of {} GPUs, {basis}", gpus * racks);
         Ok(Bill { gbytes_per_s_per_gpu: GBYTES_PER_S_PER_GPU, basis, lines })
     }
+}
+
+fn chips(sides: f64, formula: &str) -> BillLine {
+    BillLine::new("nvlink-switch", sides * CHIPS_PER_TIER_SIDE, formula)
 }
 
 impl Nvl {

@@ -4,10 +4,10 @@
 //! The abstract of Opus (arXiv 2602.12521) states 1/23 of the power, 1/4 of the cost, and steps that are less than 6 %
 //! longer; the model uses 6 %. Our own counts are one module and one optical switch port per network card.
 
+use super::Architecture;
 use super::bill::{Bill, NoBill, Site};
-use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::fat_tree::{DcnCounts, dcn_bill};
 use super::registry::DesignKind;
-use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("photonic-rails", "rails of optical switches; a step is 6 % longer; price only")],
@@ -20,10 +20,6 @@ struct PhotonicRails;
 impl Architecture for PhotonicRails {
     fn name(&self) -> String {
         "photonic-rails".to_owned()
-    }
-
-    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
-        Err(not_a_domain())
     }
 
     fn step_stretch(&self) -> f64 {

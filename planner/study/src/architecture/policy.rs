@@ -36,15 +36,9 @@ impl FaultPolicy {
     }
 }
 
+/// Writes the name in files.
 impl fmt::Display for FaultPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bypass => "bypass",
-            Self::SpareNode => "spare-node",
-            Self::SpareCubes => "spare-cubes",
-            Self::Regroup => "regroup",
-            Self::Backup => "backup",
-            Self::ReducedTp => "reduced-tp",
-        })
+        self.serialize(f)
     }
 }

@@ -4,10 +4,10 @@
 //! Counts are derived from a three-tier tree (5 switch ports and 6 optical modules per end point),
 //! because RFabric's parts list was not available.
 
+use super::Architecture;
 use super::bill::{Bill, NoBill, Site};
-use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
+use super::fat_tree::{DcnCounts, dcn_bill};
 use super::registry::DesignKind;
-use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optical {
@@ -48,10 +48,6 @@ impl Architecture for Rfabric {
             Optical::Core => "rfabric:core",
         }
         .to_owned()
-    }
-
-    fn usable(&self, _: Cluster, _: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
-        Err(not_a_domain())
     }
 
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {

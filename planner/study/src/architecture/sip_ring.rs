@@ -20,13 +20,6 @@ impl Architecture for SipRing {
 
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         check_size(cluster, tp)?;
-        let layout = Layout {
-            gpus_per_domain: cluster.gpus(),
-            gpus_per_block: tp,
-            blocks_joined: 1,
-            gpus_joined: tp,
-            blocks_per_pod: u32::MAX,
-        };
-        Ok(Box::new(Blocks::new(cluster, layout)))
+        Ok(Box::new(Blocks::new(cluster, Layout::of_groups(cluster.gpus(), tp))))
     }
 }

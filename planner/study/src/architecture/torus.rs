@@ -16,11 +16,11 @@ pub(super) struct Torus {
 impl Torus {
     fn has_box_of(&self, gpus: u32) -> bool {
         let [x, y, z] = self.sides;
-        let divides = |a: u32, b: u32| b.is_multiple_of(a);
-        (1..=x).filter(|a| divides(*a, x) && divides(*a, gpus)).any(|a| {
+        (1..=x).filter(|a| x.is_multiple_of(*a) && gpus.is_multiple_of(*a)).any(|a| {
+            let layer = gpus / a;
             (1..=y)
-                .filter(|b| divides(*b, y) && divides(*b, gpus / a))
-                .any(|b| divides(gpus / a / b, z))
+                .filter(|b| y.is_multiple_of(*b) && layer.is_multiple_of(*b))
+                .any(|b| z.is_multiple_of(layer / b))
         })
     }
 }
@@ -53,13 +53,6 @@ impl Architecture for Torus {
         if !self.has_box_of(tp) {
             return Err(CannotHold(format!("no boxes of {tp} GPUs tile {}", self.name())));
         }
-        let layout = Layout {
-            gpus_per_domain,
-            gpus_per_block: tp,
-            blocks_joined: 1,
-            gpus_joined: tp,
-            blocks_per_pod: u32::MAX,
-        };
-        Ok(Box::new(Blocks::new(cluster, layout)))
+        Ok(Box::new(Blocks::new(cluster, Layout::of_groups(gpus_per_domain, tp))))
     }
 }

@@ -8,20 +8,10 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
 
+use super::file::MS_PER_DAY;
 use super::speed::StepTime;
-use super::{Arrival, History, JobKind, Priced, Question, SlowExchange, SlowPart};
+use super::{Arrival, FaultModel, History, JobKind, Priced, Question, SlowExchange, SlowPart};
 use crate::architecture::{Architecture, Cluster, PartLoss};
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum FaultModel {
-    Exponential {
-        mtbf_ms: f64,
-        repair_ms: f64,
-    },
-    /// Resamples servers from a synthetic trace with the published rate, durations and months.
-    Published,
-    Trace(String),
-}
 
 const DAY_MS: u64 = 86_400_000;
 const SERVERS: u32 = 400;
@@ -34,28 +24,29 @@ pub fn histories(
 ) -> Result<Vec<History>, NodesError> {
     let synthetic;
     let trace = match (&question.faults, trace) {
-        (FaultModel::Exponential { .. }, _) => None,
+        (FaultModel::Exponential(_), _) => None,
         (FaultModel::Trace(_), Some(trace)) => Some(trace),
-        (FaultModel::Published | FaultModel::Trace(_), _) => {
+        (FaultModel::Published(_) | FaultModel::Trace(_), _) => {
             synthetic = Synthesis::published(seed).with_servers(SERVERS).trace();
             Some(&synthetic)
         }
     };
     let window = TraceTime(question.window_ms);
     let arrivals = arrivals(&question.jobs, question.window_ms, seed);
-    let history = |factor: &f64| {
+    let histories = factors.iter().map(|factor| {
         let cluster = question.cluster;
         let faults = match (&question.faults, trace) {
-            (FaultModel::Exponential { mtbf_ms, repair_ms }, _) => {
-                exponential(cluster, window, mtbf_ms / factor, *repair_ms, seed)
+            (FaultModel::Exponential(record), _) => {
+                let mtbf_ms = record.node_mtbf_days * MS_PER_DAY / factor;
+                exponential(cluster, window, mtbf_ms, record.repair_hours * MS_PER_DAY / 24.0, seed)
             }
             (_, Some(trace)) => resampled(trace, cluster, window, *factor, seed)?,
             (_, None) => Timeline::from_intervals(cluster.nodes, window, []),
         };
         let hits = hits(&faults, seed);
         Ok(History { faults, hits, arrivals: arrivals.clone(), slow: Vec::new() })
-    };
-    factors.iter().map(history).collect()
+    });
+    histories.collect()
 }
 
 /// The first job of each kind arrives at the start; later intervals are exponentially distributed.
@@ -136,11 +127,12 @@ fn resampled(
             for (round, (start, end)) in
                 (0..rounds).flat_map(|round| from.iter().map(move |fault| (round, *fault)))
             {
-                let shift = |at: u64| TraceTime((at + late + round * period).saturating_sub(begin));
+                let [start, end] = [start, end]
+                    .map(|at| TraceTime((at + late + round * period).saturating_sub(begin)));
                 for part in 0..parts {
                     let node = server * parts + part;
                     if random.random_bool(hit) && node < cluster.nodes {
-                        intervals.push((NodeId(node), shift(start), shift(end)));
+                        intervals.push((NodeId(node), start, end));
                     }
                 }
             }
@@ -253,14 +245,11 @@ impl Draw {
 fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     let mut random = seed.stream("which GPU a fault hits", 0);
     let mut last: Option<(TraceTime, f64)> = None;
-    let hit = |change: &lightloom_fabric::trace::Change| {
-        let (_, hit) = match last {
-            Some((at, hit)) if at == change.at => (at, hit),
-            _ => *last.insert((change.at, random.random())),
-        };
-        hit
-    };
-    faults.changes().iter().map(hit).collect()
+    let hits = faults.changes().iter().map(|change| match last {
+        Some((at, hit)) if at == change.at => hit,
+        _ => last.insert((change.at, random.random())).1,
+    });
+    hits.collect()
 }
 
 fn intervals_of(faults: &Timeline) -> Vec<(NodeId, TraceTime, TraceTime)> {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::trace::{Change, Health, Timeline};
 use lightloom_planner::goodput::{Answer, Cause, Policy, Replicas, TrainedJob, Training};
 
+use super::picoseconds;
 use super::queue::{self, Waiting};
 use crate::architecture::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
@@ -128,11 +129,11 @@ struct Arrived<'a> {
 impl Arrived<'_> {
     /// Only the slowest part of each kind of communication is relevant.
     fn slower(&self) -> i128 {
-        let most = |exchange| {
+        let slowest = [SlowExchange::Inside, SlowExchange::Between].map(|exchange| {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);
             of.map(|(_, longer)| *longer).max().unwrap_or(0)
-        };
-        most(SlowExchange::Inside) + most(SlowExchange::Between)
+        });
+        slowest.iter().sum()
     }
 
     fn held(&self) -> u32 {
@@ -198,8 +199,7 @@ pub fn run(
         slowed: vec![None; history.slow.len()],
         spent: Spent::default(),
     };
-    let instant = |ms: u64| i128::from(ms) * MILLISECOND;
-    let window = instant(history.faults.window().0);
+    let window = picoseconds(history.faults.window().0);
     let mut changes = history
         .faults
         .changes()
@@ -218,9 +218,9 @@ pub fn run(
     let mut slow = slow.into_iter().peekable();
     loop {
         let next_end = fleet.running.iter().map(|id| fleet.jobs[*id as usize].ends).min();
-        let next_change = changes.peek().map(|(change, _)| instant(change.at.0));
-        let next_arrival = arrivals.peek().map(|(arrival, _)| instant(arrival.at_ms));
-        let next_slow = slow.peek().map(|(at, ..)| instant(*at));
+        let next_change = changes.peek().map(|(change, _)| picoseconds(change.at.0));
+        let next_arrival = arrivals.peek().map(|(arrival, _)| picoseconds(arrival.at_ms));
+        let next_slow = slow.peek().map(|(at, ..)| picoseconds(*at));
         let soonest = [next_end, next_change, next_slow, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
         fleet.pass_until(at);
@@ -245,14 +245,13 @@ pub fn run(
 impl<'a> Fleet<'a> {
     fn pass_until(&mut self, at: i128) {
         let (time, usable) = (at - self.now, self.state.usable_gpus());
-        let gpus = |gpus: u32| i128::from(gpus) * time;
         let free = usable - self.held;
         let waiting = free.min(u32::try_from(self.wanted).unwrap_or(u32::MAX));
-        self.spent.lose(Cause::UnderRepair, gpus(self.gpus - self.healthy));
-        self.spent.lose(Cause::InNoGroup, gpus(self.healthy - usable));
-        self.spent.lose(Cause::WaitingForNodes, gpus(waiting));
-        self.spent.lose(Cause::IdleSpares, gpus(free - waiting));
-        self.spent.allocated += gpus(self.held);
+        self.spent.lose(Cause::UnderRepair, i128::from(self.gpus - self.healthy) * time);
+        self.spent.lose(Cause::InNoGroup, i128::from(self.healthy - usable) * time);
+        self.spent.lose(Cause::WaitingForNodes, i128::from(waiting) * time);
+        self.spent.lose(Cause::IdleSpares, i128::from(free - waiting) * time);
+        self.spent.allocated += i128::from(self.held) * time;
         self.now = at;
     }
 

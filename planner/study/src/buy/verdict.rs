@@ -86,8 +86,8 @@ pub(super) fn price_of(row: &Row) -> f64 {
 
 /// Ties are broken by name, so that the order in the file does not matter.
 pub(super) fn cheaper(a: &Row, b: &Row) -> Ordering {
-    let text = |row: &Row| (row.design.clone(), row.policy.clone());
-    price_of(a).total_cmp(&price_of(b)).then_with(|| text(a).cmp(&text(b)))
+    let by_price = price_of(a).total_cmp(&price_of(b));
+    by_price.then_with(|| (&a.design, &a.policy).cmp(&(&b.design, &b.policy)))
 }
 
 fn name(row: &Row) -> String {
@@ -108,12 +108,14 @@ pub(super) fn row(
     let power_mw = watts * f64::from(gpus) * question.running.pue / 1e6;
     let energy_usd = power_mw * 1e3 * HOURS_PER_YEAR * years * question.running.usd_per_kwh;
     let share = years / question.running.service_years;
-    let capex = |level: usize| {
-        let bill = |bill: &&CostFigures| {
-            [bill.cost_per_gpu_low_usd, bill.cost_per_gpu_usd, bill.cost_per_gpu_high_usd][level]
-        };
-        f64::from(gpus) * (priced.gpu_usd[level] + bills.iter().map(bill).sum::<f64>())
-    };
+    let mut per_gpu_usd = [0.0; 3];
+    for bill in &bills {
+        per_gpu_usd[0] += bill.cost_per_gpu_low_usd;
+        per_gpu_usd[1] += bill.cost_per_gpu_usd;
+        per_gpu_usd[2] += bill.cost_per_gpu_high_usd;
+    }
+    let [capex_low_usd, capex_usd, capex_high_usd] =
+        [0, 1, 2].map(|level| f64::from(gpus) * (priced.gpu_usd[level] + per_gpu_usd[level]));
     let mut purchase = BTreeMap::from([("gpu".to_owned(), priced.gpu_usd[1] * f64::from(gpus))]);
     for line in bills.iter().flat_map(|bill| &bill.bill) {
         let usd = line.usd_per_gpu.unwrap_or(0.0) * f64::from(gpus);
@@ -121,7 +123,7 @@ pub(super) fn row(
     }
     let shared = purchase.iter().map(|(part, usd)| (part.clone(), usd * share));
     let parts = shared.chain([(ENERGY.to_owned(), energy_usd)]).collect();
-    let cost_usd = capex(1) * share + energy_usd;
+    let cost_usd = capex_usd * share + energy_usd;
     let slower = spent.lost_for(&[Cause::SlowerSteps]);
     let useful_gpu_years = spent.useful as f64 / PS_PER_YEAR;
     let useful = useful_gpu_years * question.peak_tflops / 1e3 * question.mfu / step_stretch;
@@ -129,10 +131,10 @@ pub(super) fn row(
         design: priced.candidate.name(question),
         policy: priced.candidate.label(),
         gpus,
-        capex_usd: capex(1),
+        capex_usd,
         cost_usd,
-        cost_low_usd: capex(0) * share + energy_usd,
-        cost_high_usd: capex(2) * share + energy_usd,
+        cost_low_usd: capex_low_usd * share + energy_usd,
+        cost_high_usd: capex_high_usd * share + energy_usd,
         power_mw,
         useful_pflop_years: useful,
         usd_per_pflop_year: (useful > 0.0).then(|| cost_usd / useful),
@@ -158,26 +160,31 @@ fn watts_of(bill: &CostFigures) -> f64 {
 }
 
 fn shares(spent: &Spent) -> Shares {
-    let share = |time: i128| time as f64 / spent.total().max(1) as f64;
-    let lost = |causes: &[Cause]| share(spent.lost_for(causes));
     Shares {
-        useful: share(spent.useful),
-        redone: lost(&[Cause::DoneAgain]),
-        restarting: lost(&[
-            Cause::Outage,
-            Cause::CheckpointLoad,
-            Cause::MemoryLoad,
-            Cause::Migration,
-            Cause::Reform,
-            Cause::Rejoin,
-        ]),
-        checkpoint: lost(&[Cause::CheckpointWrite, Cause::MemoryWrite]),
-        slower: lost(&[Cause::SlowerSteps]),
-        waiting: lost(&[Cause::WaitingForNodes]),
-        idle: lost(&[Cause::IdleSpares]),
-        fragmented: lost(&[Cause::InNoGroup]),
-        faulty: lost(&[Cause::UnderRepair]),
+        useful: spent.useful as f64 / spent.total().max(1) as f64,
+        redone: share_lost(spent, &[Cause::DoneAgain]),
+        restarting: share_lost(
+            spent,
+            &[
+                Cause::Outage,
+                Cause::CheckpointLoad,
+                Cause::MemoryLoad,
+                Cause::Migration,
+                Cause::Reform,
+                Cause::Rejoin,
+            ],
+        ),
+        checkpoint: share_lost(spent, &[Cause::CheckpointWrite, Cause::MemoryWrite]),
+        slower: share_lost(spent, &[Cause::SlowerSteps]),
+        waiting: share_lost(spent, &[Cause::WaitingForNodes]),
+        idle: share_lost(spent, &[Cause::IdleSpares]),
+        fragmented: share_lost(spent, &[Cause::InNoGroup]),
+        faulty: share_lost(spent, &[Cause::UnderRepair]),
     }
+}
+
+fn share_lost(spent: &Spent, causes: &[Cause]) -> f64 {
+    spent.lost_for(causes) as f64 / spent.total().max(1) as f64
 }
 
 pub(super) fn mark_pareto(rows: &mut [Row]) {
@@ -206,30 +213,25 @@ pub(super) fn judge(
     let (level, next) = beside(rows, elsewhere);
     let mut tied = winners(rows);
     tied.extend(level.iter().map(|one| one.design.clone()));
-    // Ties in another draw go to a design that wins in this draw.
-    let best = |rows: &[Row]| {
-        let first = rows
-            .iter()
-            .filter(|row| row.usd_per_pflop_year.is_some())
-            .min_by(|a, b| cheaper(a, b))?;
-        let costs_that = |one: &&String| {
-            rows.iter().any(|row| name(row) == **one && is_as_cheap(row, price_of(first)))
-        };
-        Some(tied.iter().find(costs_that).cloned().unwrap_or_else(|| name(first)))
-    };
-    let draw = |(seed, rows): &(u64, Vec<Row>)| DrawFlip { seed: *seed, winner: best(rows) };
-    let rate = |(factor, rows): &(f64, Vec<Row>)| FaultFlip { factor: *factor, winner: best(rows) };
+    let by_draw = elsewhere
+        .draws
+        .iter()
+        .map(|(seed, rows)| DrawFlip { seed: *seed, winner: winner_among(rows, &tied) });
+    let by_fault_rate = elsewhere
+        .rates
+        .iter()
+        .map(|(factor, rows)| FaultFlip { factor: *factor, winner: winner_among(rows, &tied) });
     let mut verdict = Verdict {
         sentence: "No design does useful work.".to_owned(),
-        winner: best(rows),
+        winner: winner_among(rows, &tied),
         usd_over_draws: rows
             .first()
             .and_then(|first| over_draws(elsewhere, first, first, |usd, _| usd)),
         level,
         next,
-        by_draw: elsewhere.draws.iter().map(draw).collect(),
+        by_draw: by_draw.collect(),
         within_prices: rivals(rows, prices),
-        by_fault_rate: elsewhere.rates.iter().map(rate).collect(),
+        by_fault_rate: by_fault_rate.collect(),
         by_price: price_flips(question, rows, prices, &winners(rows)),
     };
     if let [first, ..] = rows
@@ -241,6 +243,15 @@ pub(super) fn judge(
     verdict
 }
 
+/// Ties in another draw go to one of `tied`, the designs that win in this draw.
+fn winner_among(rows: &[Row], tied: &[String]) -> Option<String> {
+    let works = rows.iter().filter(|row| row.usd_per_pflop_year.is_some());
+    let first = works.min_by(|a, b| cheaper(a, b))?;
+    let as_cheap = rows.iter().filter(|row| is_as_cheap(row, price_of(first)));
+    let names: Vec<String> = as_cheap.map(name).collect();
+    Some(tied.iter().find(|one| names.contains(one)).cloned().unwrap_or_else(|| name(first)))
+}
+
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,
@@ -248,28 +259,33 @@ fn over_draws(
     figure: impl Fn(f64, f64) -> f64,
 ) -> Option<[f64; 2]> {
     let mut range: Option<[f64; 2]> = None;
-    let prices = |rows: &[Row]| {
-        let of = |wanted: &Row| rows.iter().find(|row| name(row) == name(wanted)).map(price_of);
-        Some((of(first)?, of(second)?))
-    };
-    let here = Some((price_of(first), price_of(second)));
-    for draw in std::iter::once(here).chain(elsewhere.draws.iter().map(|(_, rows)| prices(rows))) {
-        let figure =
-            draw.map(|(first, second)| figure(first, second)).filter(|it| it.is_finite())?;
+    let mut prices = vec![(price_of(first), price_of(second))];
+    for (_, rows) in &elsewhere.draws {
+        prices.push((price_in(rows, first)?, price_in(rows, second)?));
+    }
+    for (first, second) in prices {
+        let figure = Some(figure(first, second)).filter(|it| it.is_finite())?;
         let [least, most] = range.unwrap_or([figure; 2]);
         range = Some([least.min(figure), most.max(figure)]);
     }
     range
 }
 
+fn price_in(rows: &[Row], wanted: &Row) -> Option<f64> {
+    rows.iter().find(|row| name(row) == name(wanted)).map(price_of)
+}
+
+fn share_below(first: f64, next: f64) -> f64 {
+    1.0 - first / next
+}
+
 fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextDesign>) {
     let Some(first) = rows.first() else { return Default::default() };
-    let below = |first: f64, next: f64| 1.0 - first / next;
     let others = rows.iter().skip(winners(rows).len()).filter_map(|row| {
         Some(NextDesign {
             design: name(row),
-            below: below(first.usd_per_pflop_year?, row.usd_per_pflop_year?),
-            below_over_draws: over_draws(elsewhere, first, row, below)?,
+            below: share_below(first.usd_per_pflop_year?, row.usd_per_pflop_year?),
+            below_over_draws: over_draws(elsewhere, first, row, share_below)?,
         })
     });
     let (level, dearer): (Vec<_>, Vec<_>) =
@@ -282,31 +298,33 @@ fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
         return Vec::new();
     };
-    let of = |row: &Row, part: &str| {
-        let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
-        usd / row.useful_pflop_years
-    };
-    let rival = |row: &Row| {
-        let mut parts: Vec<&String> =
-            first.parts.iter().chain(&row.parts).map(|(part, _)| part).collect();
-        parts.sort();
-        parts.dedup();
-        let (mut least, mut most) = (0.0, 0.0);
-        for part in parts {
-            let more = of(row, part) - of(first, part);
-            let range = match prices.quote(part).map(|quote| &quote.usd) {
-                Some(usd) if usd.mean > 0.0 => [usd.low / usd.mean, usd.high / usd.mean],
-                _ => [1.0, 1.0],
-            };
-            least += (more * range[0]).min(more * range[1]);
-            most += (more * range[0]).max(more * range[1]);
-        }
-        Rival { design: name(row), least_more_usd: least, most_more_usd: most }
-    };
     let others = rows.iter().skip(1).filter(|row| row.useful_pflop_years > 0.0);
-    let mut rivals: Vec<Rival> = others.map(rival).collect();
+    let mut rivals: Vec<Rival> = others.map(|row| rival(first, row, prices)).collect();
     rivals.sort_by(|a, b| a.least_more_usd.total_cmp(&b.least_more_usd));
     rivals
+}
+
+fn rival(first: &Row, row: &Row, prices: &PriceList) -> Rival {
+    let mut parts: Vec<&String> =
+        first.parts.iter().chain(&row.parts).map(|(part, _)| part).collect();
+    parts.sort();
+    parts.dedup();
+    let (mut least, mut most) = (0.0, 0.0);
+    for part in parts {
+        let more = usd_of_part(row, part) / row.useful_pflop_years
+            - usd_of_part(first, part) / first.useful_pflop_years;
+        let range = match prices.quote(part).map(|quote| &quote.usd) {
+            Some(usd) if usd.mean > 0.0 => [usd.low / usd.mean, usd.high / usd.mean],
+            _ => [1.0, 1.0],
+        };
+        least += (more * range[0]).min(more * range[1]);
+        most += (more * range[0]).max(more * range[1]);
+    }
+    Rival { design: name(row), least_more_usd: least, most_more_usd: most }
+}
+
+fn usd_of_part(row: &Row, part: &str) -> f64 {
+    row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd)
 }
 
 pub(super) fn winners(rows: &[Row]) -> Vec<String> {
@@ -353,11 +371,11 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
             100.0 * first.shares.idle
         );
     }
-    let same = |draw: &&DrawFlip| draw.winner.as_ref().is_some_and(|other| tied.contains(other));
     if verdict.level.is_empty() {
+        let winners = verdict.by_draw.iter().filter_map(|draw| draw.winner.as_ref());
         text += &format!(
             "; {} of {} other draws of faults and arrivals agree",
-            verdict.by_draw.iter().filter(same).count(),
+            winners.filter(|winner| tied.contains(winner)).count(),
             verdict.by_draw.len()
         );
     }
@@ -365,10 +383,10 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
 }
 
 fn inside(verdict: &Verdict, tied: &[String]) -> String {
-    let rest = |winner: &String| winner != &tied[0] && tied.contains(winner);
+    let rest = &tied[1..];
     let rates = verdict.by_fault_rate.iter().filter_map(|flip| flip.winner.as_ref());
-    let at_rates = rates.clone().filter(|winner| rest(winner)).count();
-    let nearest = verdict.by_price.iter().find(|flip| rest(&flip.winner));
+    let at_rates = rates.clone().filter(|winner| rest.contains(winner)).count();
+    let nearest = verdict.by_price.iter().find(|flip| rest.contains(&flip.winner));
     let rates_text = format!("at {at_rates} of {} other fault rates", rates.count());
     let text = match (at_rates, nearest) {
         (0, None) => return String::new(),
@@ -381,9 +399,12 @@ fn inside(verdict: &Verdict, tied: &[String]) -> String {
 }
 
 fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
-    let is_other = |rival: &&Rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design);
-    let open: Vec<&str> =
-        verdict.within_prices.iter().filter(is_other).map(|rival| rival.design.as_str()).collect();
+    let open: Vec<&str> = verdict
+        .within_prices
+        .iter()
+        .filter(|rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design))
+        .map(|rival| rival.design.as_str())
+        .collect();
     let mut text = match open.as_slice() {
         [] => "; no other design is cheaper at prices within their ranges".to_owned(),
         open => {
@@ -409,13 +430,16 @@ fn whole(usd: f64) -> String {
 }
 
 fn flips(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> Vec<String> {
-    let other = |flip: &&FaultFlip| flip.winner.as_ref().is_some_and(|other| !tied.contains(other));
-    let rates = &verdict.by_fault_rate;
-    let below = rates.iter().filter(|flip| flip.factor < 1.0).rfind(other);
-    let above = rates.iter().filter(|flip| flip.factor > 1.0).find(other);
-    let faults = below.into_iter().chain(above).map(|flip| {
-        format!("{} at {} × the fault rate", flip.winner.as_deref().unwrap_or("-"), flip.factor)
+    let others = verdict.by_fault_rate.iter().filter_map(|flip| {
+        let winner = flip.winner.as_ref().filter(|winner| !tied.contains(winner))?;
+        Some((winner, flip.factor))
     });
+    let below = others.clone().rfind(|(_, factor)| *factor < 1.0);
+    let above = others.clone().find(|(_, factor)| *factor > 1.0);
+    let faults = below
+        .into_iter()
+        .chain(above)
+        .map(|(winner, factor)| format!("{winner} at {factor} × the fault rate"));
     let prices =
         beyond.iter().take(2).map(|flip| format!("{} {}", flip.winner, beyond_price(flip)));
     faults.chain(prices).collect()
@@ -442,14 +466,13 @@ fn price_flips(
         rows.iter().flat_map(|row| row.parts.iter().map(|(part, _)| part)).collect();
     parts.sort();
     parts.dedup();
-    let distance = |factor: f64| factor.ln().abs();
     let mut flips = Vec::new();
     for part in parts {
         let mut nearest: [Option<(f64, &Row)>; 2] = [None, None];
         for row in &others {
             let Some(factor) = nearest_factor(row, &chosen, part) else { continue };
             let side = &mut nearest[usize::from(factor > 1.0)];
-            if side.is_none_or(|(known, _)| distance(factor) < distance(known)) {
+            if side.is_none_or(|(known, _)| log_distance(factor) < log_distance(known)) {
                 *side = Some((factor, row));
             }
         }
@@ -464,23 +487,23 @@ fn price_flips(
             winner: name(row),
         }));
     }
-    flips.sort_by(|a, b| distance(a.factor).total_cmp(&distance(b.factor)));
+    flips.sort_by(|a, b| log_distance(a.factor).total_cmp(&log_distance(b.factor)));
     flips.truncate(FLIPS);
     flips
+}
+
+fn log_distance(factor: f64) -> f64 {
+    factor.ln().abs()
 }
 
 /// Costs are linear in a price, so `row` is the cheapest in an interval of factors. Returns its end
 /// nearest to 1, within [`WIDEST`].
 fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
-    let line = |row: &Row| {
-        let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);
-        (usd / row.useful_pflop_years, (row.cost_usd - usd) / row.useful_pflop_years)
-    };
-    let (slope, rest) = line(row);
+    let [slope, rest] = price_line(row, part);
     let (mut low, mut high) = (1.0 / WIDEST, WIDEST);
     for other in chosen {
         // `row` is cheaper where slope·m + rest < other_slope·m + other_rest.
-        let (other_slope, other_rest) = line(other);
+        let [other_slope, other_rest] = price_line(other, part);
         let crossing = (other_rest - rest) / (slope - other_slope);
         match (slope - other_slope).total_cmp(&0.0) {
             Ordering::Greater => high = high.min(crossing),
@@ -493,6 +516,12 @@ fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
         return None;
     }
     Some(if low >= 1.0 { low } else { high })
+}
+
+/// Returns the cost per useful PFLOP-year as slope and rest of a line over the factor of a part's price.
+fn price_line(row: &Row, part: &str) -> [f64; 2] {
+    let usd = usd_of_part(row, part);
+    [usd, row.cost_usd - usd].map(|usd| usd / row.useful_pflop_years)
 }
 
 #[cfg(test)]

@@ -80,17 +80,11 @@ fn point(question: &CrossTorQuestion<'_>, fabric: &Fabric, ratio: f64) -> CrossT
         })
         .collect();
     let fitting: Vec<(CrossTor, f64)> = shares.iter().flatten().copied().collect();
-    let mean = |of: &dyn Fn(&(CrossTor, f64)) -> f64| {
-        if fitting.is_empty() {
-            0.0
-        } else {
-            fitting.iter().map(of).sum::<f64>() / fitting.len() as f64
-        }
-    };
+    let count = fitting.len().max(1) as f64;
     CrossTorPoint {
         node_fault_ratio: ratio,
         fits: fitting.len() as f64 / shares.len().max(1) as f64,
-        orchestrated_mean: mean(&|(orchestrated, _)| orchestrated.share()),
-        bound_mean: mean(&|(_, bound)| *bound),
+        orchestrated_mean: fitting.iter().map(|(own, _)| own.share()).sum::<f64>() / count,
+        bound_mean: fitting.iter().map(|(_, bound)| bound).sum::<f64>() / count,
     }
 }

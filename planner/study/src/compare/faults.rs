@@ -78,22 +78,17 @@ impl NodeFaultRatio {
             ms_by_count.iter_mut().zip(spent).for_each(|(sum, ms)| *sum += ms);
         }
         let total = ms_by_count.iter().sum::<u64>().max(1) as f64;
-        let quantile = |share: f64| {
+        let [p50, p99] = [0.50, 0.99].map(|share| {
             let mut so_far = 0;
             let at = ms_by_count.iter().position(|ms| {
                 so_far += ms;
                 so_far as f64 >= share * total
             });
             at.unwrap_or(0) as f64 / nodes
-        };
+        });
         let most = ms_by_count.iter().rposition(|ms| *ms > 0).unwrap_or(0);
         let weighted: f64 =
             ms_by_count.iter().zip(0..).map(|(ms, n)| f64::from(n) * *ms as f64).sum();
-        Self {
-            mean: weighted / total / nodes,
-            p50: quantile(0.50),
-            p99: quantile(0.99),
-            max: most as f64 / nodes,
-        }
+        Self { mean: weighted / total / nodes, p50, p99, max: most as f64 / nodes }
     }
 }

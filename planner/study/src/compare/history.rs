@@ -22,13 +22,10 @@ pub fn history(
     let mut state = architecture.usable(cluster, tp)?;
     let mut nodes_faulty = 0;
     let mut moments: Vec<Moment> = Vec::with_capacity(timeline.changes().len() + 1);
-    let mut note = |from, nodes_faulty, usable| {
-        let healthy = cluster.gpus() - nodes_faulty * cluster.gpus_per_node;
-        moments.push(Moment { from, nodes_faulty, gpus_wasted: healthy - usable });
-    };
     let instants: Vec<_> = timeline.changes().chunk_by(|a, b| a.at == b.at).collect();
     if instants.first().is_none_or(|changes| changes[0].at > TraceTime::START) {
-        note(TraceTime::START, 0, state.usable_gpus());
+        let gpus_wasted = cluster.gpus() - state.usable_gpus();
+        moments.push(Moment { from: TraceTime::START, nodes_faulty, gpus_wasted });
     }
     for changes in instants {
         for change in changes {
@@ -43,7 +40,9 @@ pub fn history(
                 }
             }
         }
-        note(changes[0].at, nodes_faulty, state.usable_gpus());
+        let healthy = cluster.gpus() - nodes_faulty * cluster.gpus_per_node;
+        let gpus_wasted = healthy - state.usable_gpus();
+        moments.push(Moment { from: changes[0].at, nodes_faulty, gpus_wasted });
     }
     Ok(moments)
 }

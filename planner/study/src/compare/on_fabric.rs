@@ -51,7 +51,6 @@ pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFig
         .collect();
     let first_refusal = made.iter().find_map(|plan| plan.as_ref().err().cloned());
     let planned: Vec<&Metrics> = made.iter().flatten().map(|plan| &plan.metrics).collect();
-    let share = |gpus: u64, of: &Metrics| gpus as f64 / of.gpus_total as f64;
     FabricFigures {
         name: fabric.name.clone(),
         moments: samples.len(),
@@ -60,7 +59,9 @@ pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFig
         waste_mean: mean(planned.iter().map(|of| of.waste_ratio)).unwrap_or(0.0),
         waste_max: planned.iter().map(|of| of.waste_ratio).fold(0.0, f64::max),
         lower_bound_mean: mean(planned.iter().map(|of| of.waste_ratio_lower_bound)).unwrap_or(0.0),
-        passing_mean: mean(planned.iter().filter_map(|of| Some(share(of.gpus_passing?, of)))),
+        passing_mean: mean(
+            planned.iter().filter_map(|of| Some(of.gpus_passing? as f64 / of.gpus_total as f64)),
+        ),
         cross_tor_share_mean: mean(planned.iter().map(|of| of.cross_tor_share)).unwrap_or(0.0),
         cross_tor_share_lower_bound_mean: mean(
             planned.iter().filter_map(|of| of.cross_tor_share_lower_bound),

@@ -81,9 +81,8 @@ impl Tally {
     }
 
     pub(super) fn absorb(&mut self, later: Self) {
-        let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
-        add(&mut self.ms_by_wasted, &later.ms_by_wasted);
-        add(&mut self.ms_by_usable, &later.ms_by_usable);
+        self.ms_by_wasted.iter_mut().zip(later.ms_by_wasted).for_each(|(sum, ms)| *sum += ms);
+        self.ms_by_usable.iter_mut().zip(later.ms_by_usable).for_each(|(sum, ms)| *sum += ms);
         self.by_sample.extend(later.by_sample);
     }
 
@@ -92,8 +91,8 @@ impl Tally {
     }
 
     fn mean_of(&self, ms_by_gpus: &[u64]) -> f64 {
-        let weighted = |(ms, gpus): (&u64, u32)| u128::from(*ms) * u128::from(gpus);
-        let sum: u128 = ms_by_gpus.iter().zip(0..).map(weighted).sum();
+        let spent = ms_by_gpus.iter().zip(0_u32..);
+        let sum: u128 = spent.map(|(ms, gpus)| u128::from(*ms) * u128::from(gpus)).sum();
         sum as f64 / self.total_ms() as f64
     }
 
@@ -110,9 +109,10 @@ impl Tally {
         if count < 2.0 {
             return 0.0;
         }
-        let ratio = |&(gpu_ms, ms): &(u64, u64)| gpu_ms as f64 / ms as f64 / f64::from(self.gpus);
-        let mean = self.by_sample.iter().map(ratio).sum::<f64>() / count;
-        let squares: f64 = self.by_sample.iter().map(|sample| (ratio(sample) - mean).powi(2)).sum();
+        let samples = self.by_sample.iter();
+        let ratios = samples.map(|(gpu_ms, ms)| *gpu_ms as f64 / *ms as f64 / f64::from(self.gpus));
+        let mean = ratios.clone().sum::<f64>() / count;
+        let squares: f64 = ratios.map(|ratio| (ratio - mean).powi(2)).sum();
         (squares / (count - 1.0)).sqrt()
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{CostOutcome, CostRow};
 use crate::architecture::Architecture;
-use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
+use crate::compare::{RatioCurve, RatioQuestion, against_fault_ratio};
 
 /// Interconnect cost of the whole cluster ÷ mean number of usable GPUs. `None` if there are none.
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
@@ -41,22 +41,17 @@ pub fn aggregate(
 }
 
 pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
-    let priced = |curve: &RatioCurve| {
-        let cost = costs.iter().find(|row| row.arch == curve.arch).and_then(cost_of)?;
-        let point = |point: &RatioPoint| AggregatePoint {
+    let mut all = Vec::new();
+    for curve in curves {
+        let row = costs.iter().find(|row| row.arch == curve.arch);
+        let Some(CostOutcome::Priced(figures)) = row.map(|row| &row.outcome) else { continue };
+        let points = curve.points.iter().map(|point| AggregatePoint {
             node_fault_ratio: point.node_fault_ratio,
             waste_mean: point.waste_mean,
-            usd_per_gpu: cost + gpu_usd * (point.waste_mean + point.node_fault_ratio),
-        };
-        let points = curve.points.iter().map(point).collect();
-        Some(Aggregate { arch: curve.arch.clone(), points })
-    };
-    curves.iter().filter_map(priced).collect()
-}
-
-fn cost_of(row: &CostRow) -> Option<f64> {
-    match &row.outcome {
-        CostOutcome::Priced(figures) => Some(figures.cost_per_gpu_usd),
-        CostOutcome::CannotPrice { .. } => None,
+            usd_per_gpu: figures.cost_per_gpu_usd
+                + gpu_usd * (point.waste_mean + point.node_fault_ratio),
+        });
+        all.push(Aggregate { arch: curve.arch.clone(), points: points.collect() });
     }
+    all
 }

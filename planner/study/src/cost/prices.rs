@@ -102,37 +102,31 @@ impl QuoteRecord {
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct Quote {
-    pub what: String,
-    pub usd: QuoteRecord,
-    pub watts: Option<QuoteRecord>,
-}
-
 #[derive(Clone, Debug, Default)]
 pub struct PriceList {
-    quotes: BTreeMap<String, Quote>,
+    quotes: BTreeMap<String, PriceRecord>,
 }
 
 impl PriceList {
-    pub fn quote(&self, part: &str) -> Option<&Quote> {
+    pub fn quote(&self, part: &str) -> Option<&PriceRecord> {
         self.quotes.get(part)
     }
 
     /// Returns prices of more than two years before `months`, counted from year 0, with their dates.
     pub fn older_than_two_years(&self, months: u64) -> Vec<String> {
-        let of_date = |date: &str| {
-            let (year, month) = date.split_once('-').unwrap_or((date, "12"));
-            Some(year.parse::<u64>().ok()? * 12 + month.parse::<u64>().ok()?)
-        };
         let prices = self.quotes.iter().map(|(part, quote)| (part, &quote.usd.date));
-        let old = prices.filter(|(_, date)| of_date(date).is_some_and(|of| of + 24 < months));
+        let old = prices.filter(|(_, date)| months_of(date).is_some_and(|of| of + 24 < months));
         old.map(|(part, date)| format!("the price of `{part}`, from {date},")).collect()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Quote)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &PriceRecord)> {
         self.quotes.iter().map(|(part, quote)| (part.as_str(), quote))
     }
+}
+
+fn months_of(date: &str) -> Option<u64> {
+    let (year, month) = date.split_once('-').unwrap_or((date, "12"));
+    Some(year.parse::<u64>().ok()? * 12 + month.parse::<u64>().ok()?)
 }
 
 /// Reads a price file, named `name` in messages. The list is `None` if the file contains errors.
@@ -141,12 +135,12 @@ pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnost
 }
 
 fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
-    let mut quotes: BTreeMap<String, Quote> = BTreeMap::new();
+    let mut quotes = BTreeMap::new();
     let mut first_at: BTreeMap<String, usize> = BTreeMap::new();
     for (index, record) in file.quotes.into_iter().enumerate() {
-        let PriceRecord { part, what, usd, watts } = record;
-        check_range(check, &usd, &format!("/quotes/{index}/usd"));
-        if let Some(watts) = &watts {
+        let part = record.part.clone();
+        check_range(check, &record.usd, &format!("/quotes/{index}/usd"));
+        if let Some(watts) = &record.watts {
             check_range(check, watts, &format!("/quotes/{index}/watts"));
         }
         if let Some(first) = first_at.get(&part) {
@@ -157,7 +151,7 @@ fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
                 .also(&format!("/quotes/{first}/part"), "the first price is here");
         }
         first_at.entry(part.clone()).or_insert(index);
-        quotes.insert(part, Quote { what, usd, watts });
+        quotes.insert(part, record);
     }
     (!check.has_errors()).then_some(PriceList { quotes })
 }

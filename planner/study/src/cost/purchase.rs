@@ -12,7 +12,7 @@ use lightloom_fabric::hbd::Grouping;
 use lightloom_units::id::{LeafId, OcsId};
 use serde::Serialize;
 
-use super::{Level, PriceList, PricedLine, parts};
+use super::{Level, PriceList, PricedLine, parts, usd_at};
 use crate::architecture::{self, BillLine, NicRate, NoBill, Site};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,11 +35,10 @@ pub fn purchase(fabric: &Fabric, prices: &PriceList) -> Result<Purchase, NoBill>
     let counted = parts_of(fabric, prices)?;
     let lines: Vec<PricedLine> =
         counted.iter().map(|line| PricedLine::new(line, gpus, prices)).collect();
-    let at = |level| lines.iter().map(|line| line.usd_at(level, prices)).sum();
     Ok(Purchase {
         usd: lines.iter().filter_map(|line| line.usd).sum(),
-        usd_low: at(Level::Low),
-        usd_high: at(Level::High),
+        usd_low: usd_at(&lines, Level::Low, prices),
+        usd_high: usd_at(&lines, Level::High, prices),
         watts: lines.iter().filter_map(PricedLine::watts).sum(),
         parts_without_price: parts(lines.iter().filter(|line| line.usd.is_none())),
         parts_without_watts: parts(lines.iter().filter(|line| line.unit_w.is_none())),
@@ -93,20 +92,20 @@ fn domain(fabric: &Fabric, counted: &mut CountedParts) -> Result<(), NoBill> {
             if of_island <= u64::from(hbd.gpus_per_node()) {
                 return Ok(());
             }
-            let no_rule = || {
-                NoBill(format!(
-                    "no rule derives the parts of a {} of {of_island} GPUs: use `hbd: {{switch: …}}` with 36, 72 or 576 \
-                     GPUs, or islands of one node",
-                    hbd.name()
-                ))
-            };
             let is_switched = hbd.name().starts_with("switch domain");
             let design = architecture::parse(&format!("nvl:{of_island}")).ok();
-            let design = design.filter(|_| is_switched).ok_or_else(no_rule)?;
             let gpus_per_node = u32::from(hbd.gpus_per_node());
             let gpus = u32::try_from(fabric.gpus()).unwrap_or(u32::MAX);
             let site = Site { gpus, gpus_per_node, nic: NicRate::G400 };
-            for line in design.bill(&site).map_err(|_| no_rule())?.lines {
+            let bill = design.filter(|_| is_switched).and_then(|design| design.bill(&site).ok());
+            let Some(bill) = bill else {
+                return Err(NoBill(format!(
+                    "no rule derives the parts of a {} of {of_island} GPUs: use `hbd: {{switch: …}}` with 36, 72 or 576 \
+                     GPUs, or islands of one node",
+                    hbd.name()
+                )));
+            };
+            for line in bill.lines {
                 let count = line.count_per_gpu * f64::from(gpus);
                 counted.add("domains", &line.part, count, format!("GPUs × {}", line.formula));
             }
@@ -158,8 +157,7 @@ fn above_domains(tree: &FatTree, leaves: f64, uplinks: f64, counted: &mut Counte
 fn circuits(network: &ReconfigurableFatTree, prices: &PriceList, counted: &mut CountedParts) {
     let spec = network.spec();
     let gbps = spec.gpu_rate.0 / 1_000_000_000;
-    let leaves = || (0..spec.leaves).map(LeafId);
-    let uplinks: u32 = leaves().map(|leaf| network.uplinks_of(leaf)).sum();
+    let uplinks: u32 = (0..spec.leaves).map(|leaf| network.uplinks_of(LeafId(leaf))).sum();
     counted.add_links("leaf to core", gbps, f64::from(uplinks), 2.0, "uplinks of all leaves");
     let mut first = 0;
     for bank in &spec.banks {

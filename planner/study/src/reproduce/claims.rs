@@ -159,13 +159,19 @@ impl Section {
         self.push(claim.into(), unit, published, Some(ours), verdict)
     }
 
-    pub(super) fn needs_faults(
+    /// Adds a claim whose value is `None` without the public fault trace.
+    pub(super) fn add_from_faults(
         &mut self,
-        claim: impl Into<String>,
+        claim: &str,
         unit: Unit,
         published: Published,
+        ours: Option<f64>,
     ) {
-        let claim = self.push(claim.into(), unit, published, None, Verdict::NeedsFaults);
+        if let Some(ours) = ours {
+            self.add(claim, unit, published, ours);
+            return;
+        }
+        let claim = self.push(claim.to_owned(), unit, published, None, Verdict::NeedsFaults);
         claim.note = Some("needs the public fault trace: --faults FILE".to_owned());
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Only the abstract was available. Recalled tables and figures are used only as test targets.
 
-use lightloom_fabric::trace::{FaultTrace, NodesError};
+use lightloom_fabric::trace::{FaultTrace, NodesError, Statistics};
 use lightloom_units::seed::Seed;
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
@@ -77,12 +77,13 @@ fn designs(names: &[&str]) -> Vec<Box<dyn Architecture>> {
 fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> Section {
     let mut section = Section::new("Headline claims of the abstract", Label::Read);
     section.stands_for(COST);
-    let per_bandwidth = |arch| priced(costs, arch).cost_per_gbytes_per_s_usd;
+    let [ours, theirs] =
+        ["khop:2", "nvl:72"].map(|arch| priced(costs, arch).cost_per_gbytes_per_s_usd);
     section.add(
         "interconnect cost of K = 2 per GB/s ÷ that of NVL-72",
         Unit::Ratio,
         near(0.31, 0.005),
-        per_bandwidth("khop:2") / per_bandwidth("nvl:72"),
+        ours / theirs,
     );
     let more_than_ten = Published::AtLeast { value: 10.0 };
     let near_zero = Published::AtMost { value: 0.01 };
@@ -92,21 +93,12 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
         ("GPU waste of NVL-72 ÷ that of K = 2, TP-32", "nvl:72"),
         ("GPU waste of TPUv4 ÷ that of K = 2, TP-32", "tpuv4"),
     ] {
-        match waste {
-            None => section.needs_faults(claim, Unit::Times, more_than_ten),
-            Some(waste) => {
-                let ratio = waste.mean(other) / waste.mean("khop:2");
-                section.add(claim, Unit::Times, more_than_ten, ratio);
-            }
-        }
+        let ratio = waste.map(|waste| waste.mean(other) / waste.mean("khop:2"));
+        section.add_from_faults(claim, Unit::Times, more_than_ten, ratio);
     }
     let claim = "GPU waste of K = 2 at TP-32 \"near zero\" (limit: 1 %)";
-    match waste {
-        None => section.needs_faults(claim, Unit::Ratio, near_zero),
-        Some(waste) => {
-            section.add(claim, Unit::Ratio, near_zero, waste.mean("khop:2"));
-        }
-    }
+    let ours = waste.map(|waste| waste.mean("khop:2"));
+    section.add_from_faults(claim, Unit::Ratio, near_zero, ours);
     section.stands_for(CROSSING);
     for (nodes_per_tor, job_share) in [(2, 0.85), (4, 0.75)] {
         cross_tor(&mut section, inputs.seed, nodes_per_tor, job_share, 0.07);
@@ -151,20 +143,7 @@ pub fn why(prices: &PriceList, seed: Seed) -> Vec<Why> {
 
 fn cost_why(prices: &PriceList) -> Why {
     let levels = [(1, "as recalled"), (0, "a fifth less"), (2, "a fifth more")];
-    let usd = |part: &str, level: usize| {
-        let usd = prices.quote(part).map(|quote| &quote.usd);
-        usd.map_or(f64::NAN, |usd| [usd.low, usd.mean, usd.high][level])
-    };
     let costs = costs(prices).ok();
-    let per_bandwidth = |design: &str, part: &str, level: usize| {
-        let Some(costs) = &costs else { return f64::NAN };
-        let figures = priced(costs, design);
-        let lines = figures.bill.iter().map(|line| match line.part == part {
-            true => line.count_per_gpu * usd(part, level),
-            false => line.usd_per_gpu.unwrap_or(f64::NAN),
-        });
-        lines.sum::<f64>() / figures.gbytes_per_s_per_gpu
-    };
     explain(
         "InfiniteHBD: cost of K = 2 per GB/s ÷ that of NVL-72",
         Some(COST),
@@ -175,10 +154,22 @@ fn cost_why(prices: &PriceList) -> Why {
         ],
         |choice| {
             let [ours, theirs] = [choice[0], choice[1]].map(|at| levels[at].0);
-            100.0 * per_bandwidth("khop:2", "ocstrx-800g", ours)
-                / per_bandwidth("nvl:72", "nvlink-switch", theirs)
+            let Some(costs) = &costs else { return f64::NAN };
+            100.0 * per_bandwidth(prices, priced(costs, "khop:2"), "ocstrx-800g", ours)
+                / per_bandwidth(prices, priced(costs, "nvl:72"), "nvlink-switch", theirs)
         },
     )
+}
+
+/// Returns the cost per GB/s if `part` costs the lowest, mean or highest price.
+fn per_bandwidth(prices: &PriceList, figures: &CostFigures, part: &str, level: usize) -> f64 {
+    let usd = prices.quote(part).map(|quote| &quote.usd);
+    let usd = usd.map_or(f64::NAN, |usd| [usd.low, usd.mean, usd.high][level]);
+    let lines = figures.bill.iter().map(|line| match line.part == part {
+        true => line.count_per_gpu * usd,
+        false => line.usd_per_gpu.unwrap_or(f64::NAN),
+    });
+    lines.sum::<f64>() / figures.gbytes_per_s_per_gpu
 }
 
 fn crossing_why(seed: Seed) -> Why {
@@ -216,54 +207,34 @@ fn crossing_why(seed: Seed) -> Why {
     )
 }
 
+type Figure = fn(&Statistics) -> f64;
+
 fn trace_counts(trace: Option<&FaultTrace>) -> Section {
     let mut section = Section::new("The public fault trace", Label::Trace);
     let statistics = trace.map(FaultTrace::statistics);
-    let mut add = |claim: &str, unit, published, ours: Option<f64>| match ours {
-        Some(ours) => {
-            section.add(claim, unit, published, ours);
-        }
-        None => section.needs_faults(claim, unit, published),
-    };
-    let s = statistics.as_ref();
-    add("faults", Unit::Count, near(584.0, 0.0), s.map(|s| f64::from(s.faults)));
-    add(
-        "servers with a fault",
-        Unit::Count,
-        near(231.0, 0.0),
-        s.map(|s| f64::from(s.servers_affected)),
-    );
-    add("server-days lost", Unit::ServerDays, near(3_231.3, 0.05), s.map(|s| s.server_days));
-    add(
-        "mean share of servers out of service",
-        Unit::Ratio,
-        near(0.0232, 5e-6),
-        s.map(|s| s.concurrency.mean_ratio),
-    );
-    add(
-        "servers out of service, P50",
-        Unit::Count,
-        near(7.0, 0.0),
-        s.map(|s| f64::from(s.concurrency.p50_servers)),
-    );
-    add(
-        "servers out of service, P99",
-        Unit::Count,
-        near(31.0, 0.0),
-        s.map(|s| f64::from(s.concurrency.p99_servers)),
-    );
-    add(
-        "servers out of service, maximum",
-        Unit::Count,
-        near(35.0, 0.0),
-        s.map(|s| f64::from(s.concurrency.max_servers)),
-    );
-    add(
-        "mean duration of a fault in days",
-        Unit::Days,
-        near(5.54, 0.005),
-        s.map(|s| s.durations.mean_days),
-    );
+    let figures: [(&str, Unit, Published, Figure); 8] = [
+        ("faults", Unit::Count, near(584.0, 0.0), |s| s.faults.into()),
+        ("servers with a fault", Unit::Count, near(231.0, 0.0), |s| s.servers_affected.into()),
+        ("server-days lost", Unit::ServerDays, near(3_231.3, 0.05), |s| s.server_days),
+        ("mean share of servers out of service", Unit::Ratio, near(0.0232, 5e-6), |s| {
+            s.concurrency.mean_ratio
+        }),
+        ("servers out of service, P50", Unit::Count, near(7.0, 0.0), |s| {
+            s.concurrency.p50_servers.into()
+        }),
+        ("servers out of service, P99", Unit::Count, near(31.0, 0.0), |s| {
+            s.concurrency.p99_servers.into()
+        }),
+        ("servers out of service, maximum", Unit::Count, near(35.0, 0.0), |s| {
+            s.concurrency.max_servers.into()
+        }),
+        ("mean duration of a fault in days", Unit::Days, near(5.54, 0.005), |s| {
+            s.durations.mean_days
+        }),
+    ];
+    for (claim, unit, published, figure) in figures {
+        section.add_from_faults(claim, unit, published, statistics.as_ref().map(figure));
+    }
     section
 }
 
@@ -281,16 +252,15 @@ fn priced<'a>(costs: &'a [CostRow], arch: &str) -> &'a CostFigures {
 
 fn public_counts(costs: &[CostRow]) -> Section {
     let mut section = Section::new("Public part counts, against the derived bills", Label::Read);
-    let count = |arch, part: &str| -> f64 {
+    for (claim, published, gpus, arch, part) in [
+        ("copper cables of an NVL72", 5_184.0, 72.0, "nvl:72", "copper-200g"),
+        ("switch chips of an NVL72", 18.0, 72.0, "nvl:72", "nvlink-switch"),
+        ("optical switches for 4,096 TPUv4", 48.0, 4_096.0, "tpuv4", "palomar-ocs"),
+        ("optical modules of a TPUv4", 1.5, 1.0, "tpuv4", "optical-400g"),
+    ] {
         let lines = priced(costs, arch).bill.iter().filter(|line| line.part == part);
-        lines.map(|line| line.count_per_gpu).sum()
-    };
-    let mut add = |claim: &str, value, ours| {
-        section.add(claim, Unit::Count, near(value, 0.0), ours);
-    };
-    add("copper cables of an NVL72", 5_184.0, 72.0 * count("nvl:72", "copper-200g"));
-    add("switch chips of an NVL72", 18.0, 72.0 * count("nvl:72", "nvlink-switch"));
-    add("optical switches for 4,096 TPUv4", 48.0, 4_096.0 * count("tpuv4", "palomar-ocs"));
-    add("optical modules of a TPUv4", 1.5, count("tpuv4", "optical-400g"));
+        let count: f64 = lines.map(|line| line.count_per_gpu).sum();
+        section.add(claim, Unit::Count, near(published, 0.0), gpus * count);
+    }
     section
 }

@@ -101,21 +101,21 @@ pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
             names.push(sentence);
         }
     }
-    let of = |name: &&'static str| {
-        let why = whys.iter().find(|why| why.sentence == Some(*name));
+    let sentences = names.into_iter().map(|name| {
+        let why = whys.iter().find(|why| why.sentence == Some(name));
         why.map_or_else(|| of_rows(name, claims), |why| sentence_of(name, why))
-    };
-    names.iter().map(of).collect()
+    });
+    sentences.collect()
 }
 
 fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
-    let rows = || claims.iter().filter(|claim| claim.sentence == Some(name));
-    let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();
-    let (agree, differ) = (with(Verdict::Reproduced), with(Verdict::Differs));
+    let rows = claims.iter().filter(|claim| claim.sentence == Some(name));
+    let [agree, differ] = [Verdict::Reproduced, Verdict::Differs]
+        .map(|verdict| rows.clone().filter(|claim| claim.verdict == verdict).count());
     let verdict = match (agree, differ) {
         (0, 0) => SentenceVerdict::NotComputed,
         (0, _) => SentenceVerdict::Contradicted,
-        (_, 0) if agree == rows().count() => SentenceVerdict::Reproduced,
+        (_, 0) if agree == rows.count() => SentenceVerdict::Reproduced,
         _ => SentenceVerdict::InPart,
     };
     let sentence = name.to_owned();
@@ -140,10 +140,11 @@ pub fn sentence_of(name: &str, why: &Why) -> Sentence {
 }
 
 pub fn summary(sentences: &[Sentence]) -> String {
-    let with = |verdict| sentences.iter().filter(|sentence| sentence.verdict == verdict).count();
-    let counts = SentenceVerdict::ALL.map(|verdict| (with(verdict), verdict));
-    let some = counts.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<String> = some.map(|(count, verdict)| format!("{count} {verdict}")).collect();
+    let mut counts = Vec::new();
+    for verdict in SentenceVerdict::ALL {
+        let count = sentences.iter().filter(|sentence| sentence.verdict == verdict).count();
+        counts.extend((count > 0).then(|| format!("{count} {verdict}")));
+    }
     let s = if sentences.len() == 1 { "" } else { "s" };
     let colon = if counts.is_empty() { "" } else { ": " };
     format!("{} published sentence{s}{colon}{}", sentences.len(), counts.join(", "))
@@ -183,7 +184,7 @@ mod tests {
     fn sentence_that_needs_the_trace_has_no_verdict_without_it() {
         let mut section = Section::new("s", Label::Read);
         section.stands_for("t");
-        section.needs_faults("c", Unit::Times, near(1.0, 0.1));
+        section.add_from_faults("c", Unit::Times, near(1.0, 0.1), None);
         let sentences = sentences(&section.claims, &[]);
         assert_eq!(sentences[0].to_string(), "not computed: t");
         let line = "1 published sentence: 1 not computed";

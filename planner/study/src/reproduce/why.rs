@@ -11,6 +11,12 @@ pub struct Assumption {
     pub choices: Vec<String>,
 }
 
+impl Assumption {
+    fn departure(&self, choice: usize) -> Departure {
+        Departure { about: self.about, choice: self.choices[choice].clone() }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
     pub about: &'static str,
@@ -71,32 +77,26 @@ pub fn explain(
     let sizes: Vec<usize> = assumptions.iter().map(|one| one.choices.len()).collect();
     let all = combinations(&sizes);
     let figures: Vec<f64> = all.par_iter().map(|choices| figure(choices)).collect();
-    let is_within = |figure: f64| (published.low..=published.high).contains(&figure);
-    let departures = |choices: &[usize]| -> Vec<Departure> {
-        let departs = |(at, choice): (usize, &usize)| {
-            (*choice > 0).then(|| Departure {
-                about: assumptions[at].about,
-                choice: assumptions[at].choices[*choice].clone(),
-            })
-        };
-        choices.iter().enumerate().filter_map(departs).collect()
-    };
-    let outcome = |at: usize| Outcome { departures: departures(&all[at]), figure: figures[at] };
-    let count = |choices: &[usize]| choices.iter().filter(|choice| **choice > 0).count();
-    let inside: Vec<usize> = (0..all.len()).filter(|at| is_within(figures[*at])).collect();
+    let outcomes: Vec<Outcome> = all
+        .iter()
+        .zip(&figures)
+        .map(|(choices, figure)| Outcome {
+            departures: departures(&assumptions, choices),
+            figure: *figure,
+        })
+        .collect();
+    let within = published.low..=published.high;
+    let inside: Vec<usize> = (0..all.len()).filter(|at| within.contains(&figures[*at])).collect();
     let mut minimal: Vec<usize> = inside
         .iter()
         .copied()
         .filter(|at| !inside.iter().any(|other| is_part(&all[*other], &all[*at])))
         .collect();
-    minimal.sort_by_key(|at| (count(&all[*at]), *at));
+    minimal.sort_by_key(|at| (outcomes[*at].departures.len(), *at));
     let never = (0..sizes.len())
         .flat_map(|about| (0..sizes[about]).map(move |choice| (about, choice)))
         .filter(|(about, choice)| !inside.iter().any(|at| all[*at][*about] == *choice))
-        .map(|(about, choice)| Departure {
-            about: assumptions[about].about,
-            choice: assumptions[about].choices[choice].clone(),
-        })
+        .map(|(about, choice)| assumptions[about].departure(choice))
         .collect();
     Why {
         claim: claim.to_owned(),
@@ -107,23 +107,29 @@ pub fn explain(
         within: inside.len(),
         least: figures.iter().copied().fold(f64::INFINITY, f64::min),
         most: figures.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        alone: (0..all.len()).filter(|at| count(&all[*at]) == 1).map(outcome).collect(),
-        minimal: minimal.into_iter().map(outcome).collect(),
+        alone: outcomes.iter().filter(|one| one.departures.len() == 1).cloned().collect(),
+        minimal: minimal.into_iter().map(|at| outcomes[at].clone()).collect(),
         never,
         assumptions,
     }
 }
 
+fn departures(assumptions: &[Assumption], choices: &[usize]) -> Vec<Departure> {
+    let departed = assumptions.iter().zip(choices).filter(|(_, choice)| **choice > 0);
+    departed.map(|(assumption, choice)| assumption.departure(*choice)).collect()
+}
+
 pub fn combinations(sizes: &[usize]) -> Vec<Vec<usize>> {
-    let one = |mut number: usize| {
-        let digit = |size: &usize| {
-            let choice = number % size;
+    let mut all = Vec::new();
+    for mut number in 0..sizes.iter().product() {
+        let mut choices = Vec::new();
+        for size in sizes {
+            choices.push(number % size);
             number /= size;
-            choice
-        };
-        sizes.iter().map(digit).collect()
-    };
-    (0..sizes.iter().product()).map(one).collect()
+        }
+        all.push(choices);
+    }
+    all
 }
 
 pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {

@@ -78,15 +78,11 @@ impl Parts {
 
     /// Dollars per GPU with its network card, at mean prices except for ports of optical switches, where sources differ most. `None` if a price is missing.
     pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: Level) -> Option<f64> {
-        let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
-        let ocs_port = prices.quote("ocs-port").map(|quote| quote.usd.at(ocs));
-        let of_rate = |part: &str| mean(&format!("{part}-{}g", rate.gbps()));
-        Some(
-            of_rate("nic")?
-                + self.switch_ports * of_rate("switch-port")?
-                + self.modules * of_rate("dcn-optical")?
-                + self.ocs_ports * ocs_port?,
-        )
+        let [nic, switch_port, module] = ["nic", "switch-port", "dcn-optical"]
+            .map(|part| prices.quote(&rate.part(part)).map(|quote| quote.usd.mean));
+        let ocs_port = prices.quote("ocs-port")?.usd.at(ocs);
+        let modules = self.modules * module?;
+        Some(nic? + self.switch_ports * switch_port? + modules + self.ocs_ports * ocs_port)
     }
 }
 

@@ -13,18 +13,21 @@ use std::collections::BTreeMap;
 use lightloom_fabric::fat_tree::{
     ElectricalCore, FatTreeSpec, LossBudget, OcsBank, ReconfigurableFatTree, SwitchTiming,
 };
+use lightloom_fabric::file::{RlFile, SlackFile, WeightSyncFile};
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use serde::Serialize;
 
 use crate::cost::PriceList;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::one_hop::{self, Effort};
-use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, evaluators, schedule};
+use lightloom_planner::rfabric::phases::{
+    Phase, best_static, candidates, evaluators, schedule, seconds_with_change,
+};
 use lightloom_planner::rfabric::topology::Topology;
 use lightloom_planner::rfabric::workload::card::ModelCard;
-use lightloom_planner::rfabric::workload::rl_step::{RlStep, Slack, leaf_after_leaf};
+use lightloom_planner::rfabric::workload::rl_step::{RlStep, leaf_after_leaf};
 use lightloom_planner::rfabric::workload::shapes;
 
 pub use why::{OneShot, Open, PerCost};
@@ -102,9 +105,7 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
 /// Step time including computation if circuits change for every layer, even if that does not pay off.
 pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
-    spec.timing.control = Picoseconds::ZERO;
-    spec.timing.switching = delay;
-    spec.timing.bring_up = Picoseconds::ZERO;
+    spec.timing = SwitchTiming::only_switching(delay);
     spec.failure_domains = 1;
     let fabric =
         ReconfigurableFatTree::new(spec).expect("the fabric stays valid with another delay");
@@ -113,18 +114,11 @@ pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Pi
         .iter()
         .map(|phase| one_hop::plan(&fabric, &phase.demand, Effort::default()).topology)
         .collect();
-    let seconds = |at: usize| {
-        let evaluator = &evaluators(&fabric, std::slice::from_ref(&phases[at]))[0];
-        let before = &plans[1 - at];
-        lightloom_planner::rfabric::phases::seconds_with_change(
-            &phases[at],
-            evaluator,
-            before,
-            &plans[at],
-            delay.as_secs_f64(),
-        )
-    };
-    seconds(0) + seconds(1) + 2.0 * compute.as_secs_f64()
+    let of_phases = phases.iter().zip(evaluators(&fabric, &phases)).zip(&plans);
+    let seconds = of_phases.zip(plans.iter().rev()).map(|(((phase, evaluator), to), from)| {
+        seconds_with_change(phase, &evaluator, from, to, delay.as_secs_f64())
+    });
+    seconds.sum::<f64>() + 2.0 * compute.as_secs_f64()
 }
 
 fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
@@ -172,12 +166,8 @@ fn mixnet_region() -> ReconfigurableFatTree {
             leaves: None,
             one_way: false,
         }],
-        timing: SwitchTiming {
-            control: Picoseconds::ZERO,
-            switching: Picoseconds::from_millis(25),
-            bring_up: Picoseconds::ZERO,
-        },
-        loss: LossBudget { budget_db: 4.0, path_db: 1.0, extra_db: vec![], ports_db: vec![] },
+        timing: SwitchTiming::only_switching(Picoseconds::from_millis(25)),
+        loss: LossBudget::default(),
         forbidden: vec![],
         held: vec![],
         usable: vec![],
@@ -211,10 +201,15 @@ fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
     let gpus_per_leaf = base.spec().gpus_per_leaf;
     let half = base.leaves() as u32 / 2 * gpus_per_leaf;
     let [trainer, pool] = leaf_after_leaf([half, half], gpus_per_leaf, base.leaves()).ok()?;
-    let step = RlStep {
-        card: ModelCard::named("deepseek-v3").expect("the model is shipped"),
-        trainer,
-        pool,
+    let slack = SlackFile {
+        gradients: Text(Picoseconds::from_millis(20)),
+        weight_sync: Text(Picoseconds::from_millis(300)),
+        ..SlackFile::default()
+    };
+    let raw = RlFile {
+        model: "deepseek-v3".to_owned(),
+        trainer_gpus: half,
+        generation_gpus: half,
         tp: 1,
         pp: 2,
         ep: 64,
@@ -222,16 +217,14 @@ fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
         samples: half,
         tokens_per_sample: 4096,
         replica_gpus: 2 * gpus_per_leaf,
-        tail_replica_gpus: 2 * gpus_per_leaf,
+        tail_replica_gpus: None,
         migrated_share: 0.02,
-        slack: Slack {
-            train: Picoseconds::ZERO,
-            gradients: Picoseconds::from_millis(20),
-            weight_sync: Picoseconds::from_millis(300),
-            parallelism_switch: Picoseconds::ZERO,
-        },
-        seed: Seed(0),
+        weight_sync: WeightSyncFile::default(),
+        slack,
+        seed: 0,
     };
+    let card = ModelCard::named(&raw.model).expect("the model is shipped");
+    let step = RlStep { card, trainer, pool, raw };
     let phases = step.phases(base.leaves()).ok()?;
     let all = candidates(base, &phases, Effort::default());
     let one_shot = best_static(base, &phases, &all).seconds;
@@ -256,15 +249,12 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
         ReconfigurableFatTree::new(spec).expect("the fabric stays valid with another delay");
     let all = candidates(&fabric, phases, Effort::default());
     let chosen = schedule(&fabric, phases, &all);
-    let changes = (0..chosen.choice.len())
-        .filter(|at| chosen.choice[*at] != chosen.choice[(at + 1) % chosen.choice.len()])
-        .count();
     RfabricClaim {
         claim: "with 5.7 s until the link is usable (MixNet, measured): changes per step".into(),
         source: Source::BandOurs,
         low: 0.0,
         high: Some(0.0),
-        ours: changes as f64,
+        ours: chosen.changes() as f64,
         note: "must be one static topology; DELTA draws the same conclusion".into(),
     }
 }
@@ -291,20 +281,14 @@ pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
             Phase { job: None, name: format!("shift {shift}"), demand, slack: Picoseconds::ZERO }
         })
         .collect();
-    let changes = |delay: f64| {
-        let mut spec = spec.clone();
-        spec.timing.control = Picoseconds::ZERO;
-        spec.timing.switching = Picoseconds((delay * 1e12) as u64);
-        spec.timing.bring_up = Picoseconds::ZERO;
-        let fabric = ReconfigurableFatTree::new(spec).expect("a small fabric is sound");
-        let all = candidates(&fabric, &phases, Effort::default());
-        let chosen = schedule(&fabric, &phases, &all).choice;
-        chosen.iter().any(|choice| *choice != chosen[0])
-    };
     let (mut low, mut high) = (1e-9, 100.0);
     for _ in 0..24 {
         let middle = f64::sqrt(low * high);
-        if changes(middle) { low = middle } else { high = middle }
+        spec.timing = SwitchTiming::only_switching(Picoseconds((middle * 1e12) as u64));
+        let fabric = ReconfigurableFatTree::new(spec.clone()).expect("a small fabric is sound");
+        let all = candidates(&fabric, &phases, Effort::default());
+        let chosen = schedule(&fabric, &phases, &all);
+        if chosen.changes() > 0 { low = middle } else { high = middle }
     }
     low
 }
@@ -331,10 +315,9 @@ fn actina_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
         .map(|(claim, mebibytes, source, low, high)| {
             let size = Bytes(mebibytes << 20);
             let ours = 1e6 * break_even_seconds(spec, size);
-            let size_of = |seconds: f64| Bytes((size.0 as f64 * seconds / ours) as u64);
             let same = match source {
                 Source::Read => {
-                    let same = size_of(100.0);
+                    let same = Bytes((size.0 as f64 * 100.0 / ours) as u64);
                     let there = 1e6 * break_even_seconds(spec, same);
                     format!(", which the paper's abstract does not state: {same} give {there:.0} µs")
                 }

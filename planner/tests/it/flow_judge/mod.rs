@@ -3,7 +3,9 @@
 //! circuits per bank and flows by source. Shares only network and demand with the planner.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
-use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, OcsBank, ReconfigurableFatTree};
+use lightloom_fabric::fat_tree::{
+    CrossConnect, FatTreeSpec, LeafLoss, OcsBank, ReconfigurableFatTree,
+};
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::testkit;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
@@ -19,9 +21,9 @@ pub(crate) enum Hops {
 
 fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     let is = |pair: &(LeafId, LeafId), a, b| pair.0 == LeafId(a) && pair.1 == LeafId(b);
-    let own = spec.loss.extra_db.iter().filter(|(leaf, _)| leaf.0 == a || leaf.0 == b);
+    let own = spec.loss.extra_db.iter().filter(|own| [a, b].contains(&own.leaf.0));
     let is_wired = |leaf| bank.leaves.as_ref().is_none_or(|own| own.contains(&LeafId(leaf)));
-    let loss = bank.insertion_loss_db + spec.loss.path_db + own.map(|(_, db)| db).sum::<f64>();
+    let loss = bank.insertion_loss_db + spec.loss.path_db + own.map(|own| own.db).sum::<f64>();
     let forbidden = spec.forbidden.iter().any(|pair| is(pair, a, b) || is(pair, b, a));
     loss <= spec.loss.budget_db && !forbidden && is_wired(a) && is_wired(b)
 }
@@ -157,7 +159,10 @@ pub(crate) fn drawn(seed: u64) -> (ReconfigurableFatTree, Demand) {
         }
         spec.banks[1].insertion_loss_db = f64::from(stream.random_range(1_u32..=8)) / 2.0;
         spec.loss.extra_db = (0..leaves)
-            .map(|leaf| (LeafId(leaf), f64::from(stream.random_range(0_u32..=3)) / 2.0))
+            .map(|leaf| {
+                let db = f64::from(stream.random_range(0_u32..=3)) / 2.0;
+                LeafLoss { leaf: LeafId(leaf), db }
+            })
             .collect();
         if stream.random_range(0..2) == 0 {
             spec.banks.reverse();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_fabric::document::{Check, codes};
+use lightloom_fabric::document::Check;
 use lightloom_planner::goodput::Answer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BuyFile, DesignRecord, NothingRecord, check_range};
+use super::{BuyFile, DesignRecord, NothingRecord, refuse};
 use crate::architecture::FaultPolicy;
 
 const fn two() -> u32 {
@@ -36,13 +36,17 @@ pub enum AnswerRecord {
 #[serde(deny_unknown_fields)]
 pub struct InMemoryRecord {
     /// Minutes between copies.
+    #[schemars(range(min = 0.001, max = 1000000))]
     pub every_minutes: f64,
     /// Seconds per copy.
+    #[schemars(range(min = 0, max = 100000))]
     pub seconds: f64,
     /// Minutes from a fault to the next step.
+    #[schemars(range(min = 0, max = 100000))]
     pub load_minutes: f64,
     /// Number of simultaneous node failures that destroys all copies, at least 1.
     #[serde(default = "two")]
+    #[schemars(range(min = 1))]
     pub copies: u32,
 }
 
@@ -51,6 +55,7 @@ pub struct InMemoryRecord {
 #[serde(deny_unknown_fields)]
 pub struct MigrateRecord {
     /// Minutes to move.
+    #[schemars(range(min = 0, max = 100000))]
     pub minutes: f64,
 }
 
@@ -59,11 +64,14 @@ pub struct MigrateRecord {
 #[serde(deny_unknown_fields)]
 pub struct ElasticRecord {
     /// Minutes until the job continues with fewer GPUs.
+    #[schemars(range(min = 0, max = 100000))]
     pub reform_minutes: f64,
     /// Minutes that the job is paused to return to full size.
+    #[schemars(range(min = 0, max = 100000))]
     pub rejoin_minutes: f64,
     /// Minimum share of the job's groups or nodes. With fewer, the job stops.
     #[serde(default = "half")]
+    #[schemars(range(min = 0.000001, max = 1))]
     pub least: f64,
 }
 
@@ -74,61 +82,47 @@ pub(super) fn answer(
     place: &str,
     check: &mut Check<'_>,
 ) -> (Answer, f64) {
-    let ps = |key: &str, time: f64, check: &mut Check<'_>| {
-        check_range(&format!("{place}/{key}"), time, 0.0, 1e5, check);
-        let seconds = if key.ends_with("seconds") { time } else { time * 60.0 };
-        (seconds * 1e12).round() as i128
-    };
-    let elastic = |reform, rejoin| Answer::Elastic { reform, start: 0, rejoin, least: 1 };
     let usual = file.checkpoint.reform_minutes;
     match &record.answer {
         None => match policy.usual_answer() {
             "migrate" => {
-                let takes = ps("migrate/minutes", file.checkpoint.migrate_minutes, check);
+                let takes = picoseconds(60.0 * file.checkpoint.migrate_minutes);
                 (Answer::Migrate { takes }, half())
             }
-            "elastic" => (
-                elastic(
-                    ps("elastic/reform_minutes", usual, check),
-                    ps("elastic/reform_minutes", usual, check),
-                ),
-                half(),
-            ),
+            "elastic" => {
+                let reform = picoseconds(60.0 * usual);
+                (Answer::Elastic { reform, start: 0, rejoin: reform, least: 1 }, half())
+            }
             _ => (Answer::Restart, half()),
         },
         Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
         Some(AnswerRecord::Migrate(record)) => {
             if policy != FaultPolicy::Backup {
                 let message = format!("the policy `{policy}` reserves no spare to move to");
-                check
-                    .error(codes::BAD_VALUE, &format!("{place}/migrate"), message)
-                    .help("use `policy: backup` or `restart: {}`");
+                refuse(
+                    check,
+                    &format!("{place}/migrate"),
+                    message,
+                    "use `policy: backup` or `restart: {}`",
+                );
             }
-            (Answer::Migrate { takes: ps("migrate/minutes", record.minutes, check) }, half())
+            (Answer::Migrate { takes: picoseconds(60.0 * record.minutes) }, half())
         }
         Some(AnswerRecord::InMemory(record)) => {
             let steps = record.every_minutes * 60.0 / file.workload.step.seconds;
-            let write = ps("in_memory/seconds", record.seconds, check);
-            let load = ps("in_memory/load_minutes", record.load_minutes, check);
-            let every_path = format!("{place}/in_memory/every_minutes");
-            check_range(&every_path, record.every_minutes, 1e-3, 1e6, check);
-            if record.copies == 0 {
-                check
-                    .error(
-                        codes::BAD_VALUE,
-                        &format!("{place}/in_memory/copies"),
-                        "`copies` must be at least 1",
-                    )
-                    .help("use 1 or more, or replace `in_memory` with `restart: {}`");
-            }
+            let write = picoseconds(record.seconds);
+            let load = picoseconds(60.0 * record.load_minutes);
             let (every, copies) = (steps.round().clamp(1.0, 1e9) as u32, record.copies);
             (Answer::InMemory { every, load, write, copies }, half())
         }
         Some(AnswerRecord::Elastic(record)) => {
-            let reform = ps("elastic/reform_minutes", record.reform_minutes, check);
-            let rejoin = ps("elastic/rejoin_minutes", record.rejoin_minutes, check);
-            check_range(&format!("{place}/elastic/least"), record.least, 1e-6, 1.0, check);
-            (elastic(reform, rejoin), record.least)
+            let reform = picoseconds(60.0 * record.reform_minutes);
+            let rejoin = picoseconds(60.0 * record.rejoin_minutes);
+            (Answer::Elastic { reform, start: 0, rejoin, least: 1 }, record.least)
         }
     }
+}
+
+fn picoseconds(seconds: f64) -> i128 {
+    (seconds * 1e12).round() as i128
 }

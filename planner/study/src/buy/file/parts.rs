@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_fabric::document::{self, Check, codes};
+use lightloom_fabric::document::{self, Check};
 
 use super::super::{Candidate, PartRate};
-use super::{MS_PER_DAY, PartFaultRecord, check_range};
+use super::{MS_PER_DAY, PartFaultRecord, refuse};
 use crate::architecture::Site;
 
 pub(super) fn rates(
@@ -20,19 +20,16 @@ pub(super) fn rates(
     let known: BTreeSet<String> = bills.flat_map(|bill| bill.lines).map(|line| line.part).collect();
     let mut rates: Vec<PartRate> = Vec::new();
     for (index, record) in records.iter().enumerate() {
-        let place = format!("/part_faults/{index}");
-        check_range(&format!("{place}/mtbf_hours"), record.mtbf_hours, 1.0, 1e12, check);
-        check_range(&format!("{place}/repair_hours"), record.repair_hours, 0.0, 1e6, check);
-        let part = format!("{place}/part");
+        let part = format!("/part_faults/{index}/part");
         if rates.iter().any(|rate| rate.part == record.part) {
             let message = format!("`{}` has a second rate", record.part);
-            check.error(codes::BAD_VALUE, &part, message).help("list each part once");
+            refuse(check, &part, message, "list each part once");
         }
         if !known.contains(&record.part) {
             let message = format!("no listed design has a part `{}`", record.part);
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let help = document::instead_of(&record.part, &known);
-            check.error(codes::BAD_VALUE, &part, message).help(help);
+            refuse(check, &part, message, help);
         }
         let [mtbf_ms, repair_ms] =
             [record.mtbf_hours, record.repair_hours].map(|hours| hours * MS_PER_DAY / 24.0);

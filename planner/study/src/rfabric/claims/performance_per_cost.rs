@@ -79,13 +79,14 @@ fn claim(
     let Wanted { baseline, name, why } = wanted;
     let mut found = Vec::new();
     for (fabric, ours) in cores {
-        let seconds = |of: Baseline| of.step_seconds(fabric, phases, Effort::default());
-        let full = seconds(Baseline::FatTree { oversubscription: 1 });
+        let [full, theirs] = [Baseline::FatTree { oversubscription: 1 }, *baseline]
+            .map(|of| of.step_seconds(fabric, phases, Effort::default()));
         let compute = full / communication_share - full;
-        let speedup = (seconds(*baseline) + compute) / (ours + compute);
+        let speedup = (theirs + compute) / (ours + compute);
         for ocs_price in [Level::Low, Level::Mean, Level::High] {
-            let usd = |parts: Parts| parts.dollars(prices, NicRate::G400, ocs_price);
-            found.push((speedup, usd(baseline.parts(fabric))? / usd(Parts::of(fabric))?));
+            let [theirs, ours] = [baseline.parts(fabric), Parts::of(fabric)]
+                .map(|parts| parts.dollars(prices, NicRate::G400, ocs_price));
+            found.push((speedup, theirs? / ours?));
         }
     }
     // The core of 4:1 at the mean price.

@@ -68,17 +68,15 @@ impl<'a> PerCost<'a> {
 
 /// A copper link needs unidirectional cables of 200 Gb/s for both directions.
 fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
-    let of_rate = |part: &str| {
-        let part = format!("{part}-{}g", open.rate.gbps());
-        prices.quote(&part).map(|quote| quote.usd.mean)
-    };
+    let [nic, module] = ["nic", "dcn-optical"]
+        .map(|part| prices.quote(&open.rate.part(part)).map(|quote| quote.usd.mean));
     let mut usd = parts.dollars(prices, open.rate, open.ocs)?;
     if !open.bills_nic {
-        usd -= of_rate("nic")?;
+        usd -= nic?;
     }
     if open.copper_to_hosts {
         let cables = 2.0 * f64::from(open.rate.gbps()) / 200.0;
-        usd += cables * prices.quote("copper-200g")?.usd.mean - 2.0 * of_rate("dcn-optical")?;
+        usd += cables * prices.quote("copper-200g")?.usd.mean - 2.0 * module?;
     }
     Some(usd)
 }
