@@ -84,7 +84,7 @@ pub(crate) struct Sender {
     pub(crate) waits: Box<Waits>,
     /// When everything was acknowledged, or `u64::MAX` until then.
     finished: u64,
-    /// Earliest planned wake-up of a striped flow, or `u64::MAX` if there is none.
+    /// Earliest planned wake-up of a paced or striped flow, or `u64::MAX` if there is none.
     wakes_at: u64,
 }
 
@@ -288,10 +288,19 @@ impl Sender {
         earlier
     }
 
-    pub(crate) fn wakes_up(&mut self, now: u64) {
-        if self.wakes_at <= now {
+    /// Returns whether a wake-up is due, and not only one that an earlier one replaced.
+    pub(crate) fn wakes_up(&mut self, now: u64) -> bool {
+        let is_due = self.wakes_at <= now;
+        if is_due {
             self.wakes_at = u64::MAX;
         }
+        is_due
+    }
+
+    /// Whether a rise of the rate allows the next packet before the planned wake-up.
+    #[inline(always)]
+    pub(crate) fn oversleeps(&self) -> bool {
+        self.wakes_at != u64::MAX && self.next_send() < self.wakes_at
     }
 
     #[inline]
