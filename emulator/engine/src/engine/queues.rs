@@ -29,13 +29,19 @@ pub(super) struct Queues {
     mark_from: u64,
     ramp: Option<Box<Ramp>>,
     seen: u64,
-    classes: Box<[PriorityQueue; PRIORITIES + 1]>,
+    /// Indexed by [`slot`]. Extended when a class first receives a packet, because most ports use few classes.
+    classes: Vec<PriorityQueue>,
+}
+
+/// Control packets and pause frames come first.
+const fn slot(class: usize) -> usize {
+    (class + 2) % (PRIORITIES + 1)
 }
 
 impl Queues {
     pub(super) fn new(capacity: u64, mark_from: u64, ramp: Option<Ramp>) -> Self {
         let ramp = ramp.map(Box::new);
-        let (classes, granted, turn) = (Default::default(), false, 0);
+        let (classes, granted, turn) = (Vec::new(), false, 0);
         Self { occupied: 0, waiting: 0, turn, granted, capacity, mark_from, ramp, seen: 0, classes }
     }
 
@@ -51,7 +57,7 @@ impl Queues {
 
     #[inline]
     pub(super) fn marks(&mut self, class: usize) -> bool {
-        let backlog = self.classes[class].bytes;
+        let backlog = self.bytes(class);
         let long = (class != usize::from(CONTROL_PRIORITY)) & (backlog >= self.mark_from);
         let Some(ramp) = &self.ramp else { return long };
         let number = self.seen;
@@ -77,13 +83,13 @@ impl Queues {
 
     #[inline]
     pub(super) fn bytes(&self, class: usize) -> u64 {
-        self.classes[class].bytes
+        self.classes.get(slot(class)).map_or(0, |queue| queue.bytes)
     }
 
     pub(super) fn all_bytes(&self) -> u64 {
         let (mut bytes, mut occupied) = (0, self.occupied);
         while occupied != 0 {
-            bytes += self.classes[occupied.trailing_zeros() as usize].bytes;
+            bytes += self.bytes(occupied.trailing_zeros() as usize);
             occupied &= occupied - 1;
         }
         bytes
@@ -95,16 +101,26 @@ impl Queues {
     }
 
     pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
-        self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
+        let queue = self.classes.get(slot(class)).into_iter();
+        queue.flat_map(|at| at.queue.iter()).map(|packet| (packet.ingress(), packet))
     }
 
     #[inline(always)]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
-        let queue = &mut self.classes[class];
+        if self.classes.len() <= slot(class) {
+            self.extend(class);
+        }
+        let queue = &mut self.classes[slot(class)];
         queue.queue.push(packet.at(u64::from(ingress)));
         queue.bytes += bytes;
         self.waiting += 1;
         self.occupied |= 1 << class;
+    }
+
+    #[cold]
+    fn extend(&mut self, class: usize) {
+        self.classes.reserve_exact(slot(class) + 1 - self.classes.len());
+        self.classes.resize_with(slot(class) + 1, PriorityQueue::default);
     }
 
     #[inline(always)]
@@ -129,7 +145,7 @@ impl Queues {
 
     #[inline(always)]
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
-        let queue = &mut self.classes[class];
+        let queue = &mut self.classes[slot(class)];
         let packet = queue.queue.pop().expect("something waits");
         self.waiting -= 1;
         if queue.queue.len() == 0 {
@@ -149,8 +165,8 @@ impl Queues {
     ) -> usize {
         loop {
             let place = usize::from(self.turn);
-            let class = &mut self.classes[place];
             if may & (1 << place) != 0 {
+                let class = &mut self.classes[slot(place)];
                 if !self.granted {
                     class.deficit += u64::from(weights[place].max(1));
                     self.granted = true;
@@ -160,7 +176,9 @@ impl Queues {
                     class.deficit -= next;
                     return place;
                 }
-            } else if self.occupied & (1 << place) == 0 {
+            } else if self.occupied & (1 << place) == 0
+                && let Some(class) = self.classes.get_mut(slot(place))
+            {
                 class.deficit = 0;
             }
             self.turn = (self.turn + 1) % CONTROL_PRIORITY;
@@ -168,9 +186,10 @@ impl Queues {
         }
     }
 
-    /// Drops all packets: pause frames first, then class by class. Calls `lost` with class, ingress port and packet.
+    /// Drops all packets class by class. Calls `lost` with class, ingress port and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
-        for (place, class) in self.classes.iter_mut().enumerate() {
+        for place in 0..=FRAMES {
+            let Some(class) = self.classes.get_mut(slot(place)) else { continue };
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));
             class.queue.clear();
             (class.bytes, class.deficit) = (0, 0);
