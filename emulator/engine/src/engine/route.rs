@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use self::hops::HopMap;
 pub use self::paths::Paths;
-use self::towards::{NoPath, Towards, UsableLinks};
+use self::towards::{Crossed, NoPath, Towards, UsableLinks};
 use super::marking::mix;
 use super::network::{LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
@@ -102,6 +102,7 @@ pub(crate) struct Router {
     flows_between: FxHashMap<FlowEnds, u32>,
     maps: FxHashMap<Option<Plane>, HopMap>,
     no_map: HopMap,
+    crossed: Crossed,
 }
 
 impl Router {
@@ -112,6 +113,7 @@ impl Router {
             flows_between: FxHashMap::default(),
             maps: FxHashMap::default(),
             no_map: HopMap::default(),
+            crossed: Crossed::default(),
         }
     }
 
@@ -140,36 +142,19 @@ impl Router {
         network: &Network,
         name: FlowName,
         route: &Route,
-        WantedPaths { count, hashed }: WantedPaths,
+        wanted: WantedPaths,
     ) -> Result<Paths, RouteError> {
-        let FlowEnds { from, to } = name.ends;
-        let draws = self.flow_draws(name);
-        match route {
-            Route::Links(links) => Ok(Paths::one(follow(network, from, to, links)?)),
-            Route::Shortest | Route::Within(_) => {
-                let towards = self.towards(network, name.ends, route.plane().flatten());
-                let first = towards.begin(from);
-                let mut steps = Vec::new();
-                let mut shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
-                    let mut draws = draws.of("flow", draw);
-                    let drawn = towards.draw(first, &mut draws, path, &mut steps);
-                    drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
-                };
-                let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
-                if count == 1 {
-                    return Ok(one);
-                }
-                if hashed {
-                    // The host has selected the interface; switches hash over the remaining hops.
-                    let first = [one[0][0]];
-                    return drawn(count, |draw, path| shortest(&first, draw, path));
-                }
-                match towards.all(one[0][0], count.into()) {
-                    Some(all) => Ok(draws.in_drawn_order(&all)),
-                    None => drawn(count, |draw, path| shortest(&first, draw, path)),
-                }
-            }
+        if let Route::Links(links) = route {
+            let FlowEnds { from, to } = name.ends;
+            return Ok(Paths::one(follow(network, from, to, links)?));
         }
+        let draws = self.flow_draws(name);
+        let mut crossed = std::mem::take(&mut self.crossed);
+        let towards = self.towards(network, name.ends, route.plane().flatten());
+        let found = draws.find(&towards, name.ends, wanted, &mut crossed);
+        crossed.forget();
+        self.crossed = crossed;
+        found
     }
 
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
@@ -234,6 +219,31 @@ impl FlowDraws {
 
     fn all(self, what: &str) -> Stream {
         self.seed.stream(what, self.number.into())
+    }
+
+    fn find(
+        self,
+        towards: &Towards<'_>,
+        FlowEnds { from, to }: FlowEnds,
+        WantedPaths { count, hashed }: WantedPaths,
+        crossed: &mut Crossed,
+    ) -> Result<Paths, RouteError> {
+        let mut shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
+            let drawn = towards.draw(first, &mut self.of("flow", draw), path, crossed);
+            drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
+        };
+        let first = towards.begin(from);
+        let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
+        if count == 1 {
+            return Ok(one);
+        }
+        // The host has selected the interface; switches hash over the remaining hops.
+        let first = [one[0][0]];
+        let all = if hashed { None } else { towards.all(first[0], count.into()) };
+        match all {
+            Some(all) => Ok(self.in_drawn_order(&all)),
+            None => drawn(count, |draw, path| shortest(&first, draw, path)),
+        }
     }
 
     fn in_drawn_order(self, paths: &Paths) -> Paths {

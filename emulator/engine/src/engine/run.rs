@@ -315,7 +315,7 @@ impl<P: Probe> Engine<P> {
         let twice = by_pods
             && self.batches.all_send(|id| {
                 let flow = &flows[id.index()];
-                flow.paths[0].len() > 1 && !shard.senders[flow.sender.index as usize].has_sent_all()
+                flow.ways[0].len() > 1 && !shard.senders[flow.sender.index as usize].has_sent_all()
             });
         if twice { 2 * self.window } else { self.window }
     }

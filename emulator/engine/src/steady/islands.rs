@@ -11,7 +11,7 @@ use super::log::OtherEvent;
 use super::stage::Stage;
 use crate::engine::{
     ArrivalLog, BatchId, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowRecord,
-    FlowSpec, LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketArrival, PacketCount,
+    FlowSpec, LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketArrival, PacketCount, Paths,
     PortCount, Probe, RouteError,
 };
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
@@ -312,10 +312,10 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
             Mode::Whole(engine) => engine.ways(flow),
         }
     }
-    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
+    fn paths(&self, flow: FlowId) -> Paths {
         match &self.mode {
-            Mode::Apart(apart) => vec![apart.flows[flow.index()].path()],
-            Mode::Whole(engine) => Stage::paths(&**engine, flow),
+            Mode::Apart(apart) => Paths::one(apart.flows[flow.index()].path()),
+            Mode::Whole(engine) => engine.paths(flow),
         }
     }
     fn takes_one_path(&self, flow: FlowId) -> bool {

@@ -4,7 +4,7 @@ use lightloom_units::SimTime;
 
 use crate::engine::{
     BatchId, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowRecord, FlowSpec,
-    LinkChange, LinkId, Network, PacketCount, PortCount, Probe, RouteError,
+    LinkChange, LinkId, Network, PacketCount, Paths, PortCount, Probe, RouteError,
 };
 use crate::transport::Transport;
 
@@ -30,7 +30,7 @@ pub trait Stage {
     fn next_event(&mut self, limit: SimTime) -> Option<Event>;
     fn path(&self, flow: FlowId) -> &[LinkId];
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
+    fn paths(&self, flow: FlowId) -> Paths;
     fn takes_one_path(&self, flow: FlowId) -> bool;
     fn record(&self, flow: FlowId) -> FlowRecord;
     fn flow_count(&self) -> usize;
@@ -99,11 +99,11 @@ impl<P: Probe> Stage for Engine<P> {
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
         Self::ways(self, flow)
     }
-    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
-        Self::paths(self, flow).iter().collect()
+    fn paths(&self, flow: FlowId) -> Paths {
+        Self::paths(self, flow)
     }
     fn takes_one_path(&self, flow: FlowId) -> bool {
-        Self::paths(self, flow).len() == 1 && self.choices(flow).is_empty()
+        Self::takes_one_path(self, flow)
     }
     fn record(&self, flow: FlowId) -> FlowRecord {
         Self::record(self, flow)

@@ -278,6 +278,12 @@ impl Sender {
         self.balancer.as_ref().is_some_and(|balancer| balancer.is_striped())
     }
 
+    /// Where each path starts in the route table.
+    pub(crate) fn cursors(&self) -> &[u32] {
+        let own = std::slice::from_ref(&self.cursor);
+        self.balancer.as_ref().map_or(own, |balancer| balancer.cursors())
+    }
+
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }

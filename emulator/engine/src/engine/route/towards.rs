@@ -63,6 +63,22 @@ pub(super) struct Towards<'n> {
 #[derive(Debug)]
 pub(super) struct NoPath;
 
+/// The next links of vertices that the drawn paths of a flow have crossed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Crossed {
+    /// Where the next links of each vertex begin and end in `steps`. Empty for vertices not in `crossed`.
+    places: Vec<(u32, u32)>,
+    steps: Vec<NextStep>,
+    crossed: Vec<u32>,
+}
+
+impl Crossed {
+    pub(super) fn forget(&mut self) {
+        self.steps.clear();
+        self.crossed.drain(..).for_each(|number| self.places[number as usize] = (0, 0));
+    }
+}
+
 impl<'n> Towards<'n> {
     pub(super) fn new(
         links: UsableLinks<'n>,
@@ -70,7 +86,9 @@ impl<'n> Towards<'n> {
         root: VertexId,
         to: VertexId,
     ) -> Self {
-        let last = if root == to { Vec::new() } else { links.from(root, |next| next == to) };
+        let entering = links.network.outgoing(to).iter().map(|link| link.reverse());
+        let from_root = |link: &LinkId| links.network.link(*link).from == root;
+        let last = entering.filter(|link| from_root(link) && links.allows(*link)).collect();
         Self { links, map, row: map.row(root), to, root, last }
     }
 
@@ -83,7 +101,7 @@ impl<'n> Towards<'n> {
                 return last.into_owned();
             }
             let mut steps = Vec::new();
-            self.step(number, &mut steps);
+            self.add_steps(number, &mut steps);
             return steps.iter().map(|step| step.link).collect();
         }
         let beside = self.nearest(at);
@@ -119,16 +137,44 @@ impl<'n> Towards<'n> {
         (hops != FAR).then(|| u32::from(hops) + u32::from(self.root != self.to))
     }
 
-    fn step(&self, number: u32, steps: &mut Vec<NextStep>) {
-        steps.clear();
+    fn add_steps(&self, number: u32, steps: &mut Vec<NextStep>) {
         let Onward { hops, only } = self.row[number as usize];
         let all = self.map.steps(number);
         if only != SEVERAL {
             steps.push(all[usize::from(only)]);
         } else if hops != FAR && hops > 0 {
-            let steps_on = all.iter();
-            steps.extend(steps_on.filter(|step| self.row[step.to as usize].hops == hops - 1));
+            // Without branches, because links that lead on and others alternate unpredictably.
+            let mut end = steps.len();
+            steps.extend_from_slice(all);
+            for step in all {
+                steps[end] = *step;
+                end += usize::from(self.row[step.to as usize].hops == hops - 1);
+            }
+            steps.truncate(end);
         }
+    }
+
+    #[inline]
+    fn steps<'c>(&'c self, number: u32, crossed: &'c mut Crossed) -> &'c [NextStep] {
+        let only = self.row[number as usize].only;
+        if only != SEVERAL {
+            return std::slice::from_ref(&self.map.steps(number)[usize::from(only)]);
+        }
+        let place = crossed.places.get(number as usize).copied().unwrap_or_default();
+        let (begin, end) = if place.0 < place.1 { place } else { self.cross(number, crossed) };
+        &crossed.steps[begin as usize..end as usize]
+    }
+
+    fn cross(&self, number: u32, crossed: &mut Crossed) -> (u32, u32) {
+        let begin = crossed.steps.len() as u32;
+        self.add_steps(number, &mut crossed.steps);
+        let place = (begin, crossed.steps.len() as u32);
+        if crossed.places.len() <= number as usize {
+            crossed.places.resize(number as usize + 1, (0, 0));
+        }
+        crossed.places[number as usize] = place;
+        crossed.crossed.push(number);
+        place
     }
 
     /// `None` unless the vertex is next to the destination or to a root that is a host.
@@ -154,10 +200,11 @@ impl<'n> Towards<'n> {
         first: &[LinkId],
         draws: &mut Stream,
         path: &mut Vec<LinkId>,
-        steps: &mut Vec<NextStep>,
+        crossed: &mut Crossed,
     ) -> Result<(), NoPath> {
         let mut pick = |count: usize| match count {
             0 => Err(NoPath),
+            _ if count.is_power_of_two() => Ok(draws.next_u64() as usize & (count - 1)),
             _ => Ok((draws.next_u64() % count as u64) as usize),
         };
         let link = first[pick(first.len())?];
@@ -172,7 +219,7 @@ impl<'n> Towards<'n> {
                 path.push(last[pick(last.len())?]);
                 return Ok(());
             }
-            self.step(number, steps);
+            let steps = self.steps(number, crossed);
             let step = steps[pick(steps.len())?];
             path.push(step.link);
             if self.root == self.to && self.row[step.to as usize].hops == 0 {
@@ -203,8 +250,8 @@ impl<'n> Towards<'n> {
                     path.pop();
                 }
             } else {
-                self.step(number, &mut steps);
-                open.extend(steps.iter().map(|step| (step.to, step.link, depth + 1)));
+                self.add_steps(number, &mut steps);
+                open.extend(steps.drain(..).map(|step| (step.to, step.link, depth + 1)));
             }
             if all.len() + open.len() > most {
                 return None;
