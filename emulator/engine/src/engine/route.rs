@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use self::hops::HopMap;
 pub use self::paths::Paths;
-use self::towards::{Crossed, NoPath, Towards, UsableLinks};
+use self::towards::{NoPath, Towards, UsableLinks};
 use super::marking::mix;
 use super::network::{LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
@@ -102,7 +102,6 @@ pub(crate) struct Router {
     flows_between: FxHashMap<FlowEnds, u32>,
     maps: FxHashMap<Option<Plane>, HopMap>,
     no_map: HopMap,
-    crossed: Crossed,
 }
 
 impl Router {
@@ -113,7 +112,6 @@ impl Router {
             flows_between: FxHashMap::default(),
             maps: FxHashMap::default(),
             no_map: HopMap::default(),
-            crossed: Crossed::default(),
         }
     }
 
@@ -149,12 +147,8 @@ impl Router {
             return Ok(Paths::one(follow(network, from, to, links)?));
         }
         let draws = self.flow_draws(name);
-        let mut crossed = std::mem::take(&mut self.crossed);
         let towards = self.towards(network, name.ends, route.plane().flatten());
-        let found = draws.find(&towards, name.ends, wanted, &mut crossed);
-        crossed.forget();
-        self.crossed = crossed;
-        found
+        draws.find(&towards, name.ends, wanted)
     }
 
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
@@ -226,10 +220,9 @@ impl FlowDraws {
         towards: &Towards<'_>,
         FlowEnds { from, to }: FlowEnds,
         WantedPaths { count, hashed }: WantedPaths,
-        crossed: &mut Crossed,
     ) -> Result<Paths, RouteError> {
-        let mut shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
-            let drawn = towards.draw(first, &mut self.of("flow", draw), path, crossed);
+        let shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
+            let drawn = towards.draw(first, &mut self.of("flow", draw), path);
             drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
         };
         let first = towards.begin(from);

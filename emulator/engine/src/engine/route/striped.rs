@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use super::towards::{Crossed, NoPath, UsableLinks};
+use super::towards::{NoPath, UsableLinks};
 use super::{
     FlowEnds, FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn,
 };
@@ -36,7 +36,7 @@ impl Router {
                 paths.append(&draws.in_drawn_order(&all));
                 continue;
             }
-            let (at, mut crossed) = (network.link(first).to, Crossed::default());
+            let at = network.link(first).to;
             paths.append(&drawn(share, |draw, path| {
                 path.push(first);
                 if at == to {
@@ -44,7 +44,7 @@ impl Router {
                 }
                 let mut stream = draws.of("interface", place * share + draw);
                 let begin = towards.begin(at);
-                let drawn = towards.draw(&begin, &mut stream, path, &mut crossed);
+                let drawn = towards.draw(&begin, &mut stream, path);
                 drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
             })?);
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use lightloom_units::seed::Stream;
 use rand::Rng;
 
-use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
+use super::hops::{FAR, HopMap, NextStep, Onward};
 use super::paths::Paths;
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
@@ -57,27 +57,13 @@ pub(super) struct Towards<'n> {
     row: &'n [Onward],
     to: VertexId,
     root: VertexId,
+    /// At this distance, the last links follow. The root may be a host, and hosts are not in the map.
+    last_hops: u16,
     last: Vec<LinkId>,
 }
 
 #[derive(Debug)]
 pub(super) struct NoPath;
-
-/// The next links of vertices that the drawn paths of a flow have crossed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Crossed {
-    /// Where the next links of each vertex begin and end in `steps`. Empty for vertices not in `crossed`.
-    places: Vec<(u32, u32)>,
-    steps: Vec<NextStep>,
-    crossed: Vec<u32>,
-}
-
-impl Crossed {
-    pub(super) fn forget(&mut self) {
-        self.steps.clear();
-        self.crossed.drain(..).for_each(|number| self.places[number as usize] = (0, 0));
-    }
-}
 
 impl<'n> Towards<'n> {
     pub(super) fn new(
@@ -89,7 +75,8 @@ impl<'n> Towards<'n> {
         let entering = links.network.outgoing(to).iter().map(|link| link.reverse());
         let from_root = |link: &LinkId| links.network.link(*link).from == root;
         let last = entering.filter(|link| from_root(link) && links.allows(*link)).collect();
-        Self { links, map, row: map.row(root), to, root, last }
+        let last_hops = u16::from(map.number(root).is_none());
+        Self { links, map, row: map.row(root), to, root, last_hops, last }
     }
 
     pub(super) fn leading_on(&self, at: VertexId) -> Vec<LinkId> {
@@ -100,9 +87,7 @@ impl<'n> Towards<'n> {
             if let Some(last) = self.last_links(number) {
                 return last.into_owned();
             }
-            let mut steps = Vec::new();
-            self.add_steps(number, &mut steps);
-            return steps.iter().map(|step| step.link).collect();
+            return self.steps(number).iter().map(|step| step.link).collect();
         }
         let beside = self.nearest(at);
         self.links.from(at, |next| beside != FAR && self.beyond(next) == beside)
@@ -137,57 +122,18 @@ impl<'n> Towards<'n> {
         (hops != FAR).then(|| u32::from(hops) + u32::from(self.root != self.to))
     }
 
-    fn add_steps(&self, number: u32, steps: &mut Vec<NextStep>) {
-        let Onward { hops, only } = self.row[number as usize];
-        let all = self.map.steps(number);
-        if only != SEVERAL {
-            steps.push(all[usize::from(only)]);
-        } else if hops != FAR && hops > 0 {
-            // Without branches, because links that lead on and others alternate unpredictably.
-            let mut end = steps.len();
-            steps.extend_from_slice(all);
-            for step in all {
-                steps[end] = *step;
-                end += usize::from(self.row[step.to as usize].hops == hops - 1);
-            }
-            steps.truncate(end);
-        }
-    }
-
     #[inline]
-    fn steps<'c>(&'c self, number: u32, crossed: &'c mut Crossed) -> &'c [NextStep] {
-        let only = self.row[number as usize].only;
-        if only != SEVERAL {
-            return std::slice::from_ref(&self.map.steps(number)[usize::from(only)]);
-        }
-        let place = crossed.places.get(number as usize).copied().unwrap_or_default();
-        let (begin, end) = if place.0 < place.1 { place } else { self.cross(number, crossed) };
-        &crossed.steps[begin as usize..end as usize]
-    }
-
-    fn cross(&self, number: u32, crossed: &mut Crossed) -> (u32, u32) {
-        let begin = crossed.steps.len() as u32;
-        self.add_steps(number, &mut crossed.steps);
-        let place = (begin, crossed.steps.len() as u32);
-        if crossed.places.len() <= number as usize {
-            crossed.places.resize(number as usize + 1, (0, 0));
-        }
-        crossed.places[number as usize] = place;
-        crossed.crossed.push(number);
-        place
+    fn steps(&self, number: u32) -> &'n [NextStep] {
+        self.map.next_steps(number, self.row[number as usize])
     }
 
     /// `None` unless the vertex is next to the destination or to a root that is a host.
+    #[inline(always)]
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
-        match self.row[number as usize].hops {
-            0 => Some(Cow::Borrowed(&self.last)),
-            // The root may be a host, and hosts are not in the map.
-            1 if self.map.number(self.root).is_none() => {
-                let at = self.map.vertex(number);
-                Some(Cow::Owned(self.links.from(at, |next| next == self.root)))
-            }
-            _ => None,
-        }
+        (self.row[number as usize].hops <= self.last_hops).then(|| match self.last_hops {
+            0 => Cow::Borrowed(&self.last[..]),
+            _ => Cow::Owned(self.links.from(self.map.vertex(number), |next| next == self.root)),
+        })
     }
 
     pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
@@ -200,7 +146,6 @@ impl<'n> Towards<'n> {
         first: &[LinkId],
         draws: &mut Stream,
         path: &mut Vec<LinkId>,
-        crossed: &mut Crossed,
     ) -> Result<(), NoPath> {
         let mut pick = |count: usize| match count {
             0 => Err(NoPath),
@@ -219,7 +164,7 @@ impl<'n> Towards<'n> {
                 path.push(last[pick(last.len())?]);
                 return Ok(());
             }
-            let steps = self.steps(number, crossed);
+            let steps = self.steps(number);
             let step = steps[pick(steps.len())?];
             path.push(step.link);
             if self.root == self.to && self.row[step.to as usize].hops == 0 {
@@ -229,15 +174,42 @@ impl<'n> Towards<'n> {
         }
     }
 
+    /// Counts level by level, which finds many paths before any of them ends.
+    fn has_more_paths(&self, number: u32, most: usize) -> bool {
+        let (mut level, mut ended) = (vec![number], 0);
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for number in level {
+                if let Some(last) = self.last_links(number) {
+                    ended += last.len();
+                } else if self.row[number as usize].hops == 0 {
+                    ended += 1;
+                } else {
+                    next.extend(self.steps(number).iter().map(|step| step.to));
+                }
+                if ended + next.len() > most {
+                    return true;
+                }
+            }
+            level = next;
+        }
+        false
+    }
+
+    /// `None` if there are more paths than `most`.
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
-        let (mut all, mut steps) = (Paths::default(), Vec::new());
+        let mut all = Paths::default();
         let mut path = vec![first];
         let at = self.links.network.link(first).to;
         if at == self.to {
             all.push(&path);
             return Some(all);
         }
-        let mut open = vec![(self.map.number(at)?, first, 0)];
+        let number = self.map.number(at)?;
+        if self.has_more_paths(number, most) {
+            return None;
+        }
+        let mut open = vec![(number, first, 0)];
         while let Some((number, link, depth)) = open.pop() {
             path.truncate(depth);
             path.push(link);
@@ -250,11 +222,8 @@ impl<'n> Towards<'n> {
                     path.pop();
                 }
             } else {
-                self.add_steps(number, &mut steps);
-                open.extend(steps.drain(..).map(|step| (step.to, step.link, depth + 1)));
-            }
-            if all.len() + open.len() > most {
-                return None;
+                let steps = self.steps(number).iter();
+                open.extend(steps.map(|step| (step.to, step.link, depth + 1)));
             }
         }
         Some(all)

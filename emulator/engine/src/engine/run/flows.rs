@@ -51,6 +51,10 @@ impl FlowState {
 }
 
 pub(super) fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
+    // Paths are grouped by interface.
+    if paths[0][0] == paths[paths.len() - 1][0] {
+        return vec![(paths[0][0], 0)];
+    }
     let mut firsts: Vec<(LinkId, u16)> = Vec::new();
     for (place, path) in (0..).zip(paths.iter()) {
         if firsts.last().is_none_or(|(link, _)| *link != path[0]) {
