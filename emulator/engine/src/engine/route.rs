@@ -95,7 +95,7 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
@@ -106,13 +106,7 @@ pub(crate) struct Router {
 
 impl Router {
     pub(crate) fn new(seed: Seed, links: usize) -> Self {
-        Self {
-            seed,
-            up: vec![true; links],
-            flows_between: FxHashMap::default(),
-            maps: FxHashMap::default(),
-            no_map: HopMap::default(),
-        }
+        Self { seed, up: vec![true; links], ..Self::default() }
     }
 
     pub(crate) fn is_up(&self, link: LinkId) -> bool {

@@ -36,7 +36,7 @@ pub(crate) struct Outgoing {
 }
 
 /// Packets are numbered from zero across all messages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sender {
     pub(crate) flow: u32,
     pub(crate) priority: u8,
@@ -125,43 +125,25 @@ impl Sender {
         tail.take_round_trip(timer.round_trip());
         Self {
             flow,
-            priority: 0,
             cursor,
-            balancer: None,
-            controller: None,
-            by_credit: false,
             is_settled: true,
-            acked: 0,
-            next: 0,
-            released: 0,
             total,
-            sent: 0,
             window: window.max(1),
             span: window.max(1),
             message_end: load.per_message,
             per_message: load.per_message,
             full_bytes: load.full_bytes,
             last_bytes: load.last_bytes,
-            timeouts: 0,
             recovery,
             reordering,
-            answered: 0,
-            repair: 0,
-            repair_end: 0,
             held,
-            trimmed: VecDeque::new(),
-            in_flight: 0,
             timer,
             backs_off: true,
-            switches_choose: false,
             deadline: u64::MAX,
             tail,
-            resent: 0,
-            started: false,
-            enlisted: false,
-            waits: Box::default(),
             finished: u64::MAX,
             wakes_at: u64::MAX,
+            ..Self::default()
         }
     }
 

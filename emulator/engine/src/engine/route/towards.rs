@@ -73,8 +73,8 @@ impl<'n> Towards<'n> {
         to: VertexId,
     ) -> Self {
         let entering = links.network.outgoing(to).iter().map(|link| link.reverse());
-        let from_root = |link: &LinkId| links.network.link(*link).from == root;
-        let last = entering.filter(|link| from_root(link) && links.allows(*link)).collect();
+        let last = entering.filter(|link| links.network.link(*link).from == root);
+        let last = last.filter(|link| links.allows(*link)).collect();
         let last_hops = u16::from(map.number(root).is_none());
         Self { links, map, row: map.row(root), to, root, last_hops, last }
     }

@@ -35,32 +35,13 @@ pub struct PacketCount {
 
 impl PacketCount {
     pub(crate) fn add_times(&mut self, one: Self, times: u64) {
-        let Self {
-            sent,
-            data_sent,
-            delivered,
-            dropped,
-            trimmed,
-            pauses,
-            lost,
-            in_flight,
-            marked,
-            retransmitted,
-            duplicates,
-            hops,
-        } = one;
-        self.sent += sent * times;
-        self.data_sent += data_sent * times;
-        self.delivered += delivered * times;
-        self.dropped += dropped * times;
-        self.trimmed += trimmed * times;
-        self.pauses += pauses * times;
-        self.lost += lost * times;
-        self.in_flight += in_flight * times;
-        self.marked += marked * times;
-        self.retransmitted += retransmitted * times;
-        self.duplicates += duplicates * times;
-        self.hops += hops * times;
+        macro_rules! add_all {
+            ($($count:ident)*) => {
+                let Self { $($count),* } = one;
+                $(self.$count += $count * times;)*
+            };
+        }
+        add_all!(sent data_sent delivered dropped trimmed pauses lost in_flight marked retransmitted duplicates hops);
     }
 }
 

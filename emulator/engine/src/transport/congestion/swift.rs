@@ -44,7 +44,7 @@ const SCALED_FROM: f64 = 0.1;
 const SCALED_TO: f64 = 100.0;
 const LEAST_WINDOW: f64 = 0.01;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     target: f64,
     flow_scaling: f64,
@@ -70,10 +70,8 @@ impl State {
             least_factor: 1.0 - f64::from(settings.largest_decrease_percent) / 100.0,
             window: f64::from(path.window),
             largest: f64::from(path.window),
-            last_decrease: 0,
-            last_sent: 0,
             round_trip: path.round_trip,
-            next_send: 0,
+            ..Self::default()
         }
     }
 
