@@ -29,13 +29,8 @@ pub(super) struct Queues {
     mark_from: u64,
     ramp: Option<Box<Ramp>>,
     seen: u64,
-    /// Indexed by [`slot`]. Extended when a class first receives a packet, because most ports use few classes.
+    /// Extended when a packet of a higher class first waits, because few ports have one.
     classes: Vec<PriorityQueue>,
-}
-
-/// Control packets and pause frames come first.
-const fn slot(class: usize) -> usize {
-    (class + 2) % (PRIORITIES + 1)
 }
 
 impl Queues {
@@ -83,7 +78,7 @@ impl Queues {
 
     #[inline]
     pub(super) fn bytes(&self, class: usize) -> u64 {
-        self.classes.get(slot(class)).map_or(0, |queue| queue.bytes)
+        self.classes.get(class).map_or(0, |queue| queue.bytes)
     }
 
     pub(super) fn all_bytes(&self) -> u64 {
@@ -101,16 +96,16 @@ impl Queues {
     }
 
     pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
-        let queue = self.classes.get(slot(class)).into_iter();
+        let queue = self.classes.get(class).into_iter();
         queue.flat_map(|at| at.queue.iter()).map(|packet| (packet.ingress(), packet))
     }
 
     #[inline(always)]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
-        if self.classes.len() <= slot(class) {
+        if self.classes.len() <= class {
             self.extend(class);
         }
-        let queue = &mut self.classes[slot(class)];
+        let queue = &mut self.classes[class];
         queue.queue.push(packet.at(u64::from(ingress)));
         queue.bytes += bytes;
         self.waiting += 1;
@@ -119,8 +114,8 @@ impl Queues {
 
     #[cold]
     fn extend(&mut self, class: usize) {
-        self.classes.reserve_exact(slot(class) + 1 - self.classes.len());
-        self.classes.resize_with(slot(class) + 1, PriorityQueue::default);
+        self.classes.reserve_exact(class + 1 - self.classes.len());
+        self.classes.resize_with(class + 1, PriorityQueue::default);
     }
 
     #[inline(always)]
@@ -145,7 +140,7 @@ impl Queues {
 
     #[inline(always)]
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
-        let queue = &mut self.classes[slot(class)];
+        let queue = &mut self.classes[class];
         let packet = queue.queue.pop().expect("something waits");
         self.waiting -= 1;
         if queue.queue.len() == 0 {
@@ -166,7 +161,7 @@ impl Queues {
         loop {
             let place = usize::from(self.turn);
             if may & (1 << place) != 0 {
-                let class = &mut self.classes[slot(place)];
+                let class = &mut self.classes[place];
                 if !self.granted {
                     class.deficit += u64::from(weights[place].max(1));
                     self.granted = true;
@@ -177,7 +172,7 @@ impl Queues {
                     return place;
                 }
             } else if self.occupied & (1 << place) == 0
-                && let Some(class) = self.classes.get_mut(slot(place))
+                && let Some(class) = self.classes.get_mut(place)
             {
                 class.deficit = 0;
             }
@@ -189,7 +184,7 @@ impl Queues {
     /// Drops all packets class by class. Calls `lost` with class, ingress port and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for place in 0..=FRAMES {
-            let Some(class) = self.classes.get_mut(slot(place)) else { continue };
+            let Some(class) = self.classes.get_mut(place) else { continue };
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));
             class.queue.clear();
             (class.bytes, class.deficit) = (0, 0);

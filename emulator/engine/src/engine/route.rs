@@ -137,8 +137,7 @@ impl Router {
         wanted: WantedPaths,
     ) -> Result<Paths, RouteError> {
         if let Route::Links(links) = route {
-            let FlowEnds { from, to } = name.ends;
-            return Ok(Paths::one(follow(network, from, to, links)?));
+            return Ok(Paths::one(follow(network, name.ends.from, name.ends.to, links)?));
         }
         let draws = self.flow_draws(name);
         let towards = self.towards(network, name.ends, route.plane().flatten());

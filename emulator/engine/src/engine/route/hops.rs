@@ -190,12 +190,22 @@ impl HopMap {
             for vertex in reached {
                 let links = &mut found[vertex as usize];
                 links.sort_unstable();
-                let all = links.iter().fold(0, |all, (_, bits)| all | bits);
-                let is_same = links.iter().all(|(_, bits)| *bits == all);
-                let mut rest = all;
+                let [mut once, mut several] = [0, 0];
+                for (_, bits) in &*links {
+                    several |= once & bits;
+                    once |= bits;
+                }
+                for (place, bits) in &*links {
+                    for row in each(bits & !several) {
+                        rows[row * vertices + vertex as usize].next = *place;
+                    }
+                }
+                let is_same =
+                    links.iter().all(|(_, bits)| [0, several].contains(&(bits & several)));
+                let mut rest = several;
                 while rest != 0 {
                     let row = rest.trailing_zeros();
-                    let alike = if is_same { all } else { 1 << row };
+                    let alike = if is_same { several } else { 1 << row };
                     let leading = links.iter().filter(|(_, bits)| bits >> row & 1 != 0);
                     let set = self.set_of(vertex, leading.map(|(place, _)| *place));
                     for row in each(alike) {
@@ -204,19 +214,16 @@ impl HopMap {
                     rest &= !alike;
                 }
                 links.clear();
-                next.push((vertex, all));
+                next.push((vertex, once));
             }
             hops += 1;
         }
         rows
     }
 
-    fn set_of(&mut self, vertex: u32, mut places: impl Iterator<Item = u16> + Clone) -> u16 {
+    fn set_of(&mut self, vertex: u32, places: impl Iterator<Item = u16> + Clone) -> u16 {
         let all = self.out.of(vertex);
-        let steps = places.clone().map(|place| all[usize::from(place)]);
-        if let (Some(only), None) = (places.next(), places.next()) {
-            return only;
-        }
+        let steps = places.map(|place| all[usize::from(place)]);
         let sets = &mut self.several[vertex as usize];
         let known = sets.iter().position(|set| steps.clone().eq(set.iter().copied()));
         let number = known.unwrap_or_else(|| {

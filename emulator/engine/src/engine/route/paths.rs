@@ -14,7 +14,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    pub(super) fn with_room(paths: usize, links: usize) -> Self {
+    pub(crate) fn with_room(paths: usize, links: usize) -> Self {
         Self { links: Vec::with_capacity(paths * links), ..Self::default() }
     }
 

@@ -181,9 +181,8 @@ impl<'n> Towards<'n> {
             let mut next = Vec::new();
             for number in level {
                 if let Some(last) = self.last_links(number) {
-                    ended += last.len();
-                } else if self.row[number as usize].hops == 0 {
-                    ended += 1;
+                    // Empty at a root that is the destination.
+                    ended += last.len().max(1);
                 } else {
                     next.extend(self.steps(number).iter().map(|step| step.to));
                 }

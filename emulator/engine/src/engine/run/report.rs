@@ -219,9 +219,12 @@ impl<P: Probe> Engine<P> {
         if !state.choices.is_empty() {
             return state.ways.clone();
         }
-        let mut paths = Paths::default();
-        for cursor in self.sender_of(state).cursors() {
-            paths.push(&self.walk(state, *cursor).collect::<Vec<_>>());
+        let (cursors, mut path) = (self.sender_of(state).cursors(), Vec::new());
+        let mut paths = Paths::with_room(cursors.len(), state.ways[0].len());
+        for cursor in cursors {
+            path.clear();
+            path.extend(self.walk(state, *cursor));
+            paths.push(&path);
         }
         paths
     }
