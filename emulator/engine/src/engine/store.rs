@@ -44,8 +44,7 @@ pub(super) struct Store {
     buffer: Option<Buffer>,
     trim: bool,
     pub(super) lossless: Lossless,
-    /// Bytes by priority and ingress port, up to the highest lossless priority. Contiguous by priority, because usually
-    /// only one is lossless.
+    /// Bytes by priority and ingress port, contiguous by priority because usually only one is lossless.
     came: Vec<u64>,
     pub(super) asked: Vec<u8>,
     used: u64,
@@ -64,7 +63,7 @@ impl Store {
             buffer: queueing.buffer,
             trim: queueing.trim,
             lossless,
-            came: vec![0; (u8::BITS - lossless.priorities.leading_zeros()) as usize * ports],
+            came: vec![0; PRIORITIES * ports],
             asked: vec![0; ports],
             used: 0,
             dropped: [0; PRIORITIES],
@@ -159,29 +158,24 @@ impl Store {
 
     #[inline(always)]
     pub(super) fn came(&self, ingress: u32, priority: u8) -> u64 {
-        let place = self.asked.len() * usize::from(priority) + ingress as usize;
-        self.came.get(place).copied().unwrap_or(0)
+        self.came[self.asked.len() * usize::from(priority) + ingress as usize]
     }
 
     #[inline(always)]
-    fn came_mut(&mut self, room: Room) -> Option<&mut u64> {
-        self.came.get_mut(self.asked.len() * usize::from(room.priority) + room.ingress as usize)
+    fn came_mut(&mut self, room: Room) -> &mut u64 {
+        &mut self.came[self.asked.len() * usize::from(room.priority) + room.ingress as usize]
     }
 
     #[inline(always)]
     pub(super) fn take_up(&mut self, room: Room) {
         self.used += u64::from(room.size);
-        if let Some(came) = self.came_mut(room) {
-            *came += u64::from(room.size);
-        }
+        *self.came_mut(room) += u64::from(room.size);
     }
 
     #[inline(always)]
     pub(super) fn give_back(&mut self, room: Room) {
         self.used -= u64::from(room.size);
-        if let Some(came) = self.came_mut(room) {
-            *came -= u64::from(room.size);
-        }
+        *self.came_mut(room) -= u64::from(room.size);
     }
 }
 
