@@ -25,9 +25,10 @@ pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
 pub(crate) use timer::RetransmissionTimer;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossRecovery {
     /// The receiver drops out-of-order packets, and the sender resends from the gap on (like early RoCEv2 adapters).
+    #[default]
     GoBackN,
     /// The receiver keeps out-of-order packets. A packet is resent once a packet sent `reordering`
     /// packets later has arrived.

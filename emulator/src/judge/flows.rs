@@ -107,7 +107,7 @@ impl<'a> Compared<'a> {
             let faults = (0..links.len()).filter(|fault| {
                 ran.began(*fault).is_some_and(|at| at < moved.at && logs[*fault].over() > start)
                     && (hit[*fault].contains(&moved.flow)
-                        || routes.iter().copied().flatten().any(|link| {
+                        || routes.links().iter().any(|link| {
                             let mut both = [*link, link.reverse()].into_iter();
                             both.any(|link| links[*fault].binary_search(&link).is_ok())
                         }))

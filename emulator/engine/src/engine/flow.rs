@@ -32,7 +32,7 @@ impl FlowGate {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowSpec {
     pub source: VertexId,
     pub destination: VertexId,
@@ -52,19 +52,7 @@ pub struct FlowSpec {
 
 impl FlowSpec {
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
-        Self {
-            source,
-            destination,
-            message: size,
-            messages: 1,
-            start: SimTime::START,
-            priority: 0,
-            pace: None,
-            route: Route::Shortest,
-            gates: Vec::new(),
-            after_acknowledged: Vec::new(),
-            batch: None,
-        }
+        Self { source, destination, message: size, messages: 1, ..Self::default() }
     }
     pub fn at(mut self, start: SimTime) -> Self {
         self.start = start;

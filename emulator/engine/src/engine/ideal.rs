@@ -4,6 +4,7 @@
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::network::{Link, LinkId, Network};
+use super::route::Paths;
 use super::settings::EngineSettings;
 use crate::transport::Transport;
 
@@ -49,13 +50,13 @@ pub fn message_time(
 pub fn soonest(
     network: &Network,
     settings: &EngineSettings,
-    paths: &[&[LinkId]],
+    paths: &Paths,
     message: Bytes,
 ) -> Picoseconds {
     let transport = &settings.transport;
     let before = transport.packets_for(message) - 1;
     let short = Bytes(message.0 - before * transport.payload.0);
-    let mut unlike = paths.to_vec();
+    let mut unlike: Vec<&[LinkId]> = paths.iter().collect();
     unlike.dedup_by(|one, before| network.are_alike(one, before));
     let times = unlike.iter().map(|path| {
         let alone = |size| message_time(network, settings, path, size);

@@ -5,7 +5,7 @@
 use std::hint::select_unpredictable;
 
 /// A key has a time in its upper half and an index in its lower half.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
     keys: Vec<u64>,
     ends: Vec<u32>,

@@ -192,7 +192,7 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
     Ok(())
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Network {
     roles: Vec<VertexRole>,
     links: Vec<Link>,

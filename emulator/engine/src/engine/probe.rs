@@ -24,7 +24,7 @@ pub struct Way(pub(crate) u32);
 
 /// Observes all arrivals of one shard, link by link. Arrivals on one link are in chronological
 /// order; for the order in the whole network, sort by (time, link).
-pub trait Probe: Clone + Send {
+pub trait Probe: Clone + Default + Send {
     const SEES_QUEUES: bool = false;
 
     fn arrived(&mut self, arrival: PacketArrival);

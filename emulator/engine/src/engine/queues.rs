@@ -29,13 +29,14 @@ pub(super) struct Queues {
     mark_from: u64,
     ramp: Option<Box<Ramp>>,
     seen: u64,
-    classes: Box<[PriorityQueue; PRIORITIES + 1]>,
+    /// Extended when a packet of a higher class first waits, because few ports have one.
+    classes: Vec<PriorityQueue>,
 }
 
 impl Queues {
     pub(super) fn new(capacity: u64, mark_from: u64, ramp: Option<Ramp>) -> Self {
         let ramp = ramp.map(Box::new);
-        let (classes, granted, turn) = (Default::default(), false, 0);
+        let (classes, granted, turn) = (Vec::new(), false, 0);
         Self { occupied: 0, waiting: 0, turn, granted, capacity, mark_from, ramp, seen: 0, classes }
     }
 
@@ -51,7 +52,7 @@ impl Queues {
 
     #[inline]
     pub(super) fn marks(&mut self, class: usize) -> bool {
-        let backlog = self.classes[class].bytes;
+        let backlog = self.bytes(class);
         let long = (class != usize::from(CONTROL_PRIORITY)) & (backlog >= self.mark_from);
         let Some(ramp) = &self.ramp else { return long };
         let number = self.seen;
@@ -77,13 +78,13 @@ impl Queues {
 
     #[inline]
     pub(super) fn bytes(&self, class: usize) -> u64 {
-        self.classes[class].bytes
+        self.classes.get(class).map_or(0, |queue| queue.bytes)
     }
 
     pub(super) fn all_bytes(&self) -> u64 {
         let (mut bytes, mut occupied) = (0, self.occupied);
         while occupied != 0 {
-            bytes += self.classes[occupied.trailing_zeros() as usize].bytes;
+            bytes += self.bytes(occupied.trailing_zeros() as usize);
             occupied &= occupied - 1;
         }
         bytes
@@ -95,16 +96,26 @@ impl Queues {
     }
 
     pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
-        self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
+        let queue = self.classes.get(class).into_iter();
+        queue.flat_map(|at| at.queue.iter()).map(|packet| (packet.ingress(), packet))
     }
 
     #[inline(always)]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
+        if self.classes.len() <= class {
+            self.extend(class);
+        }
         let queue = &mut self.classes[class];
         queue.queue.push(packet.at(u64::from(ingress)));
         queue.bytes += bytes;
         self.waiting += 1;
         self.occupied |= 1 << class;
+    }
+
+    #[cold]
+    fn extend(&mut self, class: usize) {
+        self.classes.reserve_exact(class + 1 - self.classes.len());
+        self.classes.resize_with(class + 1, PriorityQueue::default);
     }
 
     #[inline(always)]
@@ -149,8 +160,8 @@ impl Queues {
     ) -> usize {
         loop {
             let place = usize::from(self.turn);
-            let class = &mut self.classes[place];
             if may & (1 << place) != 0 {
+                let class = &mut self.classes[place];
                 if !self.granted {
                     class.deficit += u64::from(weights[place].max(1));
                     self.granted = true;
@@ -160,7 +171,9 @@ impl Queues {
                     class.deficit -= next;
                     return place;
                 }
-            } else if self.occupied & (1 << place) == 0 {
+            } else if self.occupied & (1 << place) == 0
+                && let Some(class) = self.classes.get_mut(place)
+            {
                 class.deficit = 0;
             }
             self.turn = (self.turn + 1) % CONTROL_PRIORITY;
@@ -168,9 +181,10 @@ impl Queues {
         }
     }
 
-    /// Drops all packets: pause frames first, then class by class. Calls `lost` with class, ingress port and packet.
+    /// Drops all packets class by class. Calls `lost` with class, ingress port and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
-        for (place, class) in self.classes.iter_mut().enumerate() {
+        for place in 0..=FRAMES {
+            let Some(class) = self.classes.get_mut(place) else { continue };
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));
             class.queue.clear();
             (class.bytes, class.deficit) = (0, 0);

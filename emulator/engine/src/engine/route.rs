@@ -95,7 +95,7 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
@@ -106,13 +106,7 @@ pub(crate) struct Router {
 
 impl Router {
     pub(crate) fn new(seed: Seed, links: usize) -> Self {
-        Self {
-            seed,
-            up: vec![true; links],
-            flows_between: FxHashMap::default(),
-            maps: FxHashMap::default(),
-            no_map: HopMap::default(),
-        }
+        Self { seed, up: vec![true; links], ..Self::default() }
     }
 
     pub(crate) fn is_up(&self, link: LinkId) -> bool {
@@ -140,36 +134,14 @@ impl Router {
         network: &Network,
         name: FlowName,
         route: &Route,
-        WantedPaths { count, hashed }: WantedPaths,
+        wanted: WantedPaths,
     ) -> Result<Paths, RouteError> {
-        let FlowEnds { from, to } = name.ends;
-        let draws = self.flow_draws(name);
-        match route {
-            Route::Links(links) => Ok(Paths::one(follow(network, from, to, links)?)),
-            Route::Shortest | Route::Within(_) => {
-                let towards = self.towards(network, name.ends, route.plane().flatten());
-                let first = towards.begin(from);
-                let mut steps = Vec::new();
-                let mut shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
-                    let mut draws = draws.of("flow", draw);
-                    let drawn = towards.draw(first, &mut draws, path, &mut steps);
-                    drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
-                };
-                let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
-                if count == 1 {
-                    return Ok(one);
-                }
-                if hashed {
-                    // The host has selected the interface; switches hash over the remaining hops.
-                    let first = [one[0][0]];
-                    return drawn(count, |draw, path| shortest(&first, draw, path));
-                }
-                match towards.all(one[0][0], count.into()) {
-                    Some(all) => Ok(draws.in_drawn_order(&all)),
-                    None => drawn(count, |draw, path| shortest(&first, draw, path)),
-                }
-            }
+        if let Route::Links(links) = route {
+            return Ok(Paths::one(follow(network, name.ends.from, name.ends.to, links)?));
         }
+        let draws = self.flow_draws(name);
+        let towards = self.towards(network, name.ends, route.plane().flatten());
+        draws.find(&towards, name.ends, wanted)
     }
 
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
@@ -234,6 +206,30 @@ impl FlowDraws {
 
     fn all(self, what: &str) -> Stream {
         self.seed.stream(what, self.number.into())
+    }
+
+    fn find(
+        self,
+        towards: &Towards<'_>,
+        FlowEnds { from, to }: FlowEnds,
+        WantedPaths { count, hashed }: WantedPaths,
+    ) -> Result<Paths, RouteError> {
+        let shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
+            let drawn = towards.draw(first, &mut self.of("flow", draw), path);
+            drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
+        };
+        let first = towards.begin(from);
+        let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
+        if count == 1 {
+            return Ok(one);
+        }
+        // The host has selected the interface; switches hash over the remaining hops.
+        let first = [one[0][0]];
+        let all = if hashed { None } else { towards.all(first[0], count.into()) };
+        match all {
+            Some(all) => Ok(self.in_drawn_order(&all)),
+            None => drawn(count, |draw, path| shortest(&first, draw, path)),
+        }
     }
 
     fn in_drawn_order(self, paths: &Paths) -> Paths {

@@ -76,13 +76,11 @@ impl<P: Probe> Engine<P> {
         let transport = &settings.transport;
         let (layout, mut shards) = Layout::new(&network, &settings, &probe);
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
-        let reads_telemetry = transport.congestion.reads_telemetry();
         if gives_credit {
             let bits = transport.packet().0 * 8;
             shards.iter_mut().for_each(|shard| shard.pace_credits(bits));
         }
-        let acknowledgement_bytes = wire_bytes(transport.acknowledgement);
-        let header_bytes = wire_bytes(transport.header).max(1);
+        let reads_telemetry = transport.congestion.reads_telemetry();
         let router = Router::new(settings.seed, network.links().len());
         let pairs = shards.len() * (shards.len() - 1);
         let spares = std::iter::repeat_with(Outbox::default).take(pairs * SPARES).collect();
@@ -93,8 +91,8 @@ impl<P: Probe> Engine<P> {
             layout,
             shards,
             shared: Shared {
-                acknowledgement_bytes,
-                header_bytes,
+                acknowledgement_bytes: wire_bytes(transport.acknowledgement),
+                header_bytes: wire_bytes(transport.header).max(1),
                 gives_credit,
                 reads_telemetry,
                 is_joint: reads_telemetry,
@@ -315,7 +313,7 @@ impl<P: Probe> Engine<P> {
         let twice = by_pods
             && self.batches.all_send(|id| {
                 let flow = &flows[id.index()];
-                flow.paths[0].len() > 1 && !shard.senders[flow.sender.index as usize].has_sent_all()
+                flow.ways[0].len() > 1 && !shard.senders[flow.sender.index as usize].has_sent_all()
             });
         if twice { 2 * self.window } else { self.window }
     }

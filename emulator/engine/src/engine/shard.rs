@@ -177,7 +177,7 @@ pub(crate) struct EndCount {
 }
 
 /// Aligned to prevent false sharing of cache lines between shards.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Shard<P> {
     pub(crate) index: u32,
@@ -205,7 +205,7 @@ pub(crate) struct Shard<P> {
     scratch: Scratch,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Scratch {
     arrivals: Vec<Packet>,
     /// Replaces `arrivals` at a host with a delay.
@@ -221,12 +221,6 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new() -> Self {
-        let (arrivals, acted_on, sent, came, all) = Default::default();
-        let by_port = Lists::new(0);
-        Self { arrivals, acted_on, sent, came, by_port, all, touched: 0 }
-    }
-
     fn put_in_order(&mut self, start: u64) {
         let Self { arrivals, acted_on, all: keys, .. } = self;
         let places = arrivals.iter().zip(0u64..);
@@ -260,27 +254,10 @@ impl<P: Probe> Shard<P> {
     pub(crate) fn new(index: u32, shards: usize, probe: P) -> Self {
         Self {
             index,
-            vertices: Vec::new(),
-            switches: Vec::new(),
-            pods: Pods::default(),
-            due: Agenda::default(),
-            ports: Vec::new(),
-            port_links: Vec::new(),
-            counts: Vec::new(),
-            ready: Vec::new(),
-            wires: Vec::new(),
-            wire_rates: Vec::new(),
-            hosts: Vec::new(),
-            senders: Vec::new(),
-            receivers: Vec::new(),
             outboxes: (0..shards).map(|_| Outbox::default()).collect(),
             inboxes: (0..shards).map(|_| Outbox::default()).collect(),
-            worked: 0,
-            completions: Vec::new(),
-            telemetry: Vec::new(),
-            ends: EndCount::default(),
             probe,
-            scratch: Scratch::new(),
+            ..Self::default()
         }
     }
 

@@ -84,7 +84,7 @@ pub(super) enum Asked {
 /// Determines whether an engine accepts a flow: links in both directions, message size and number of messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Apart<P> {
     pub(super) network: Network,
     pub(super) settings: EngineSettings,
@@ -122,28 +122,8 @@ impl<P: LocalProbe> Apart<P> {
             network,
             settings,
             probe,
-            rates: FxHashMap::default(),
-            queue: Queue::default(),
-            flows: Vec::new(),
-            batches: Vec::new(),
-            islands: Vec::new(),
-            classes: Vec::new(),
-            copies: FxHashMap::default(),
-            asked: Vec::new(),
-            now: SimTime::START,
-            through: false,
-            log: CallLog::default(),
-            fits: FxHashMap::default(),
-            remembers: false,
-            live: Vec::new(),
-            memory: FxHashMap::default(),
-            unrun: FxHashMap::default(),
-            changes: FxHashMap::default(),
-            done: 0,
-            busy_until: 0,
-            ran: 0,
-            redone: 0,
             redone_limit: FEW_REDONE,
+            ..Self::default()
         }
     }
 

@@ -42,11 +42,10 @@ struct ClassEnd {
 impl<P: Probe> Class<P> {
     pub(super) fn new(mut engine: Engine<P>, members: Vec<u32>) -> Self {
         engine.form_trains();
-        let batches = Vec::new();
         Self {
             engine,
             members,
-            batches,
+            batches: Vec::new(),
             flows: 0,
             due: u64::MAX,
             control: None,

@@ -11,7 +11,7 @@ use super::log::OtherEvent;
 use super::stage::Stage;
 use crate::engine::{
     ArrivalLog, BatchId, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowRecord,
-    FlowSpec, LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketArrival, PacketCount,
+    FlowSpec, LinkChange, LinkId, Network, NoProbe, PRIORITIES, PacketArrival, PacketCount, Paths,
     PortCount, Probe, RouteError,
 };
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
@@ -225,14 +225,16 @@ fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect()
 }
 
-/// Calls a method that both modes have.
-macro_rules! either {
-    ($mode:expr, $stage:ident => $call:expr) => {
-        match $mode {
-            Mode::Apart($stage) => $call,
-            Mode::Whole($stage) => $call,
+/// Implements methods that both modes have.
+macro_rules! forward {
+    ($($name:ident [$($borrow:tt)+] ($self:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {$(
+        fn $name($($borrow)+ $self $(, $argument: $type)*) $(-> $result)? {
+            match $($borrow)+ $self.mode {
+                Mode::Apart(stage) => stage.$name($($argument),*),
+                Mode::Whole(stage) => stage.$name($($argument),*),
+            }
         }
-    };
+    )*};
 }
 
 impl<P: LocalProbe> Stage for IslandEngine<P> {
@@ -240,6 +242,20 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
 
     fn probes(&self) -> impl Iterator<Item = &P> {
         Self::probes(self)
+    }
+    forward! {
+        add_batch[&mut](self) -> BatchId;
+        add_flow[&mut](self, spec: FlowSpec) -> Result<FlowId, EngineError>;
+        add_gate[&mut](self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError>;
+        cancel_flow[&mut](self, flow: FlowId);
+        flows_on_dark_links[&](self) -> Vec<FlowId>;
+        set_timer[&mut](self, at: SimTime, token: u64);
+        change_link[&mut](self, at: SimTime, link: LinkId, change: LinkChange);
+        next_due[&](self) -> Option<SimTime>;
+        record[&](self, flow: FlowId) -> FlowRecord;
+        port_count[&](self, link: LinkId) -> PortCount;
+        packets[&](self) -> PacketCount;
+        hops[&](self) -> u64;
     }
     fn network(&self) -> &Network {
         match &self.mode {
@@ -259,35 +275,11 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
             Mode::Whole(engine) => engine.now(),
         }
     }
-    fn add_batch(&mut self) -> BatchId {
-        either!(&mut self.mode, stage => stage.add_batch())
-    }
-    fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
-        either!(&mut self.mode, stage => stage.add_flow(spec))
-    }
-    fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
-        either!(&mut self.mode, stage => stage.add_gate(flow, gate))
-    }
-    fn cancel_flow(&mut self, flow: FlowId) {
-        either!(&mut self.mode, stage => stage.cancel_flow(flow))
-    }
     fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         match &mut self.mode {
             Mode::Apart(apart) if apart.remembers => apart.reroute_flow(flow),
             _ => self.engine_mut().reroute_flow(flow),
         }
-    }
-    fn flows_on_dark_links(&self) -> Vec<FlowId> {
-        either!(&self.mode, stage => stage.flows_on_dark_links())
-    }
-    fn set_timer(&mut self, at: SimTime, token: u64) {
-        either!(&mut self.mode, stage => stage.set_timer(at, token))
-    }
-    fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
-        either!(&mut self.mode, stage => stage.change_link(at, link, change))
-    }
-    fn next_due(&self) -> Option<SimTime> {
-        either!(&self.mode, stage => stage.next_due())
     }
     fn next_event(&mut self, limit: SimTime) -> Option<Event> {
         let entangled = match &mut self.mode {
@@ -312,31 +304,19 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
             Mode::Whole(engine) => engine.ways(flow),
         }
     }
-    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
+    fn paths(&self, flow: FlowId) -> Paths {
         match &self.mode {
-            Mode::Apart(apart) => vec![apart.flows[flow.index()].path()],
-            Mode::Whole(engine) => Stage::paths(&**engine, flow),
+            Mode::Apart(apart) => Paths::one(apart.flows[flow.index()].path()),
+            Mode::Whole(engine) => engine.paths(flow),
         }
     }
     fn takes_one_path(&self, flow: FlowId) -> bool {
         self.engine().is_none_or(|engine| engine.takes_one_path(flow))
-    }
-    fn record(&self, flow: FlowId) -> FlowRecord {
-        either!(&self.mode, stage => stage.record(flow))
     }
     fn flow_count(&self) -> usize {
         match &self.mode {
             Mode::Apart(apart) => apart.flows.len(),
             Mode::Whole(engine) => engine.flow_count(),
         }
-    }
-    fn port_count(&self, link: LinkId) -> PortCount {
-        either!(&self.mode, stage => stage.port_count(link))
-    }
-    fn packets(&self) -> PacketCount {
-        either!(&self.mode, stage => stage.packets())
-    }
-    fn hops(&self) -> u64 {
-        either!(&self.mode, stage => stage.hops())
     }
 }

@@ -70,36 +70,28 @@ impl<P: LocalProbe> Apart<P> {
         let mut new: FxHashMap<u32, usize> = FxHashMap::default();
         let mut going_on: Vec<(u32, Asked)> = Vec::new();
         for asked in asked {
-            let home = match asked {
-                Asked::Change(link, _) => match self.copy_of(link) {
-                    Some(copy) => Some(copy.island),
-                    None => continue,
-                },
+            let flow = match asked {
+                Asked::Change(link, _) => {
+                    let copy = self.copy_of(link);
+                    going_on.extend(copy.map(|copy| (copy.island, asked)));
+                    continue;
+                }
                 Asked::Flow(flow)
                 | Asked::Gate(flow, _)
                 | Asked::Cancel(flow)
-                | Asked::Reroute(flow, _) => match self.flows[flow.index()].place {
-                    Some(place) => Some(place.island),
-                    None => homes.get(&knots.place(Tie::Flow(flow))).copied(),
-                },
+                | Asked::Reroute(flow, _) => flow,
             };
-            match (home, asked) {
-                (Some(island), asked) => going_on.push((island, asked)),
-                (
-                    None,
-                    Asked::Flow(flow)
-                    | Asked::Gate(flow, _)
-                    | Asked::Cancel(flow)
-                    | Asked::Reroute(flow, _),
-                ) => {
-                    let place = *new.entry(knots.place(Tie::Flow(flow))).or_insert(begun.len());
-                    if place == begun.len() {
-                        begun.push(Vec::new());
-                    }
-                    begun[place].push(asked);
-                }
-                (None, Asked::Change(..)) => {}
+            let own = self.flows[flow.index()].place.map(|place| place.island);
+            if let Some(island) = own.or_else(|| homes.get(&knots.place(Tie::Flow(flow))).copied())
+            {
+                going_on.push((island, asked));
+                continue;
             }
+            let place = *new.entry(knots.place(Tie::Flow(flow))).or_insert(begun.len());
+            if place == begun.len() {
+                begun.push(Vec::new());
+            }
+            begun[place].push(asked);
         }
         self.go_on(going_on)?;
         self.begin(begun);

@@ -4,7 +4,7 @@ use lightloom_units::SimTime;
 
 use crate::engine::{
     BatchId, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowRecord, FlowSpec,
-    LinkChange, LinkId, Network, PacketCount, PortCount, Probe, RouteError,
+    LinkChange, LinkId, Network, PacketCount, Paths, PortCount, Probe, RouteError,
 };
 use crate::transport::Transport;
 
@@ -30,7 +30,7 @@ pub trait Stage {
     fn next_event(&mut self, limit: SimTime) -> Option<Event>;
     fn path(&self, flow: FlowId) -> &[LinkId];
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
+    fn paths(&self, flow: FlowId) -> Paths;
     fn takes_one_path(&self, flow: FlowId) -> bool;
     fn record(&self, flow: FlowId) -> FlowRecord;
     fn flow_count(&self) -> usize;
@@ -48,76 +48,43 @@ pub trait Stage {
     }
 }
 
+/// Implements methods of [`Stage`] with the type's own methods of the same names.
+macro_rules! forward {
+    ($($name:ident [$($borrow:tt)+] ($self:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {$(
+        fn $name($($borrow)+ $self $(, $argument: $type)*) $(-> $result)? {
+            Self::$name($self $(, $argument)*)
+        }
+    )*};
+}
+
 impl<P: Probe> Stage for Engine<P> {
     type Probe = P;
 
     fn probes(&self) -> impl Iterator<Item = &P> {
         Self::probes(self)
     }
-    fn network(&self) -> &Network {
-        Self::network(self)
-    }
-    fn settings(&self) -> &EngineSettings {
-        Self::settings(self)
-    }
-    fn now(&self) -> SimTime {
-        Self::now(self)
-    }
-    fn add_batch(&mut self) -> BatchId {
-        Self::add_batch(self)
-    }
-    fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
-        Self::add_flow(self, spec)
-    }
-    fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
-        Self::add_gate(self, flow, gate)
-    }
-    fn cancel_flow(&mut self, flow: FlowId) {
-        Self::cancel_flow(self, flow);
-    }
-    fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
-        Self::reroute_flow(self, flow)
-    }
-    fn flows_on_dark_links(&self) -> Vec<FlowId> {
-        Self::flows_on_dark_links(self)
-    }
-    fn set_timer(&mut self, at: SimTime, token: u64) {
-        Self::set_timer(self, at, token);
-    }
-    fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
-        Self::change_link(self, at, link, change);
-    }
-    fn next_due(&self) -> Option<SimTime> {
-        Self::next_due(self)
-    }
-    fn next_event(&mut self, limit: SimTime) -> Option<Event> {
-        Self::next_event(self, limit)
-    }
-    fn path(&self, flow: FlowId) -> &[LinkId] {
-        Self::path(self, flow)
-    }
-    fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
-        Self::ways(self, flow)
-    }
-    fn paths(&self, flow: FlowId) -> Vec<&[LinkId]> {
-        Self::paths(self, flow).iter().collect()
-    }
-    fn takes_one_path(&self, flow: FlowId) -> bool {
-        Self::paths(self, flow).len() == 1 && self.choices(flow).is_empty()
-    }
-    fn record(&self, flow: FlowId) -> FlowRecord {
-        Self::record(self, flow)
-    }
-    fn flow_count(&self) -> usize {
-        self.records().size_hint().0
-    }
-    fn port_count(&self, link: LinkId) -> PortCount {
-        Self::port_count(self, link)
-    }
-    fn packets(&self) -> PacketCount {
-        Self::packets(self)
-    }
-    fn hops(&self) -> u64 {
-        Self::hops(self)
+    forward! {
+        network[&](self) -> &Network;
+        settings[&](self) -> &EngineSettings;
+        now[&](self) -> SimTime;
+        add_batch[&mut](self) -> BatchId;
+        add_flow[&mut](self, spec: FlowSpec) -> Result<FlowId, EngineError>;
+        add_gate[&mut](self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError>;
+        cancel_flow[&mut](self, flow: FlowId);
+        reroute_flow[&mut](self, flow: FlowId) -> Result<(), RouteError>;
+        flows_on_dark_links[&](self) -> Vec<FlowId>;
+        set_timer[&mut](self, at: SimTime, token: u64);
+        change_link[&mut](self, at: SimTime, link: LinkId, change: LinkChange);
+        next_due[&](self) -> Option<SimTime>;
+        next_event[&mut](self, limit: SimTime) -> Option<Event>;
+        path[&](self, flow: FlowId) -> &[LinkId];
+        ways[&](self, flow: FlowId) -> Vec<&[LinkId]>;
+        paths[&](self, flow: FlowId) -> Paths;
+        takes_one_path[&](self, flow: FlowId) -> bool;
+        record[&](self, flow: FlowId) -> FlowRecord;
+        flow_count[&](self) -> usize;
+        port_count[&](self, link: LinkId) -> PortCount;
+        packets[&](self) -> PacketCount;
+        hops[&](self) -> u64;
     }
 }

@@ -145,6 +145,10 @@ impl Balancer {
         self.lanes = lanes.into_boxed_slice();
     }
 
+    pub(crate) fn cursors(&self) -> &[u32] {
+        &self.cursors
+    }
+
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         &mut self.lanes
     }

@@ -4,7 +4,7 @@ use super::{Load, LossRecovery, SequenceSet};
 use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::shard::again::{End, StateLag};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Receiver {
     pub(crate) flow: u32,
     pub(crate) cursor: u32,
@@ -40,17 +40,11 @@ impl Receiver {
         Self {
             flow,
             cursor,
-            answers_by_path: false,
-            expected: 0,
             total: messages * per_message,
             per_message,
             message_end: per_message,
-            delivered: 0,
             keeps,
-            unpaid: 0,
-            waiting: 0,
-            duplicates: 0,
-            dependents: Vec::new(),
+            ..Self::default()
         }
     }
 

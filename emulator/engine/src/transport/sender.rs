@@ -36,7 +36,7 @@ pub(crate) struct Outgoing {
 }
 
 /// Packets are numbered from zero across all messages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sender {
     pub(crate) flow: u32,
     pub(crate) priority: u8,
@@ -84,7 +84,7 @@ pub(crate) struct Sender {
     pub(crate) waits: Box<Waits>,
     /// When everything was acknowledged, or `u64::MAX` until then.
     finished: u64,
-    /// Earliest planned wake-up of a striped flow, or `u64::MAX` if there is none.
+    /// Earliest planned wake-up of a paced or striped flow, or `u64::MAX` if there is none.
     wakes_at: u64,
 }
 
@@ -125,43 +125,25 @@ impl Sender {
         tail.take_round_trip(timer.round_trip());
         Self {
             flow,
-            priority: 0,
             cursor,
-            balancer: None,
-            controller: None,
-            by_credit: false,
             is_settled: true,
-            acked: 0,
-            next: 0,
-            released: 0,
             total,
-            sent: 0,
             window: window.max(1),
             span: window.max(1),
             message_end: load.per_message,
             per_message: load.per_message,
             full_bytes: load.full_bytes,
             last_bytes: load.last_bytes,
-            timeouts: 0,
             recovery,
             reordering,
-            answered: 0,
-            repair: 0,
-            repair_end: 0,
             held,
-            trimmed: VecDeque::new(),
-            in_flight: 0,
             timer,
             backs_off: true,
-            switches_choose: false,
             deadline: u64::MAX,
             tail,
-            resent: 0,
-            started: false,
-            enlisted: false,
-            waits: Box::default(),
             finished: u64::MAX,
             wakes_at: u64::MAX,
+            ..Self::default()
         }
     }
 
@@ -278,6 +260,12 @@ impl Sender {
         self.balancer.as_ref().is_some_and(|balancer| balancer.is_striped())
     }
 
+    /// Where each path starts in the route table.
+    pub(crate) fn cursors(&self) -> &[u32] {
+        let own = std::slice::from_ref(&self.cursor);
+        self.balancer.as_ref().map_or(own, |balancer| balancer.cursors())
+    }
+
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
@@ -288,10 +276,19 @@ impl Sender {
         earlier
     }
 
-    pub(crate) fn wakes_up(&mut self, now: u64) {
-        if self.wakes_at <= now {
+    /// Returns whether a wake-up is due, and not only one that an earlier one replaced.
+    pub(crate) fn wakes_up(&mut self, now: u64) -> bool {
+        let is_due = self.wakes_at <= now;
+        if is_due {
             self.wakes_at = u64::MAX;
         }
+        is_due
+    }
+
+    /// Whether a rise of the rate allows the next packet before the planned wake-up.
+    #[inline(always)]
+    pub(crate) fn oversleeps(&self) -> bool {
+        self.wakes_at != u64::MAX && self.next_send() < self.wakes_at
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use super::Picoseconds;
 
 const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetransmissionTimer {
     pub(crate) timeout: u64,
     least: Option<u64>,
@@ -38,10 +38,8 @@ impl RetransmissionTimer {
             smoothed: round_trip,
             variation: round_trip / 2,
             timed: NONE,
-            timed_at: 0,
             mask: window.next_power_of_two() - 1,
-            last_sent: 0,
-            last_acked: 0,
+            ..Self::default()
         };
         timer.set_timeout();
         timer

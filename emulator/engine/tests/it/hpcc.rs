@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! HPCC compared with the closed forms of its equilibrium and with the incast of its paper.
 use lightloom_engine::topology::FatTree;
-use lightloom_engine::transport::{CongestionControl, Hpcc, Transport};
+use lightloom_engine::transport::{
+    Balance, CongestionControl, Hpcc, LossRecovery, Reordering, Transport,
+};
 use lightloom_engine::{
-    Engine, EngineSettings, FlowId, FlowSpec, LinkId, LinkSpec, NetworkBuilder, VertexRole,
+    Engine, EngineSettings, FlowId, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec,
+    NetworkBuilder, PacketCount, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -166,4 +169,60 @@ fn hpcc_gives_the_same_result_on_any_number_of_threads() {
     let alone = run(1);
     assert_eq!((alone.1.dropped, alone.1.retransmitted), (0, 0));
     assert_eq!(run(3), alone);
+}
+
+/// A shift of 128 hosts by half of them. With an outage, a core cable of the first flow is down from 100 to 200 us. Returns
+/// the packets, the records and the end of the last flow, in time of a host's data at the target utilisation.
+fn shifted(balance: Balance, outage: bool, threads: usize) -> (PacketCount, Vec<FlowRecord>, f64) {
+    let link = LinkSpec::new(RATE, Picoseconds::from_micros(1))
+        .with_queue(Bytes(32 << 20), Bytes(32 << 20));
+    let mut builder = NetworkBuilder::new();
+    let hosts = FatTree::full(8, link).build_into(&mut builder);
+    let recovery = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(256) };
+    let congestion = CongestionControl::Hpcc(Hpcc::default());
+    let transport = Transport { congestion, balance, recovery, ..Transport::default() };
+    let settings = EngineSettings { transport, threads, ..EngineSettings::default() };
+    let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+    let size = transport.payload * 1_000;
+    let flows = (0..128).map(|at| FlowSpec::new(hosts[at], hosts[(at + 64) % 128], size));
+    let flows: Vec<FlowId> = flows.map(|flow| engine.add_flow(flow).unwrap()).collect();
+    let cable = engine.path(flows[0])[2];
+    for (micros, change) in [(100, LinkChange::Down), (200, LinkChange::Up)] {
+        for link in [cable, cable.reverse()].into_iter().filter(|_| outage) {
+            engine.change_link(SimTime(micros * MICROSECOND), link, change);
+        }
+    }
+    engine.run(SimTime(100_000 * MICROSECOND));
+    let packets = engine.packets();
+    assert_eq!(packets.sent, packets.delivered + packets.dropped + packets.lost, "{packets:?}");
+    let records: Vec<FlowRecord> = engine.records().collect();
+    let last = records.iter().map(|record| record.end.expect("every flow ends")).max();
+    (packets, records, last.unwrap().0 as f64 / DATA_TIME)
+}
+
+/// Time of 1,000 packets at the target utilisation.
+const DATA_TIME: f64 = 1_000.0 * 327_680.0 / 0.95;
+
+/// The busiest of several links decides, so unequal loads of sprayed paths cost a quarter of the target, and hash
+/// collisions of single paths their factor.
+#[test]
+fn hpcc_sprays_a_permutation_at_three_quarters_of_its_target() {
+    let (packets, _, times) = shifted(Balance::Spray { paths: 16 }, false, 1);
+    println!("{times:.3} {packets:?}");
+    assert_eq!((packets.dropped, packets.retransmitted), (0, 0));
+    assert!(times < 1.0 / 0.73, "{times}");
+}
+
+/// An outage costs at most its own time and one timeout of 500 us.
+#[test]
+fn hpcc_finishes_over_cables_that_fail_and_return() {
+    for balance in [Balance::PerFlow, Balance::Spray { paths: 16 }] {
+        let (_, _, whole) = shifted(balance, false, 1);
+        let (packets, records, times) = shifted(balance, true, 1);
+        println!("{balance:?}: {whole:.3} {times:.3} {packets:?}");
+        assert!(packets.lost > 0 && packets.retransmitted > 0, "{packets:?}");
+        assert!(times < whole + 600e6 / DATA_TIME, "{times} after {whole}");
+        let parts = shifted(balance, true, 3);
+        assert_eq!((parts.0, parts.1), (packets, records));
+    }
 }

@@ -17,6 +17,7 @@ mod dark_path;
 mod dcqcn;
 mod engine_validation;
 mod hpcc;
+mod incast;
 mod ns3;
 mod paths;
 mod planes;

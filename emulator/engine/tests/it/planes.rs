@@ -179,10 +179,8 @@ fn temporarily_dark_far_link_is_avoided_and_reused() {
         let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
         let flow = FlowSpec::new(hosts[0], hosts[3], Bytes(32 << 20));
         let flow = engine.add_flow(flow).unwrap();
-        let path = engine
-            .paths(flow)
-            .iter()
-            .find(|path| engine.network().link(path[0]).spec.plane == Plane(5));
+        let paths = engine.paths(flow);
+        let path = paths.iter().find(|path| engine.network().link(path[0]).spec.plane == Plane(5));
         let last = *path.unwrap().last().unwrap();
         if let Some((down, up)) = dark {
             engine.change_link(micros(down), last, LinkChange::Down);

@@ -147,8 +147,11 @@ fn run_engine(case: &Case, threads: usize) -> (Outcome, Vec<Ways>) {
         engine.add_flow(flow).unwrap();
     }
     let ways = |flow| {
-        let paths = engine.paths(flow).iter().map(<[LinkId]>::to_vec);
-        (paths.collect(), engine.choices(flow).first().cloned().unwrap_or_default())
+        let paths = engine.paths(flow);
+        (
+            paths.iter().map(<[LinkId]>::to_vec).collect(),
+            engine.choices(flow).first().cloned().unwrap_or_default(),
+        )
     };
     let paths = (0..case.flows.len()).map(|i| ways(FlowId::from_index(i)));
     let paths = paths.collect();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Swift's fairness between long and short paths and between many flows (Kumar et al., SIGCOMM 2020, section 3.5).
 use lightloom_engine::topology::FatTree;
-use lightloom_engine::transport::{CongestionControl, Swift, Transport, Window};
+use lightloom_engine::transport::{CongestionControl, Hpcc, Swift, Transport, Window};
 use lightloom_engine::{
-    Engine, EngineSettings, FlowId, FlowSpec, LinkSpec, NetworkBuilder, VertexId, VertexRole,
+    Engine, EngineSettings, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, VertexId,
+    VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -13,7 +14,10 @@ fn link() -> LinkSpec {
 }
 
 fn engine(builder: NetworkBuilder) -> Engine {
-    let congestion = CongestionControl::Swift(Swift::default());
+    engine_with(builder, CongestionControl::Swift(Swift::default()))
+}
+
+fn engine_with(builder: NetworkBuilder, congestion: CongestionControl) -> Engine {
     let transport = Transport {
         congestion,
         window: Window::BandwidthDelay { percent: 300 },
@@ -149,5 +153,33 @@ fn many_flows_share_fairly_at_their_scaled_target() {
         let least = if senders == 1_000 { 0.8 } else { 0.95 };
         assert!(index > least && sum > 0.97, "{senders}: {index} {sum}");
         assert!((queue - expected).abs() < 0.25 * expected, "{senders}: {queue} us for {expected}");
+    }
+}
+
+/// Regression test: an acknowledgement allowed more packets, but the next one left at the time set when the previous one
+/// was sent at a far lower rate.
+#[test]
+fn paced_sender_speeds_up_with_the_acknowledgement_that_allows_it() {
+    let swift = CongestionControl::Swift(Swift::default());
+    for congestion in [swift, CongestionControl::Hpcc(Hpcc { stages: 0, ..Hpcc::default() })] {
+        let mut builder = NetworkBuilder::new();
+        let switch = builder.add(VertexRole::Switch);
+        let hosts = [0; 2].map(|_| builder.add(VertexRole::Host));
+        hosts.iter().for_each(|host| _ = builder.connect(*host, switch, link()));
+        let mut engine = engine_with(builder, congestion);
+        let flow = engine.add_flow(FlowSpec::new(hosts[0], hosts[1], Bytes(1 << 32))).unwrap();
+        let last = engine.network().outgoing(hosts[1])[0].reverse();
+        let [slow, fast] = [200, 100_000].map(|rate| BitsPerSecond(rate * 1_000_000));
+        engine.change_link(SimTime(1_000_000_000), last, LinkChange::Rate(slow));
+        engine.change_link(SimTime(20_000_000_000), last, LinkChange::Rate(fast));
+        let delivered = |engine: &mut Engine, micros: u64| {
+            engine.run(SimTime(micros * 1_000_000));
+            engine.record(flow).delivered.0
+        };
+        let stuck = delivered(&mut engine, 20_000);
+        let first = (20_000..).find(|at| delivered(&mut engine, *at) > stuck).unwrap();
+        let share = (delivered(&mut engine, first + 200) - stuck) as f64 / 2_500_000.0;
+        println!("{congestion:?}: first after {} us, then {share:.3}", first - 20_000);
+        assert!(share > 0.7, "{congestion:?}: {share:.3} of the line");
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
 use lightloom_engine::transport::Balance;
-use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId};
+use lightloom_engine::{BatchId, EngineError, FlowId, FlowSpec, LinkId, Paths};
 use lightloom_fabric::plan::RoutePlan;
 use lightloom_planner::rfabric::demand::Demand;
 use lightloom_units::id::LeafId;
@@ -226,9 +226,10 @@ impl PhaseTraffic {
                 let flow = context.engine.add_flow(flow)?;
                 if hops.is_empty() {
                     context.note_flows(flow.0..flow.0 + 1);
-                    let paths = if is_hashed { context.engine.paths(flow) } else { Vec::new() };
+                    let paths =
+                        if is_hashed { context.engine.paths(flow) } else { Paths::default() };
                     let bytes = transport.wire_bytes(size).0 as f64 / paths.len() as f64;
-                    for link in paths.into_iter().flatten() {
+                    for link in paths.links() {
                         let rate = context.substrate.network.link(*link).spec.rate;
                         *self.loads.entry(*link).or_default() += bytes / rate.bytes_per_second();
                     }

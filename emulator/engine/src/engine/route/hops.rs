@@ -20,19 +20,22 @@ pub(super) struct HopMap {
     /// Incoming links of each vertex: the vertex at the far end, and the link's index there.
     entering: Adjacent<(u32, u16)>,
     is_leaf: Vec<bool>,
+    /// For each vertex, the sets of several next links that lead to some destination. Most vertices have one.
+    several: Vec<Vec<Box<[NextStep]>>>,
     rows: FxHashMap<VertexId, Box<[Onward]>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) hops: u16,
-    /// Index of the only next link at the vertex, or [`SEVERAL`].
-    pub(super) only: u16,
+    /// Index of the only next link at the vertex, [`SEVERAL`] plus the index of a set of them, or [`NOWHERE`].
+    next: u16,
 }
 
-pub(super) const SEVERAL: u16 = u16::MAX;
+const SEVERAL: u16 = 1 << 15;
+const NOWHERE: u16 = u16::MAX;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NextStep {
     pub(super) link: LinkId,
     pub(super) to: u32,
@@ -99,7 +102,8 @@ impl HopMap {
             out.ends.push(out.all.len() as u32);
         }
         let entering = out.turned();
-        Self { numbers, vertices, out, entering, is_leaf, rows: FxHashMap::default() }
+        let several = vec![Vec::new(); vertices.len()];
+        Self { numbers, vertices, out, entering, is_leaf, several, rows: FxHashMap::default() }
     }
 
     pub(super) fn number(&self, vertex: VertexId) -> Option<u32> {
@@ -110,8 +114,12 @@ impl HopMap {
         self.vertices[number as usize]
     }
 
-    pub(super) fn steps(&self, number: u32) -> &[NextStep] {
-        self.out.of(number)
+    #[inline]
+    pub(super) fn next_steps(&self, number: u32, onward: Onward) -> &[NextStep] {
+        let Some(set) = onward.next.checked_sub(SEVERAL) else {
+            return std::slice::from_ref(&self.out.of(number)[usize::from(onward.next)]);
+        };
+        self.several[number as usize].get(usize::from(set)).map_or(&[], |set| set)
     }
 
     pub(super) fn row(&self, root: VertexId) -> &[Onward] {
@@ -150,11 +158,13 @@ impl HopMap {
         }
     }
 
-    fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
+    fn search(&mut self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
-        let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];
+        let mut rows = vec![Onward { hops: FAR, next: NOWHERE }; count * vertices];
         let mut seen = vec![0u64; vertices];
-        let mut found = vec![[0u64; 2]; vertices];
+        let links =
+            (0..vertices as u32).map(|number| Vec::with_capacity(self.out.of(number).len()));
+        let mut found: Vec<Vec<(u16, u64)>> = links.collect();
         while !next.is_empty() {
             let mut reached = Vec::new();
             for (vertex, bits) in &mut next {
@@ -167,28 +177,61 @@ impl HopMap {
             for &(vertex, bits) in next.iter().filter(|(_, bits)| *bits != 0) {
                 for &(from, place) in self.entering.of(vertex) {
                     let new = bits & !seen[from as usize];
-                    let [once, again] = &mut found[from as usize];
-                    if *once == 0 && new != 0 {
-                        reached.push(from);
+                    if new != 0 {
+                        let links = &mut found[from as usize];
+                        if links.is_empty() {
+                            reached.push(from);
+                        }
+                        links.push((place, new));
                     }
-                    for row in each(new & !*once) {
-                        rows[row * vertices + from as usize].only = place;
-                    }
-                    *again |= new & *once;
-                    *once |= new;
                 }
             }
-            let taken = |vertex| {
-                let [once, again] = std::mem::take(&mut found[vertex as usize]);
-                for row in each(again) {
-                    rows[row * vertices + vertex as usize].only = SEVERAL;
+            next.clear();
+            for vertex in reached {
+                let links = &mut found[vertex as usize];
+                links.sort_unstable();
+                let [mut once, mut several] = [0, 0];
+                for (_, bits) in &*links {
+                    several |= once & bits;
+                    once |= bits;
                 }
-                (vertex, once)
-            };
-            next = reached.into_iter().map(taken).collect();
+                for (place, bits) in &*links {
+                    for row in each(bits & !several) {
+                        rows[row * vertices + vertex as usize].next = *place;
+                    }
+                }
+                let is_same =
+                    links.iter().all(|(_, bits)| [0, several].contains(&(bits & several)));
+                let mut rest = several;
+                while rest != 0 {
+                    let row = rest.trailing_zeros();
+                    let alike = if is_same { several } else { 1 << row };
+                    let leading = links.iter().filter(|(_, bits)| bits >> row & 1 != 0);
+                    let set = self.set_of(vertex, leading.map(|(place, _)| *place));
+                    for row in each(alike) {
+                        rows[row * vertices + vertex as usize].next = set;
+                    }
+                    rest &= !alike;
+                }
+                links.clear();
+                next.push((vertex, once));
+            }
             hops += 1;
         }
         rows
+    }
+
+    fn set_of(&mut self, vertex: u32, places: impl Iterator<Item = u16> + Clone) -> u16 {
+        let all = self.out.of(vertex);
+        let steps = places.map(|place| all[usize::from(place)]);
+        let sets = &mut self.several[vertex as usize];
+        let known = sets.iter().position(|set| steps.clone().eq(set.iter().copied()));
+        let number = known.unwrap_or_else(|| {
+            sets.push(steps.collect());
+            sets.len() - 1
+        });
+        assert!(number < usize::from(NOWHERE - SEVERAL), "a vertex has few sets of next links");
+        SEVERAL + number as u16
     }
 }
 

@@ -14,7 +14,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    pub(super) fn with_room(paths: usize, links: usize) -> Self {
+    pub(crate) fn with_room(paths: usize, links: usize) -> Self {
         Self { links: Vec::with_capacity(paths * links), ..Self::default() }
     }
 
@@ -24,7 +24,7 @@ impl Paths {
         paths
     }
 
-    pub(super) fn push(&mut self, links: &[LinkId]) {
+    pub(crate) fn push(&mut self, links: &[LinkId]) {
         let differs = self.links.len() != self.len() * links.len();
         if self.ends.is_empty() && differs {
             self.ends = (1..=self.count).map(|place| place * self.each()).collect();

@@ -44,7 +44,7 @@ impl Router {
                 }
                 let mut stream = draws.of("interface", place * share + draw);
                 let begin = towards.begin(at);
-                let drawn = towards.draw(&begin, &mut stream, path, &mut Vec::new());
+                let drawn = towards.draw(&begin, &mut stream, path);
                 drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
             })?);
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use lightloom_units::seed::Stream;
 use rand::Rng;
 
-use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
+use super::hops::{FAR, HopMap, NextStep, Onward};
 use super::paths::Paths;
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
@@ -57,6 +57,8 @@ pub(super) struct Towards<'n> {
     row: &'n [Onward],
     to: VertexId,
     root: VertexId,
+    /// At this distance, the last links follow. The root may be a host, and hosts are not in the map.
+    last_hops: u16,
     last: Vec<LinkId>,
 }
 
@@ -70,8 +72,11 @@ impl<'n> Towards<'n> {
         root: VertexId,
         to: VertexId,
     ) -> Self {
-        let last = if root == to { Vec::new() } else { links.from(root, |next| next == to) };
-        Self { links, map, row: map.row(root), to, root, last }
+        let entering = links.network.outgoing(to).iter().map(|link| link.reverse());
+        let last = entering.filter(|link| links.network.link(*link).from == root);
+        let last = last.filter(|link| links.allows(*link)).collect();
+        let last_hops = u16::from(map.number(root).is_none());
+        Self { links, map, row: map.row(root), to, root, last_hops, last }
     }
 
     pub(super) fn leading_on(&self, at: VertexId) -> Vec<LinkId> {
@@ -82,9 +87,7 @@ impl<'n> Towards<'n> {
             if let Some(last) = self.last_links(number) {
                 return last.into_owned();
             }
-            let mut steps = Vec::new();
-            self.step(number, &mut steps);
-            return steps.iter().map(|step| step.link).collect();
+            return self.steps(number).iter().map(|step| step.link).collect();
         }
         let beside = self.nearest(at);
         self.links.from(at, |next| beside != FAR && self.beyond(next) == beside)
@@ -119,29 +122,18 @@ impl<'n> Towards<'n> {
         (hops != FAR).then(|| u32::from(hops) + u32::from(self.root != self.to))
     }
 
-    fn step(&self, number: u32, steps: &mut Vec<NextStep>) {
-        steps.clear();
-        let Onward { hops, only } = self.row[number as usize];
-        let all = self.map.steps(number);
-        if only != SEVERAL {
-            steps.push(all[usize::from(only)]);
-        } else if hops != FAR && hops > 0 {
-            let steps_on = all.iter();
-            steps.extend(steps_on.filter(|step| self.row[step.to as usize].hops == hops - 1));
-        }
+    #[inline]
+    fn steps(&self, number: u32) -> &'n [NextStep] {
+        self.map.next_steps(number, self.row[number as usize])
     }
 
     /// `None` unless the vertex is next to the destination or to a root that is a host.
+    #[inline(always)]
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
-        match self.row[number as usize].hops {
-            0 => Some(Cow::Borrowed(&self.last)),
-            // The root may be a host, and hosts are not in the map.
-            1 if self.map.number(self.root).is_none() => {
-                let at = self.map.vertex(number);
-                Some(Cow::Owned(self.links.from(at, |next| next == self.root)))
-            }
-            _ => None,
-        }
+        (self.row[number as usize].hops <= self.last_hops).then(|| match self.last_hops {
+            0 => Cow::Borrowed(&self.last[..]),
+            _ => Cow::Owned(self.links.from(self.map.vertex(number), |next| next == self.root)),
+        })
     }
 
     pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
@@ -154,10 +146,10 @@ impl<'n> Towards<'n> {
         first: &[LinkId],
         draws: &mut Stream,
         path: &mut Vec<LinkId>,
-        steps: &mut Vec<NextStep>,
     ) -> Result<(), NoPath> {
         let mut pick = |count: usize| match count {
             0 => Err(NoPath),
+            _ if count.is_power_of_two() => Ok(draws.next_u64() as usize & (count - 1)),
             _ => Ok((draws.next_u64() % count as u64) as usize),
         };
         let link = first[pick(first.len())?];
@@ -172,7 +164,7 @@ impl<'n> Towards<'n> {
                 path.push(last[pick(last.len())?]);
                 return Ok(());
             }
-            self.step(number, steps);
+            let steps = self.steps(number);
             let step = steps[pick(steps.len())?];
             path.push(step.link);
             if self.root == self.to && self.row[step.to as usize].hops == 0 {
@@ -182,15 +174,41 @@ impl<'n> Towards<'n> {
         }
     }
 
+    /// Counts level by level, which finds many paths before any of them ends.
+    fn has_more_paths(&self, number: u32, most: usize) -> bool {
+        let (mut level, mut ended) = (vec![number], 0);
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for number in level {
+                if let Some(last) = self.last_links(number) {
+                    // Empty at a root that is the destination.
+                    ended += last.len().max(1);
+                } else {
+                    next.extend(self.steps(number).iter().map(|step| step.to));
+                }
+                if ended + next.len() > most {
+                    return true;
+                }
+            }
+            level = next;
+        }
+        false
+    }
+
+    /// `None` if there are more paths than `most`.
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
-        let (mut all, mut steps) = (Paths::default(), Vec::new());
+        let mut all = Paths::default();
         let mut path = vec![first];
         let at = self.links.network.link(first).to;
         if at == self.to {
             all.push(&path);
             return Some(all);
         }
-        let mut open = vec![(self.map.number(at)?, first, 0)];
+        let number = self.map.number(at)?;
+        if self.has_more_paths(number, most) {
+            return None;
+        }
+        let mut open = vec![(number, first, 0)];
         while let Some((number, link, depth)) = open.pop() {
             path.truncate(depth);
             path.push(link);
@@ -203,11 +221,8 @@ impl<'n> Towards<'n> {
                     path.pop();
                 }
             } else {
-                self.step(number, &mut steps);
-                open.extend(steps.iter().map(|step| (step.to, step.link, depth + 1)));
-            }
-            if all.len() + open.len() > most {
-                return None;
+                let steps = self.steps(number).iter();
+                open.extend(steps.map(|step| (step.to, step.link, depth + 1)));
             }
         }
         Some(all)

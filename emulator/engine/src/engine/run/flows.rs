@@ -28,7 +28,8 @@ pub(super) struct FlowState {
     pub(super) end: Option<SimTime>,
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
-    pub(super) paths: Paths,
+    /// The first path of each interface. The route table holds all.
+    pub(super) ways: Paths,
     /// With adaptive routing: the switches' choices per interface, for data and acknowledgements. Otherwise empty.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
     pub(super) region: u32,
@@ -50,6 +51,10 @@ impl FlowState {
 }
 
 pub(super) fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
+    // Paths are grouped by interface.
+    if paths[0][0] == paths[paths.len() - 1][0] {
+        return vec![(paths[0][0], 0)];
+    }
     let mut firsts: Vec<(LinkId, u16)> = Vec::new();
     for (place, path) in (0..).zip(paths.iter()) {
         if firsts.last().is_none_or(|(link, _)| *link != path[0]) {
@@ -57,6 +62,16 @@ pub(super) fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
         }
     }
     firsts
+}
+
+fn first_paths(paths: Paths) -> Paths {
+    let firsts = first_links(&paths);
+    if firsts.len() == paths.len() {
+        return paths;
+    }
+    let mut ways = Paths::default();
+    firsts.iter().for_each(|(_, place)| ways.push(&paths[usize::from(*place)]));
+    ways
 }
 
 impl FlowSpec {
@@ -97,7 +112,7 @@ impl<P: Probe> Engine<P> {
             end: None,
             batch: spec.batch,
             route: spec.route,
-            paths,
+            ways: first_paths(paths),
             choices,
             region,
             sender,
@@ -319,7 +334,7 @@ impl<P: Probe> Engine<P> {
         let (cursors, answer) =
             self.lay_routes(FlowWays { paths: &paths, choices: &choices, region }, ends);
         let state = &mut self.flows[flow.index()];
-        (state.paths, state.choices, state.region) = (paths, choices, region);
+        (state.ways, state.choices, state.region) = (first_paths(paths), choices, region);
         let Place { shard, index } = state.sender;
         let vertex = self.layout.vertices[state.source().index()].index;
         let first = self.shards[shard as usize].vertices[vertex as usize].first_port;
@@ -420,12 +435,12 @@ impl<P: Probe> Engine<P> {
                 continue;
             }
             let ends = [state.sender.index, state.receiver.index];
-            let (paths, choices) =
-                (std::mem::take(&mut state.paths), std::mem::take(&mut state.choices));
+            let (ways, choices) =
+                (std::mem::take(&mut state.ways), std::mem::take(&mut state.choices));
             let region = state.region;
-            self.lay_routes(FlowWays { paths: &paths, choices: &choices, region }, ends);
+            self.lay_routes(FlowWays { paths: &ways, choices: &choices, region }, ends);
             let state = &mut self.flows[flow];
-            (state.paths, state.choices) = (paths, choices);
+            (state.ways, state.choices) = (ways, choices);
         }
     }
 }

@@ -4,7 +4,7 @@
 use lightloom_units::{BitsPerSecond, Bytes, SimTime};
 
 use super::Engine;
-use super::flows::first_links;
+use super::flows::FlowState;
 use crate::engine::deadlock::deadlock;
 use crate::engine::flow::{FlowId, FlowRecord};
 use crate::engine::layout::Place;
@@ -13,6 +13,7 @@ use crate::engine::port::PortCount;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::PRIORITIES;
 use crate::engine::route::{Choice, Paths};
+use crate::transport::Sender;
 
 /// `sent = delivered + dropped + lost + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,32 +35,13 @@ pub struct PacketCount {
 
 impl PacketCount {
     pub(crate) fn add_times(&mut self, one: Self, times: u64) {
-        let Self {
-            sent,
-            data_sent,
-            delivered,
-            dropped,
-            trimmed,
-            pauses,
-            lost,
-            in_flight,
-            marked,
-            retransmitted,
-            duplicates,
-            hops,
-        } = one;
-        self.sent += sent * times;
-        self.data_sent += data_sent * times;
-        self.delivered += delivered * times;
-        self.dropped += dropped * times;
-        self.trimmed += trimmed * times;
-        self.pauses += pauses * times;
-        self.lost += lost * times;
-        self.in_flight += in_flight * times;
-        self.marked += marked * times;
-        self.retransmitted += retransmitted * times;
-        self.duplicates += duplicates * times;
-        self.hops += hops * times;
+        macro_rules! add_all {
+            ($($count:ident)*) => {
+                let Self { $($count),* } = one;
+                $(self.$count += $count * times;)*
+            };
+        }
+        add_all!(sent data_sent delivered dropped trimmed pauses lost in_flight marked retransmitted duplicates hops);
     }
 }
 
@@ -160,15 +142,15 @@ impl<P: Probe> Engine<P> {
         let shard = &self.shards[shard as usize];
         let sender = &shard.senders[index as usize];
         let since = sender.silent_since().map(SimTime);
-        let first = state.paths[0][0];
-        let mut links = state.paths.links().iter();
-        let dark = links.find(|link| !self.is_up(**link) || !self.is_up(link.reverse()));
+        let first = state.ways[0][0];
+        let mut links = self.links_of(state);
+        let dark = links.find(|link| !self.is_up(*link) || !self.is_up(link.reverse()));
         let awaited =
             sender.waits.gates.iter().map(|(receiver, _)| &shard.receivers[*receiver as usize]);
         let what = if !sender.started {
             FlowWait::Start
         } else if let Some(dark) = dark {
-            FlowWait::Dark(*dark)
+            FlowWait::Dark(dark)
         } else if since.is_some() {
             FlowWait::Acknowledgements
         } else if let Some(late) = awaited.filter(|_| !sender.enlisted).find(|end| !end.is_done()) {
@@ -210,8 +192,8 @@ impl<P: Probe> Engine<P> {
         let mut hit = Vec::new();
         for (index, state) in self.flows.iter().enumerate().filter(|(_, state)| state.is_open()) {
             let chosen = state.choices.iter().flatten().flatten().flat_map(|choice| &choice.links);
-            let mut links = state.paths.links().iter().chain(chosen);
-            if links.any(|link| !self.is_up(*link) || !self.is_up(link.reverse())) {
+            let mut links = self.links_of(state).chain(chosen.copied());
+            if links.any(|link| !self.is_up(link) || !self.is_up(link.reverse())) {
                 hit.push(FlowId::from_index(index));
             }
         }
@@ -219,16 +201,55 @@ impl<P: Probe> Engine<P> {
     }
 
     pub fn path(&self, flow: FlowId) -> &[LinkId] {
-        &self.flows[flow.index()].paths[0]
+        &self.flows[flow.index()].ways[0]
     }
 
     pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
-        let paths = &self.flows[flow.index()].paths;
-        first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
+        self.flows[flow.index()].ways.iter().collect()
     }
 
-    pub fn paths(&self, flow: FlowId) -> &Paths {
-        &self.flows[flow.index()].paths
+    pub(crate) fn takes_one_path(&self, flow: FlowId) -> bool {
+        let state = &self.flows[flow.index()];
+        state.choices.is_empty() && self.sender_of(state).cursors().len() == 1
+    }
+
+    /// Reads all paths from the route table. With adaptive routing, returns one for each interface.
+    pub fn paths(&self, flow: FlowId) -> Paths {
+        let state = &self.flows[flow.index()];
+        if !state.choices.is_empty() {
+            return state.ways.clone();
+        }
+        let (cursors, mut path) = (self.sender_of(state).cursors(), Vec::new());
+        let mut paths = Paths::with_room(cursors.len(), state.ways[0].len());
+        for cursor in cursors {
+            path.clear();
+            path.extend(self.walk(state, *cursor));
+            paths.push(&path);
+        }
+        paths
+    }
+
+    fn sender_of(&self, state: &FlowState) -> &Sender {
+        &self.shards[state.sender.shard as usize].senders[state.sender.index as usize]
+    }
+
+    fn links_of<'a>(&'a self, state: &'a FlowState) -> impl Iterator<Item = LinkId> + 'a {
+        let is_fixed = state.choices.is_empty();
+        let cursors = if is_fixed { self.sender_of(state).cursors() } else { &[] };
+        let ways = if is_fixed { &[] } else { state.ways.links() };
+        let links = cursors.iter().flat_map(|cursor| self.walk(state, *cursor));
+        links.chain(ways.iter().copied())
+    }
+
+    fn walk(&self, state: &FlowState, mut cursor: u32) -> impl Iterator<Item = LinkId> {
+        let (routes, mut at) = (&self.shared.routes, state.source());
+        std::iter::from_fn(move || {
+            routes.end(cursor).is_none().then(|| {
+                let link = self.network.outgoing(at)[routes.place(cursor) as usize];
+                (at, cursor) = (self.network.link(link).to, cursor + 1);
+                link
+            })
+        })
     }
 
     /// Returns the choices per interface, for data and acknowledgements, in breadth-first order. Empty except with

@@ -161,8 +161,9 @@ impl<P: Probe> Shard<P> {
     }
 
     pub(crate) fn plan_start(&mut self, vertex: u32, sender: u32, time: u64) {
-        let flow = self.senders[sender as usize].flow;
-        self.hosts[vertex as usize].starts.push(Reverse((time, flow, sender)));
+        let state = &mut self.senders[sender as usize];
+        state.plans_wake(time);
+        self.hosts[vertex as usize].starts.push(Reverse((time, state.flow, sender)));
         self.due.of(vertex as usize).no_later_than(time);
     }
 

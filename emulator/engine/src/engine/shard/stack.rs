@@ -63,10 +63,13 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     fn start_flow(&mut self) {
         let Some(Reverse((now, _, sender))) = self.host.starts.pop() else { return };
         let end = &mut self.senders[sender as usize];
+        let is_due = end.wakes_up(now);
         if end.started {
-            end.enlisted = false;
-            end.wakes_up(now);
-            return self.enlist(sender, now);
+            if is_due {
+                end.enlisted = false;
+                self.enlist(sender, now);
+            }
+            return;
         }
         if end.is_done() {
             return;
@@ -184,14 +187,23 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         if !sender.enlisted && sender.wants_to_send() {
             sender.enlisted = true;
             if sender.next_send() > now {
-                let wake = (sender.next_send(), sender.flow, index);
-                self.host.starts.push(Reverse(wake));
-                return;
+                return self.plan_wake(index, now);
             }
             let place = self.interfaces.place(&self.shared.routes, sender.cursor);
             let interface = self.interfaces.at(place);
             interface.ready.push_back(index);
             self.host.pull_due = self.host.pull_due.min(interface.port.free.max(now));
+        } else if sender.oversleeps() {
+            self.plan_wake(index, now);
+        }
+    }
+
+    #[inline]
+    fn plan_wake(&mut self, index: u32, now: u64) {
+        let sender = &mut self.senders[index as usize];
+        let (at, flow) = (sender.next_send().max(now), sender.flow);
+        if sender.plans_wake(at) {
+            self.host.starts.push(Reverse((at, flow, index)));
         }
     }
 
@@ -240,7 +252,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
                 ready.remove(turn)
             };
             if waits {
-                self.host.starts.push(Reverse((sender.next_send(), sender.flow, index)));
+                self.plan_wake(index, now);
             } else if goes_on {
                 ready.push_back(index);
             }

@@ -24,7 +24,7 @@ impl Default for Dctcp {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     gain: f64,
     alpha: f64,
@@ -45,12 +45,10 @@ impl State {
             alpha: 1.0,
             window: f64::from(path.window.min(INITIAL_WINDOW)),
             largest: f64::from(path.window),
-            seen: 0,
-            marked: 0,
             left: path.window.min(INITIAL_WINDOW),
             round_trip: path.round_trip,
-            last_cut: 0,
             slow_start: true,
+            ..Self::default()
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct PortLoad {
     pub(crate) rate: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     target: f64,
     stages: u32,
@@ -81,12 +81,8 @@ impl State {
             largest: f64::from(path.window),
             reference: line,
             load: 1.0,
-            stage: 0,
             met: vec![Vec::new(); tracked].into_boxed_slice(),
-            last: Vec::new(),
-            next: 0,
-            update_at: 0,
-            next_send: 0,
+            ..Self::default()
         }
     }
 

@@ -231,4 +231,21 @@ mod tests {
         answer(&mut state, 23 * MICROSECOND, 9 * MICROSECOND, (true, false));
         assert_eq!(state.window as u32, 8, "quick adapt");
     }
+
+    /// The closed form of uet-htsim's gate: in a period of `R + T`, each of `n` flows receives `(1 + T/R)/n` times the
+    /// data of a round trip. That is below an eighth of the largest window, 1.5 round trips, for `n` of at least ten.
+    #[test]
+    fn quick_adapt_needs_ten_flows() {
+        for flows in [9, 10] {
+            let mut state = state();
+            let arrivals = 12 * 50_000 * 7 / 4 / 4_096 / flows;
+            let period = 21 * MICROSECOND;
+            for at in 0..=arrivals {
+                answer(&mut state, 1 + at * period / arrivals, 40 * MICROSECOND, (true, false));
+            }
+            answer(&mut state, 2 + period, 40 * MICROSECOND, (true, false));
+            let adapted = state.window as u64 <= arrivals + 1;
+            assert_eq!(adapted, flows == 10, "{flows}: {} for {arrivals}", state.window);
+        }
+    }
 }

@@ -44,7 +44,7 @@ const SCALED_FROM: f64 = 0.1;
 const SCALED_TO: f64 = 100.0;
 const LEAST_WINDOW: f64 = 0.01;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     target: f64,
     flow_scaling: f64,
@@ -54,6 +54,7 @@ pub(super) struct State {
     pub(super) window: f64,
     largest: f64,
     last_decrease: u64,
+    last_sent: u64,
     round_trip: u64,
     pub(super) next_send: u64,
 }
@@ -69,9 +70,8 @@ impl State {
             least_factor: 1.0 - f64::from(settings.largest_decrease_percent) / 100.0,
             window: f64::from(path.window),
             largest: f64::from(path.window),
-            last_decrease: 0,
             round_trip: path.round_trip,
-            next_send: 0,
+            ..Self::default()
         }
     }
 
@@ -81,9 +81,13 @@ impl State {
     }
 
     pub(super) fn sent(&mut self, now: u64) {
-        if self.window < 1.0 {
-            self.next_send = now + (self.round_trip as f64 / self.window) as u64;
-        }
+        self.last_sent = now;
+        self.pace();
+    }
+
+    fn pace(&mut self) {
+        let wait = (self.round_trip as f64 / self.window) as u64;
+        self.next_send = if self.window < 1.0 { self.last_sent + wait } else { 0 };
     }
 
     pub(super) fn acknowledged(&mut self, feedback: Feedback) {
@@ -97,11 +101,13 @@ impl State {
             let factor = 1.0 - self.decrease * (delay - target) / delay;
             self.shrink(factor.max(self.least_factor), feedback.now);
         }
+        self.pace();
     }
 
     pub(super) fn lost(&mut self, now: u64) {
         if self.may_decrease(now) {
             self.shrink(self.least_factor, now);
+            self.pace();
         }
     }
 

@@ -5,7 +5,7 @@
 //! path if there are several), and this repeats until the timeout. By the time it is acknowledged, a round trip and
 //! this time have passed since all other packets were sent.
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TailProbe(Option<Box<Asking>>);
 
 #[derive(Clone, Copy, Debug)]
