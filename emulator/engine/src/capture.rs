@@ -7,7 +7,7 @@ mod timeline;
 
 use lightloom_units::{Bytes, SimTime};
 
-use crate::engine::{LinkId, PacketArrival, Probe};
+use crate::engine::{Engine, Event, LinkId, PacketArrival, Probe};
 use crate::steady::{LocalProbe, arrival_sum};
 
 pub use pcapng::write_pcapng;
@@ -119,6 +119,10 @@ impl Probe for Watch {
 
     fn leap(&mut self, before: &Self, times: u32) {
         self.queues.leap(&before.queues, times);
+    }
+
+    fn next_event(engine: &mut Engine<Self>, limit: SimTime) -> Option<Event> {
+        engine.advance_to_event(limit)
     }
 }
 

@@ -4,6 +4,7 @@
 use lightloom_units::{Bytes, SimTime};
 
 use super::network::LinkId;
+use super::{Engine, Event};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketArrival {
@@ -42,6 +43,12 @@ pub trait Probe: Clone + Default + Send {
     }
 
     fn leap(&mut self, _before: &Self, _times: u32) {}
+
+    /// Calls [`Engine::advance_to_event`]. A probe that repeats this default has its engine compiled once, in its own
+    /// crate, and not in every crate that runs it.
+    fn next_event(engine: &mut Engine<Self>, limit: SimTime) -> Option<Event> {
+        engine.advance_to_event(limit)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]

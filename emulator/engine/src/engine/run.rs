@@ -174,6 +174,11 @@ impl<P: Probe> Engine<P> {
 
     /// Returns the next event at or before `limit`. If there is none, everything up to `limit` has been processed.
     pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
+        P::next_event(self, limit)
+    }
+
+    /// Does the work of [`next_event`](Self::next_event).
+    pub fn advance_to_event(&mut self, limit: SimTime) -> Option<Event> {
         self.look_away();
         loop {
             let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
@@ -192,7 +197,7 @@ impl<P: Probe> Engine<P> {
             if control > packets {
                 if self.is_worth_sharing && rayon::current_thread_index().is_none() {
                     // Running inside the pool avoids waking its threads for every window.
-                    return rayon::scope(|_| self.next_event(limit));
+                    return rayon::scope(|_| self.advance_to_event(limit));
                 }
                 let end =
                     (packets + self.next_length()).min(control).min(limit.0.saturating_add(1));
