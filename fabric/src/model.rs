@@ -312,11 +312,12 @@ impl Model {
             return LayerShares { attention: 1.0, state_space: 0.0, feed_forward: 1.0 };
         };
         let mixing = state_space.layers.saturating_add(state_space.attention_layers);
-        let feeding = self.layers.saturating_sub(mixing);
-        let [attention, state_space, feed_forward] =
-            [state_space.attention_layers, state_space.layers, feeding]
-                .map(|layers| f64::from(layers) / f64::from(self.layers.max(1)));
-        LayerShares { attention, state_space, feed_forward }
+        let layers = f64::from(self.layers.max(1));
+        LayerShares {
+            attention: f64::from(state_space.attention_layers) / layers,
+            state_space: f64::from(state_space.layers) / layers,
+            feed_forward: f64::from(self.layers.saturating_sub(mixing)) / layers,
+        }
     }
 
     /// Returns the mean number of tokens to which a token of a sequence attends, over layers and without a causal mask.

@@ -200,7 +200,7 @@ impl StepWork {
         let bubble_seconds = self.bubble_seconds(others.stage_time(), slowest.stage_time());
         let with_transfers = self.bubble_seconds(
             others.stage_time_with([v * transfer; 2]),
-            slowest.stage_time_with(sends.map(|sends| sends * transfer)),
+            slowest.stage_time_with([sends[0] * transfer, sends[1] * transfer]),
         );
         let transfer_seconds =
             m * (sends[0] + sends[1]) * transfer + with_transfers - bubble_seconds;
@@ -265,8 +265,8 @@ impl StepWork {
     /// and gradients after its last layer.
     fn data_seconds(&self, stage: &Passes, layer: &Passes) -> f64 {
         let layers = (f64::from(self.layer_count()) / f64::from(self.mapping.pipeline)).max(1.0);
-        let [gather, reduce] = [&self.gather, &self.reduce]
-            .map(|bucket| bucket.iter().map(|one| one.seconds).sum::<f64>());
+        let gather: f64 = self.gather.iter().map(|one| one.seconds).sum();
+        let reduce: f64 = self.reduce.iter().map(|one| one.seconds).sum();
         // The output layer follows the last weights, and precedes the first gradients.
         let pass = layer.forward.total();
         let forward = self.shown(layers * gather, gather, pass, layers * pass);

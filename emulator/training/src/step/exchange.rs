@@ -62,13 +62,15 @@ impl Job<'_> {
             return [None; 2];
         }
         let group = Group::new(self.mapping.tensor.into(), 1);
-        let kinds = if self.calibration.software.sequence_parallel {
-            [Some(CollectiveKind::AllGather), Some(CollectiveKind::ReduceScatter)]
-        } else {
-            [None, Some(CollectiveKind::AllReduce)]
-        };
         let bytes = self.activation_bytes();
-        kinds.map(|kind| Some(self.collective(TaskPurpose::Tensor, kind?, group, bytes)))
+        if self.calibration.software.sequence_parallel {
+            [CollectiveKind::AllGather, CollectiveKind::ReduceScatter]
+                .map(|kind| Some(self.collective(TaskPurpose::Tensor, kind, group, bytes)))
+        } else {
+            let whole =
+                self.collective(TaskPurpose::Tensor, CollectiveKind::AllReduce, group, bytes);
+            [None, Some(whole)]
+        }
     }
 
     pub(super) fn tensor_shown(&self, exchange: &Exchange) -> f64 {

@@ -244,23 +244,24 @@ impl Job<'_> {
 
     pub(super) fn projection_gemms(&self) -> f64 {
         let shares = self.model.shares();
-        let [attention, mamba] =
-            self.mixing_products().map(|pair| pair.map_or(0.0, |pair| self.product_seconds(&pair)));
+        let mamba = self.state_space_products();
+        let mamba = mamba.map_or(0.0, |pair| self.product_seconds(&pair));
+        let attention = self.product_seconds(&self.attention_products());
         shares.attention * attention + shares.state_space * mamba
     }
 
-    /// Projections of an attention layer, and of a state-space layer.
-    pub(super) fn mixing_products(&self) -> [Option<ProductPair>; 2] {
+    pub(super) fn attention_products(&self) -> ProductPair {
         let values = self.model.attention.core_width() / 2.0;
         let into = self.model.attention.parameters(self.model.hidden)
             / f64::from(self.model.hidden)
             - values;
-        let attention = self.projections(["input projections", "output projection"], into, values);
-        let mamba = self.model.state_space.as_ref().map(|mamba| {
-            let names = ["state-space input", "state-space output"];
-            self.projections(names, mamba.projected(), mamba.inner())
-        });
-        [Some(attention), mamba]
+        self.projections(["input projections", "output projection"], into, values)
+    }
+
+    pub(super) fn state_space_products(&self) -> Option<ProductPair> {
+        let mamba = self.model.state_space.as_ref()?;
+        let names = ["state-space input", "state-space output"];
+        Some(self.projections(names, mamba.projected(), mamba.inner()))
     }
 
     fn projections(&self, names: [&'static str; 2], into: f64, values: f64) -> ProductPair {
@@ -270,8 +271,10 @@ impl Job<'_> {
     }
 
     pub(super) fn product_seconds(&self, pair: &ProductPair) -> f64 {
-        let both = pair.sizes.map(|size| self.gemms(pair.grouped, size, self.precision));
-        pair.calls * (both[0] + both[1]) / pair.efficiency
+        let [into, out] = pair.sizes;
+        let into = self.gemms(pair.grouped, into, self.precision);
+        let out = self.gemms(pair.grouped, out, self.precision);
+        pair.calls * (into + out) / pair.efficiency
     }
 
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {

@@ -46,11 +46,10 @@ impl Job<'_> {
         let [dense, expert] = layers.map(|layers| layers * per_stage);
         let passes = 3.0 + again;
         let mut all = Vec::new();
-        let mixing = self.mixing_products().into_iter().zip([shares.attention, shares.state_space]);
-        for (pair, share) in mixing {
-            all.extend(
-                pair.iter().flat_map(|it| self.products(it, (dense + expert) * share * passes)),
-            );
+        let mixing = (dense + expert) * passes;
+        all.extend(self.products(&self.attention_products(), mixing * shares.attention));
+        if let Some(pair) = self.state_space_products() {
+            all.extend(self.products(&pair, mixing * shares.state_space));
         }
         for (layers, is_expert) in [(dense, false), (expert, true)] {
             let (products, shared) = self.feed_forward_pairs(is_expert);
