@@ -214,22 +214,20 @@ impl FlowDraws {
         FlowEnds { from, to }: FlowEnds,
         WantedPaths { count, hashed }: WantedPaths,
     ) -> Result<Paths, RouteError> {
-        let shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
-            let drawn = towards.draw(first, &mut self.of("flow", draw), path);
-            drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
-        };
         let first = towards.begin(from);
-        let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
+        let one = towards.draw(&[], &first, std::iter::once(self.of("flow", 0)));
+        let one = one.map_err(|NoPath| RouteError::Unreachable { from, to })?;
         if count == 1 {
             return Ok(one);
         }
         // The host has selected the interface; switches hash over the remaining hops.
         let first = [one[0][0]];
         let all = if hashed { None } else { towards.all(first[0], count.into()) };
-        match all {
-            Some(all) => Ok(self.in_drawn_order(&all)),
-            None => drawn(count, |draw, path| shortest(&first, draw, path)),
+        if let Some(all) = all {
+            return Ok(self.in_drawn_order(&all));
         }
+        let drawn = towards.draw(&[], &first, (0..count).map(|draw| self.of("flow", draw)));
+        drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
     fn in_drawn_order(self, paths: &Paths) -> Paths {
@@ -242,24 +240,6 @@ impl FlowDraws {
         order.iter().for_each(|place| ordered.push(&paths[*place]));
         ordered
     }
-}
-
-fn drawn(
-    count: u16,
-    mut draw: impl FnMut(u16, &mut Vec<LinkId>) -> Result<(), RouteError>,
-) -> Result<Paths, RouteError> {
-    let mut path = Vec::new();
-    draw(0, &mut path)?;
-    let mut paths = Paths::with_room(count.into(), path.len());
-    paths.push(&path);
-    for number in 1..count {
-        path.clear();
-        draw(number, &mut path)?;
-        if path[0] == paths[0][0] {
-            paths.push(&path);
-        }
-    }
-    Ok(paths)
 }
 
 fn follow<'l>(

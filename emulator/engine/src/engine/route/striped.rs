@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::towards::{NoPath, UsableLinks};
-use super::{
-    FlowEnds, FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn,
-};
+use super::{FlowEnds, FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths};
 use crate::engine::network::LinkId;
 
 type First = (LinkId, Option<Plane>);
@@ -37,16 +35,13 @@ impl Router {
                 continue;
             }
             let at = network.link(first).to;
-            paths.append(&drawn(share, |draw, path| {
-                path.push(first);
-                if at == to {
-                    return Ok(());
-                }
-                let mut stream = draws.of("interface", place * share + draw);
-                let begin = towards.begin(at);
-                let drawn = towards.draw(&begin, &mut stream, path);
-                drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
-            })?);
+            if at == to {
+                (0..share).for_each(|_| paths.push(&[first]));
+                continue;
+            }
+            let streams = (0..share).map(|draw| draws.of("interface", place * share + draw));
+            let drawn = towards.draw(&[first], &towards.begin(at), streams);
+            paths.append(&drawn.map_err(|NoPath| RouteError::Unreachable { from, to })?);
         }
         Ok(paths)
     }

@@ -65,6 +65,24 @@ pub(super) struct Towards<'n> {
 #[derive(Debug)]
 pub(super) struct NoPath;
 
+/// Room for the links of most paths.
+const HOPS: usize = 8;
+
+/// A path that has not reached the destination yet, unless `at` is `None`.
+struct Walk {
+    draws: Stream,
+    links: Vec<LinkId>,
+    at: Option<u32>,
+}
+
+fn pick(draws: &mut Stream, count: usize) -> Result<usize, NoPath> {
+    match count {
+        0 => Err(NoPath),
+        _ if count.is_power_of_two() => Ok(draws.next_u64() as usize & (count - 1)),
+        _ => Ok((draws.next_u64() % count as u64) as usize),
+    }
+}
+
 impl<'n> Towards<'n> {
     pub(super) fn new(
         links: UsableLinks<'n>,
@@ -141,37 +159,49 @@ impl<'n> Towards<'n> {
         if direct.is_empty() { self.leading_on(from) } else { direct }
     }
 
+    /// Draws a path for each of `draws`: `before`, then one of the `first` links. All paths advance together, because
+    /// reads for different paths do not wait for each other.
     pub(super) fn draw(
         &self,
+        before: &[LinkId],
         first: &[LinkId],
-        draws: &mut Stream,
-        path: &mut Vec<LinkId>,
-    ) -> Result<(), NoPath> {
-        let mut pick = |count: usize| match count {
-            0 => Err(NoPath),
-            _ if count.is_power_of_two() => Ok(draws.next_u64() as usize & (count - 1)),
-            _ => Ok((draws.next_u64() % count as u64) as usize),
-        };
-        let link = first[pick(first.len())?];
-        path.push(link);
-        let at = self.links.network.link(link).to;
-        if at == self.to {
+        draws: impl Iterator<Item = Stream>,
+    ) -> Result<Paths, NoPath> {
+        let mut walks = Vec::with_capacity(draws.size_hint().0);
+        for mut draws in draws {
+            let link = first[pick(&mut draws, first.len())?];
+            let to = self.links.network.link(link).to;
+            let at = if to == self.to { None } else { Some(self.map.number(to).ok_or(NoPath)?) };
+            let mut links = Vec::with_capacity(HOPS);
+            links.extend_from_slice(before);
+            links.push(link);
+            walks.push(Walk { draws, links, at });
+        }
+        while walks.iter().any(|walk| walk.at.is_some()) {
+            for walk in &mut walks {
+                self.advance(walk)?;
+            }
+        }
+        let longest = walks.iter().map(|walk| walk.links.len()).max().unwrap_or_default();
+        let mut paths = Paths::with_room(walks.len(), longest);
+        walks.iter().for_each(|walk| paths.push(&walk.links));
+        Ok(paths)
+    }
+
+    #[inline]
+    fn advance(&self, walk: &mut Walk) -> Result<(), NoPath> {
+        let Some(number) = walk.at else { return Ok(()) };
+        if let Some(last) = self.last_links(number) {
+            walk.links.push(last[pick(&mut walk.draws, last.len())?]);
+            walk.at = None;
             return Ok(());
         }
-        let mut number = self.map.number(at).ok_or(NoPath)?;
-        loop {
-            if let Some(last) = self.last_links(number) {
-                path.push(last[pick(last.len())?]);
-                return Ok(());
-            }
-            let steps = self.steps(number);
-            let step = steps[pick(steps.len())?];
-            path.push(step.link);
-            if self.root == self.to && self.row[step.to as usize].hops == 0 {
-                return Ok(());
-            }
-            number = step.to;
-        }
+        let steps = self.steps(number);
+        let step = steps[pick(&mut walk.draws, steps.len())?];
+        walk.links.push(step.link);
+        let has_ended = self.root == self.to && self.row[step.to as usize].hops == 0;
+        walk.at = (!has_ended).then_some(step.to);
+        Ok(())
     }
 
     /// Counts level by level, which finds many paths before any of them ends.
