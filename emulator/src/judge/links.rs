@@ -79,22 +79,26 @@ fn class_result(
     queue: QueueResult,
 ) -> LinkClass {
     let time = ran.log.ended.since(SimTime::START);
-    let mut used: Vec<(f64, LinkId, PortCount)> = links
+    let mut used: Vec<(f64, LinkId)> = links
         .iter()
         .map(|link| (*link, ran.log.engine().port_count(*link)))
         .filter(|(_, count)| count.packets > 0)
-        .map(|(link, count)| (utilisation(ran, link, &count, time), link, count))
+        .map(|(link, count)| (utilisation(ran, link, &count, time), link))
         .collect();
-    used.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let sum: f64 = used.iter().map(|(utilisation, ..)| utilisation).sum();
+    used.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let sum: f64 = used.iter().map(|(utilisation, _)| utilisation).sum();
     LinkClass {
         class,
         links: links.len(),
         links_used: used.len(),
         utilisation_mean: if used.is_empty() { 0.0 } else { sum / used.len() as f64 },
-        utilisation_max: used.first().map_or(0.0, |(utilisation, ..)| *utilisation),
+        utilisation_max: used.first().map_or(0.0, |(utilisation, _)| *utilisation),
         queue,
-        busiest: used.iter().take(BUSIEST).map(|used| link_result(ran, used)).collect(),
+        busiest: used
+            .iter()
+            .take(BUSIEST)
+            .map(|(utilisation, link)| link_result(ran, *utilisation, *link))
+            .collect(),
     }
 }
 
@@ -103,17 +107,15 @@ fn utilisation(ran: &JudgedRun<'_>, link: LinkId, count: &PortCount, time: Picos
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }
 }
 
-fn link_result(
-    ran: &JudgedRun<'_>,
-    (utilisation, link, count): &(f64, LinkId, PortCount),
-) -> LinkResult {
+fn link_result(ran: &JudgedRun<'_>, utilisation: f64, link: LinkId) -> LinkResult {
+    let count = ran.log.engine().port_count(link);
     LinkResult {
-        link: ran.start.substrate.link_name(*link),
-        utilisation: *utilisation,
+        link: ran.start.substrate.link_name(link),
+        utilisation,
         bytes: Bytes(count.bytes),
         dropped: count.dropped,
         marked: count.marked,
         lost: count.lost,
-        paused: ran.paused(*link),
+        paused: ran.paused(link),
     }
 }

@@ -47,6 +47,11 @@ impl Layout {
         let mut shards = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             let mut shard = Shard::new(index as u32, parts.len(), probe.clone());
+            let ports = part.iter().map(|vertex| network.outgoing(*vertex).len()).sum();
+            shard.ports.reserve_exact(ports);
+            shard.port_links.reserve_exact(ports);
+            shard.wires.reserve_exact(ports);
+            shard.wire_rates.reserve_exact(ports);
             for &vertex in part {
                 layout.place(network, settings, vertex, &mut shard, &mut lines);
             }

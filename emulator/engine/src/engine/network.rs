@@ -4,6 +4,8 @@
 //! A link consists of a wire and the output queue at its sending end. A host's output queue is its memory, which never
 //! drops or marks packets. Hosts do not forward packets by default, so shortest paths run over switches only.
 
+use std::sync::Arc;
+
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use rustc_hash::FxHashMap;
 
@@ -157,7 +159,10 @@ impl NetworkBuilder {
         let shortest_delay =
             self.links.iter().map(|link| link.spec.delay).min().expect("there are links");
         let kinds = self.kinds();
-        Ok(Network { roles: self.roles, links: self.links, kinds, outgoing, shortest_delay })
+        let Self { roles, mut links } = self;
+        links.shrink_to_fit();
+        let parts = NetworkParts { roles, links, kinds, outgoing, shortest_delay };
+        Ok(Network(Arc::new(parts)))
     }
 
     fn kinds(&self) -> Vec<u32> {
@@ -192,8 +197,12 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
     Ok(())
 }
 
+/// Its parts are shared by all copies.
 #[derive(Clone, Debug, Default)]
-pub struct Network {
+pub struct Network(Arc<NetworkParts>);
+
+#[derive(Debug, Default)]
+struct NetworkParts {
     roles: Vec<VertexRole>,
     links: Vec<Link>,
     kinds: Vec<u32>,
@@ -203,26 +212,26 @@ pub struct Network {
 
 impl Network {
     pub fn vertex_count(&self) -> usize {
-        self.roles.len()
+        self.0.roles.len()
     }
     pub fn role(&self, vertex: VertexId) -> VertexRole {
-        self.roles[vertex.index()]
+        self.0.roles[vertex.index()]
     }
     pub fn links(&self) -> &[Link] {
-        &self.links
+        &self.0.links
     }
     pub fn link(&self, link: LinkId) -> &Link {
-        &self.links[link.index()]
+        &self.0.links[link.index()]
     }
     pub(crate) fn are_alike(&self, one: &[LinkId], other: &[LinkId]) -> bool {
-        let kind = |link: &LinkId| self.kinds[link.index()];
+        let kind = |link: &LinkId| self.0.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
     }
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
-        &self.outgoing[vertex.index()]
+        &self.0.outgoing[vertex.index()]
     }
     pub fn shortest_delay(&self) -> Picoseconds {
-        self.shortest_delay
+        self.0.shortest_delay
     }
 }
 
