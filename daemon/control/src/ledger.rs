@@ -109,6 +109,7 @@ pub struct Ledger {
     pub attention: BTreeMap<DeviceName, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "owed")]
     pub deferred: BTreeMap<DeviceName, Deferred>,
+    /// Failed parts that the current plan avoids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
     /// Faults that operators reported and that the current plan does not avoid.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Records of the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 

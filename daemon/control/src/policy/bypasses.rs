@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Finds a plan around all known faults, and tells which parts a plan avoids.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 //! line, a terminal server or the daemon's own host may be at fault.
 //!
 //! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
-//! * No far end receives the suspect's light, and each has missed it for long enough.
+//! * No far end receives the suspect's light. Each has missed it for long enough, or is a suspect itself.
 //! * Two far ends are enough witnesses. They and the suspect must not share a
 //!   [failure domain](crate::management).
 //! * A switch connected to all network interfaces of a node is a witness if their links are down.
@@ -91,6 +91,7 @@ impl<'a> Facts<'a> {
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
         suspects.retain(|suspect| suspect.witnesses().next().is_some() && !suspect.is_lit());
+        // A silent far end must be explained by another suspect, which may be ruled out in turn.
         loop {
             let devices: BTreeSet<DeviceName> =
                 suspects.iter().flat_map(|s| &s.devices).map(|(_, d)| (*d).clone()).collect();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+//! What the daemon does unasked: it bypasses failed parts and heals rings. `ctl fault` takes the same path.
 
 use std::collections::BTreeMap;
 

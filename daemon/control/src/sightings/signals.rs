@@ -26,7 +26,7 @@ pub(super) struct Signalled {
     heard_at: Micros,
     pub(super) wanted_at: Micros,
     pub(super) is_found_failed: bool,
-    /// The whole node has failed, but no far end receives light from this module.
+    /// The whole node has failed, but no reachable far end faces this module.
     pub(super) is_unwitnessed: bool,
     paid_until: Micros,
     is_read: bool,
@@ -117,7 +117,7 @@ impl Signalled {
         !lost.is_empty() || suspected.is_none_or(|suspected| *heard_at > suspected)
     }
 
-    /// The module has failed if its light is `gone`. Otherwise its whole node has.
+    /// The module is known to have failed if far ends miss its light; otherwise only its node is.
     pub(super) fn found_failed(&mut self, gone: bool, unanswered: Option<Micros>) {
         (self.is_found_failed, self.is_unwitnessed) = (gone, !gone);
         self.silent_since = unanswered;

@@ -8,7 +8,7 @@
 //!
 //! After an unsolicited report of lost light, a whole node can be found failed without that hello.
 //!
-//! Reports only trigger reads. The daemon decides from readings and missing replies:
+//! A report alone decides nothing. With a reading that confirms it, its sender is a witness:
 //!
 //! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
 //!   after twice the sum of the promised time and the duration of recent reads, but no later than
@@ -199,7 +199,7 @@ impl Sightings {
         }
     }
 
-    /// Uses only reads after the suspicion. `None` if no far end should receive its light.
+    /// Uses only reads after the suspicion. `None` if no reachable far end should receive its light.
     fn is_light_gone(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);
@@ -332,12 +332,12 @@ impl Sightings {
             .in_flight
             .as_ref()
             .is_some_and(|flight| !flight.moves && seen.signalled.wants_read_after(flight.asked));
-        is_old || self.is_witnessed(device, ledger)
+        is_old || self.is_light_missed(device, ledger)
     }
 
     /// Returns whether light of the device, or of an unreachable module on the same node, is
     /// missing. Other modules cannot see the light of a module in loopback.
-    fn is_witnessed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    fn is_light_missed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         self.node_of(device)
             .iter()
             .any(|other| (other == device || !self.is_up(other)) && self.is_missed(other, ledger))
