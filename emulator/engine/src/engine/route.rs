@@ -294,4 +294,32 @@ mod tests {
         assert_eq!(one[0].len(), 2);
         assert_eq!(router.maps.len(), 1);
     }
+
+    /// Paths drawn over the other interface used to be dropped, so a flow got fewer paths than wanted.
+    #[test]
+    fn flow_of_a_host_with_two_interfaces_gets_all_wanted_paths() {
+        let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+        let mut builder = NetworkBuilder::new();
+        let [from, to] = [0; 2].map(|_| builder.add(VertexRole::Host));
+        let [left, right, last] = [0; 3].map(|_| builder.add(VertexRole::Switch));
+        for leaf in [left, right] {
+            builder.connect(from, leaf, spec);
+        }
+        for _ in 0..4 {
+            let spine = builder.add(VertexRole::Switch);
+            for leaf in [left, right, last] {
+                builder.connect(leaf, spine, spec);
+            }
+        }
+        builder.connect(last, to, spec);
+        let network = builder.build().unwrap();
+        let mut router = Router::new(Seed(1), network.links().len());
+        for _ in 0..20 {
+            let name = router.name_flow(FlowEnds { from, to });
+            let wanted = WantedPaths { count: 3, hashed: false };
+            let paths = router.find(&network, name, &Route::Shortest, wanted).unwrap();
+            assert_eq!(paths.len(), 3);
+            assert!(paths.iter().all(|path| path[0] == paths[0][0]));
+        }
+    }
 }
