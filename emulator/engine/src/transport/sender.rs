@@ -14,12 +14,12 @@ mod credit;
 mod dark;
 mod seen;
 mod tail;
-
-use std::collections::VecDeque;
+mod trims;
 
 use lightloom_units::SimTime;
 
 use self::tail::TailProbe;
+use self::trims::Trims;
 use super::{
     Balancer, Came, CongestionController, LossRecovery, PortLoad, RetransmissionTimer, SenderLane,
     SequenceSet,
@@ -67,8 +67,8 @@ pub(crate) struct Sender {
     repair: u32,
     repair_end: u32,
     held: SequenceSet,
-    trimmed: VecDeque<u32>,
-    /// Number of packets without a response. Trimmed packets are resent only while this number is below the window.
+    trims: Trims,
+    /// Number of packets without a response.
     in_flight: u32,
     timer: RetransmissionTimer,
     pub(crate) backs_off: bool,
@@ -157,7 +157,7 @@ impl Sender {
         self.released = self.acked;
         self.next = self.acked;
         self.repair_end = self.repair;
-        self.trimmed.clear();
+        self.trims.clear();
         self.deadline = u64::MAX;
         self.tail.rest();
     }
@@ -187,7 +187,7 @@ impl Sender {
 
     #[inline(always)]
     fn may_send_trimmed(&self) -> bool {
-        !self.trimmed.is_empty() && self.has_room()
+        self.trims.waiting() > 0 && self.has_room()
     }
 
     #[inline(always)]
@@ -304,9 +304,11 @@ impl Sender {
             return self.send_again(now, lane, sequence);
         }
         if self.may_send_trimmed()
-            && let Some(sequence) = self.trimmed.pop_front()
+            && let Some(sequence) = self.trims.resend(self.next)
         {
             self.in_flight += 1;
+            self.wait_anew(now);
+            self.fit_window();
             return self.send_again(now, lane, sequence);
         }
         self.bring_credit();
@@ -326,13 +328,13 @@ impl Sender {
     }
 
     fn skip_held(&mut self) {
-        if !self.trimmed.is_empty() {
+        if !self.trims.is_empty() {
             let (acked, held) = (self.acked, &self.held);
-            self.trimmed.retain(|number| *number >= acked && !held.contains(*number));
+            self.trims.forget(|number| number < acked || held.contains(number));
         }
         self.repair = self.repair.max(self.acked);
         while self.repair < self.repair_end
-            && (self.is_held(self.repair) || self.trimmed.contains(&self.repair))
+            && (self.is_held(self.repair) || self.trims.contains(self.repair))
         {
             self.repair += 1;
         }
@@ -464,14 +466,18 @@ impl Sender {
                 if arrived >= self.acked {
                     self.held.insert(arrived);
                 }
+                let late = (arrived + 1).saturating_sub(self.reordering);
+                self.repair_end = self.repair_end.max(late);
+                let mut sent_before = late;
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
                     // No other packet is in flight, so resend the trimmed packets now.
-                    self.in_flight = 0;
+                    (self.in_flight, sent_before) = (0, u32::MAX);
                 }
-                self.repair_end =
-                    self.repair_end.max((arrived + 1).saturating_sub(self.reordering));
                 self.skip_held();
+                while let Some(sequence) = self.trims.overdue(sent_before) {
+                    self.count_lost(now, sequence);
+                }
                 if self.repair < self.repair_end && !self.blames_path(self.repair) {
                     self.count_loss(now);
                 }
@@ -480,8 +486,8 @@ impl Sender {
     }
 
     fn trimmed(&mut self, number: u32, now: u64) {
-        if number >= self.acked && !self.held.contains(number) && !self.trimmed.contains(&number) {
-            self.trimmed.push_back(number);
+        if number >= self.acked && !self.held.contains(number) && !self.trims.waits(number) {
+            self.trims.add(number);
             self.wait_anew(now);
             self.skip_held();
             if let Some(controller) = &mut self.controller {
@@ -518,7 +524,7 @@ impl Sender {
         self.answered = self.sent;
         self.repair = self.acked;
         self.repair_end = self.acked;
-        self.trimmed.clear();
+        self.trims.clear();
         self.in_flight = 0;
         self.go_to(self.acked);
         self.skip_held();

@@ -54,6 +54,22 @@ fn nscc_keeps_the_queue_of_an_incast_at_its_target() {
     }
 }
 
+/// Headers tell the sender about every trimmed packet, so it resends no other. It used to send up to a tenth of the data twice.
+#[test]
+fn incasts_with_trimming_deliver_no_packet_twice() {
+    for senders in [4, 8, 32] {
+        for congestion in
+            [CongestionControl::Nscc(Nscc::default()), CongestionControl::ReceiverCredit]
+        {
+            let (mut engine, _) = incast(senders, congestion, 250);
+            engine.run(SimTime(1_000_000_000_000));
+            let count = engine.packets();
+            assert!(count.trimmed > 0 && count.lost + count.dropped == 0, "{count:?}");
+            assert_eq!((count.duplicates, count.retransmitted), (0, count.trimmed), "{senders}");
+        }
+    }
+}
+
 /// The receiver grants one packet at a time to each flow in turn, so all flows keep the differences of their first windows,
 /// and together take the time of their data on the last link.
 #[test]

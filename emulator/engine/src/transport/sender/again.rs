@@ -9,7 +9,7 @@ impl Sender {
     pub(crate) fn is_plain(&self) -> bool {
         self.controller.is_none()
             && self.balancer.is_none()
-            && self.trimmed.is_empty()
+            && self.trims.is_empty()
             && self.held.is_empty()
             && !self.tail.asks()
     }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sender's use of receiver credits, each of which allows one packet.
+//! How many packets a sender may have in flight: the window of congestion control, or receiver credits, each of which allows
+//! one packet.
 //!
-//! The window of such a flow is the sum of packets in flight and credits, so sending needs no further check.
+//! Both become a limit on the distance between the first unacknowledged packet and the next new one, so sending needs no
+//! further check. Packets in between that have arrived or were trimmed are not in flight and raise this limit.
 
 use super::{CongestionController, Packet, Sender, flag};
 
 impl Sender {
     #[cold]
     pub(super) fn has_room(&self) -> bool {
-        match self.controller.as_ref().and_then(|controller| controller.credits()) {
+        let Some(controller) = &self.controller else { return self.in_flight < self.window };
+        match controller.credits() {
             Some(credits) => credits > 0,
-            None => self.in_flight < self.window,
+            None => self.next - self.acked - self.known() < controller.window(),
         }
     }
 
@@ -47,9 +50,14 @@ impl Sender {
         if let Some(controller) = &self.controller {
             self.window = match controller.credits().filter(|_| self.by_credit) {
                 Some(credits) => in_flight.saturating_add(credits).min(self.span),
-                None => controller.window(),
+                None => controller.window().saturating_add(self.known()).min(self.span),
             };
         }
+    }
+
+    /// Number of packets between `acked` and `next` that are not in flight, because they arrived or were trimmed.
+    fn known(&self) -> u32 {
+        self.held.len() + self.trims.waiting()
     }
 
     pub(super) fn take_credit(&mut self, packet: &Packet, now: u64) {
@@ -59,9 +67,8 @@ impl Sender {
         self.is_settled = packet.has(flag::SETTLED);
         // Deferred credit is never lost, and trimmed packets do not wait in any queue.
         self.wait_anew(now);
-        let known = self.held.len() + self.trimmed.len() as u32;
-        let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));
-        let left = self.released.saturating_sub(self.next) + self.trimmed.len() as u32;
+        let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(self.known()));
+        let left = self.released.saturating_sub(self.next) + self.trims.waiting();
         if let Some(controller) = &mut self.controller {
             controller.settle(now, packet.has(flag::SETTLED), in_flight, left);
         }

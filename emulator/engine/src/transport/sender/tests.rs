@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_units::Picoseconds;
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::*;
 use crate::engine::packet::Contents;
-use crate::transport::{Balance, Reordering};
+use crate::transport::{Balance, CongestionControl, IdlePath, Nscc, Reordering};
 
 fn sender(recovery: LossRecovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
@@ -94,4 +94,52 @@ fn probe_takes_the_turn_of_a_packet() {
     sender.acknowledged(&acknowledgement(1, 0), later);
     assert!(sender.poll(later, 0).unwrap().probe);
     assert!(!sender.poll(later, 0).unwrap().probe);
+}
+
+fn header_of(sequence: u32) -> Packet {
+    let flags = flag::ACKNOWLEDGEMENT | flag::GAP | flag::TRIMMED;
+    Packet::new(Contents { cursor: 0, sequence, extra: 0, flags })
+}
+
+/// It used to be sent a third time, when packets sent before it had arrived.
+#[test]
+fn resent_trimmed_packet_is_lost_only_if_later_packets_arrive() {
+    let recovery = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) };
+    let mut sender = sender(recovery);
+    (sender.window, sender.span, sender.released) = (6, 6, 3);
+    burst(&mut sender, 0);
+    sender.acknowledged(&header_of(0), 10);
+    assert_eq!(burst(&mut sender, 10), [(0, 100)]);
+    assert_eq!(sender.deadline, 1_010, "the timeout starts again");
+    sender.acknowledged(&acknowledgement(0, 1), 11);
+    sender.acknowledged(&acknowledgement(0, 2), 12);
+    assert_eq!(burst(&mut sender, 12), []);
+    sender.release(2);
+    assert_eq!(burst(&mut sender, 20), [(3, 100), (4, 100), (5, 40)]);
+    sender.acknowledged(&acknowledgement(0, 4), 30);
+    assert_eq!(burst(&mut sender, 30), [(0, 100), (3, 100)], "4 was sent after both");
+}
+
+/// A missing packet used to block all packets from its number plus the window on.
+#[test]
+fn window_of_congestion_control_limits_packets_in_flight() {
+    let recovery = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(4) };
+    let mut sender = sender(recovery);
+    let rate = BitsPerSecond::from_gbps(400);
+    let path = IdlePath { round_trip: 1_000_000, hops: 2, rate, window: 3 };
+    let control = CongestionControl::Nscc(Nscc::default());
+    sender.span = 6;
+    sender.control_by(CongestionController::new(control, path, 6, None));
+    assert_eq!(burst(&mut sender, 0).len(), 3);
+    sender.acknowledged(&acknowledgement(0, 1), 10);
+    sender.acknowledged(&acknowledgement(0, 2), 10);
+    assert_eq!(burst(&mut sender, 10), [(3, 100), (4, 100)]);
+    sender.acknowledged(&header_of(0), 20);
+    assert_eq!(
+        burst(&mut sender, 20),
+        [],
+        "the trim shrinks the window to the two packets in flight"
+    );
+    sender.acknowledged(&acknowledgement(0, 3), 30);
+    assert_eq!(burst(&mut sender, 30), [(0, 100)]);
 }

@@ -133,6 +133,7 @@ impl Reference<'_> {
                 LossRecovery::SelectiveRepeat { .. } if packet.trimmed => {
                     let missing = arrived >= flow.acked && !flow.held.contains(&arrived);
                     if missing && !flow.trimmed.contains(&arrived) {
+                        flow.trimmed_resent.retain(|(sequence, _)| *sequence != arrived);
                         flow.trimmed.push_back(arrived);
                         flow.backoff = 0;
                         let waits = flow.deadline.is_some();
@@ -144,7 +145,8 @@ impl Reference<'_> {
                     if arrived >= flow.acked {
                         flow.held.insert(arrived);
                     }
-                    if flow.out == Some(arrived) {
+                    let was_asked = flow.out == Some(arrived);
+                    if was_asked {
                         flow.out = None;
                         flow.in_flight = 0;
                         flow.repair_end = flow.repair_end.max(arrived);
@@ -157,6 +159,18 @@ impl Reference<'_> {
                         if flow.repaired.insert(missing) {
                             flow.to_repair.insert(missing);
                         }
+                    }
+                    flow.pass_over();
+                    let (acked, held) = (flow.acked, &flow.held);
+                    flow.trimmed_resent
+                        .retain(|(sequence, _)| *sequence >= acked && !held.contains(sequence));
+                    let late = (arrived + 1).saturating_sub(apart);
+                    let is_lost = |next: u32| was_asked || next < late;
+                    while let Some((sequence, _)) =
+                        flow.trimmed_resent.pop_front_if(|(_, next)| is_lost(*next))
+                    {
+                        flow.trimmed.push_back(sequence);
+                        flow.lose(sequence, now + SPRAY_PROBE.0);
                     }
                 }
             }
@@ -210,6 +224,7 @@ impl Reference<'_> {
         flow.repair_end = flow.acked;
         flow.to_repair.clear();
         flow.trimmed.clear();
+        flow.trimmed_resent.clear();
         flow.in_flight = 0;
         let backoff = flow.backoff;
         let deadline = now + (self.timeout(number) << backoff);
@@ -308,7 +323,12 @@ impl Reference<'_> {
             flow.resent += 1;
         } else if choice == Reason::Trimmed {
             while flow.trimmed.pop_front().is_some_and(|first| first != sequence) {}
+            flow.trimmed_resent.push_back((sequence, flow.next));
             flow.resent += 1;
+            flow.backoff = 0;
+            let waits = flow.deadline.is_some();
+            let deadline = waits.then(|| self.now + self.timeout(number));
+            self.set_timer(number, deadline);
         } else if choice == Reason::Repair {
             flow.lose(sequence, probe_at);
             flow.to_repair.retain(|other| *other > sequence);

@@ -119,6 +119,8 @@ struct Flow {
     repaired: BTreeSet<u32>,
     to_repair: BTreeSet<u32>,
     trimmed: VecDeque<u32>,
+    /// Trimmed packets sent again, with the next new packet at that time.
+    trimmed_resent: VecDeque<(u32, u32)>,
     in_flight: u32,
     deadline: Option<u64>,
     backoff: u32,
@@ -156,7 +158,8 @@ impl Flow {
     /// Packets known to be trimmed are resent when there is room, and not repaired.
     fn pass_over(&mut self) {
         while let Some(first) = self.to_repair.first().copied() {
-            let trimmed = self.trimmed.contains(&first);
+            let resent = self.trimmed_resent.iter().any(|(sequence, _)| *sequence == first);
+            let trimmed = self.trimmed.contains(&first) || resent;
             if first >= self.acked && !self.held.contains(&first) && !trimmed {
                 return;
             }
@@ -279,6 +282,7 @@ impl<'a> Reference<'a> {
             repaired: BTreeSet::new(),
             to_repair: BTreeSet::new(),
             trimmed: VecDeque::new(),
+            trimmed_resent: VecDeque::new(),
             in_flight: 0,
             deadline: None,
             backoff: 0,
