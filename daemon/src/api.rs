@@ -577,8 +577,8 @@ async fn rollback(
     responses((status = 200), (status = 409), (status = 422)))]
 async fn adopt(Posted { shared, client, body }: Posted<AdoptBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let (against_plan, leave_out_silent) = (body.against_plan, body.devices == ["all"]);
-    let adopts_all = leave_out_silent && client.must_have(Role::Apply).is_ok();
+    let (against_plan, leave_out_unreachable) = (body.against_plan, body.devices == ["all"]);
+    let adopts_all = leave_out_unreachable && client.must_have(Role::Apply).is_ok();
     let devices = shared.look(move |runtime: &Runtime| -> Vec<DeviceName> {
         if adopts_all {
             let devices = runtime.control.sightings().inventory().devices.iter();
@@ -588,7 +588,7 @@ async fn adopt(Posted { shared, client, body }: Posted<AdoptBody>) -> Result<Ans
         }
     });
     let devices = devices.await?;
-    let request = Ok(Request::Adopt(Adopt { devices, leave_out_silent, against_plan }));
+    let request = Ok(Request::Adopt(Adopt { devices, leave_out_unreachable, against_plan }));
     shared.change_by(&client, "adopt", asked, Role::Apply, request).await
 }
 

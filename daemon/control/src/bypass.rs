@@ -236,9 +236,9 @@ pub(crate) fn suspects<'a>(
     let mut suspects = BTreeMap::new();
     for past in failed.filter(|past| past.result != TxnResult::Aborted) {
         let failed = past.parts.iter().filter_map(|(device, end)| {
-            let silent = matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
+            let unreachable = matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
             let bundle = device.bundle()?;
-            (!end.detail.is_empty() && !silent).then_some((bundle, end))
+            (!end.detail.is_empty() && !unreachable).then_some((bundle, end))
         });
         // If an end reports only missing light, the other end is usually the cause.
         let (unlit, other): (Vec<_>, Vec<_>) = failed.partition(|(_, end)| end.unlit);
@@ -509,8 +509,13 @@ mod tests {
             ["n8/b1.2 suspect: bypass 5 failed there: slot 0 has"]
         );
         assert_eq!(of(&[lied.clone(), dark.clone()]).len(), 2, "all that failed since");
-        let silent = past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);
-        assert_eq!(of(&[lied.clone(), silent.clone()]).len(), 1, "nothing moved: nobody failed");
+        let unreachable =
+            past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);
+        assert_eq!(
+            of(&[lied.clone(), unreachable.clone()]).len(),
+            1,
+            "nothing moved: nobody failed"
+        );
         let went = past(Committed, &[("n9/b0", Verdict::Applied, "", false)]);
         assert_eq!(of(&[lied, went]), [""; 0]);
     }

@@ -136,8 +136,8 @@ impl Controller {
                 }
                 self.sightings.promised(&device, &promise);
             }
-            Event::Up(device) => self.up(now, device),
-            Event::Down(device, trouble) => self.down(now, device, trouble),
+            Event::Reachable(device) => self.became_reachable(now, device),
+            Event::Unreachable(device, trouble) => self.became_unreachable(now, device, trouble),
             Event::Foreign(device, what) => {
                 if self.sightings.foreign(now, &device, what) {
                     self.note_contended(now, &device);
@@ -317,23 +317,24 @@ impl Controller {
         }
     }
 
-    fn up(&mut self, now: &Now, device: DeviceName) {
-        let Some(is_free) = self.sightings.reached(&device) else { return };
+    fn became_reachable(&mut self, now: &Now, device: DeviceName) {
+        let Some(is_free) = self.sightings.became_reachable(&device) else { return };
         self.transactions.reached(now, &device);
-        self.out.note(Note::Up(device.clone()));
+        self.out.note(Note::Reachable(device.clone()));
         if is_free {
             let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
             self.send(now, &device, observe, false);
         }
     }
 
-    fn down(&mut self, now: &Now, device: DeviceName, trouble: Trouble) {
+    fn became_unreachable(&mut self, now: &Now, device: DeviceName, trouble: Trouble) {
         if !self.sightings.devices().contains_key(&device) {
             return;
         }
         let reason = trouble.why().to_owned();
-        let ticket = self.sightings.lost(now, &device, trouble, self.transactions.ledger());
-        self.out.note(Note::Down(device.clone(), reason.clone()));
+        let ticket =
+            self.sightings.became_unreachable(now, &device, trouble, self.transactions.ledger());
+        self.out.note(Note::Unreachable(device.clone(), reason.clone()));
         if let Some(ticket) = ticket {
             self.reply(now, &device, ticket, Outcome::Unknown(reason));
         }

@@ -33,8 +33,8 @@ pub const IN_USE: Position = Position(1);
 pub enum Start {
     AllOrNothing(SwitchState),
     /// Continue with the devices that respond. Used for compensation, undo and recovery. Each
-    /// listed device gets only one request, because it has been unresponsive for long.
-    WhatAnswers(BTreeSet<DeviceName>),
+    /// listed device gets only one request, because it has been unreachable for long.
+    Reachable(BTreeSet<DeviceName>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Drive {
             // If a reply is overdue, repeat the request, because the line may have been disturbed.
             let from = self.orders.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.orders.start {
-                Start::WhatAnswers(silent) if silent.contains(device) => from,
+                Start::Reachable(unreachable) if unreachable.contains(device) => from,
                 _ => from + limits.patience(),
             };
             self.arming.insert(device.clone(), Arming { backoff: limits.backoff, until });
@@ -216,7 +216,7 @@ impl Drive {
             Outcome::Unknown(detail) => {
                 let so = match self.orders.start {
                     Start::AllOrNothing(_) => ", so nothing was moved",
-                    Start::WhatAnswers(_) => "",
+                    Start::Reachable(_) => "",
                 };
                 let detail = format!("it does not answer{so}: {detail}");
                 Some(PartEnd::new(Verdict::Unknown, detail))

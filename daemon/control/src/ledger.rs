@@ -299,12 +299,13 @@ impl Ledger {
             {
                 self.attention.insert(device.clone(), end.detail.clone());
                 self.deferred.remove(device);
-                let silent = end.verdict == Verdict::Unknown;
-                if !silent && !has_turned && intent.cause.undoes() {
+                let unreachable = end.verdict == Verdict::Unknown;
+                if !unreachable && !has_turned && intent.cause.undoes() {
                     self.owns_goal(intent, device);
                 }
                 let deferred = Deferred::after(intent, has_turned, device);
-                self.deferred.extend(deferred.filter(|_| silent).map(|one| (device.clone(), one)));
+                self.deferred
+                    .extend(deferred.filter(|_| unreachable).map(|one| (device.clone(), one)));
             }
             _ => {}
         }
@@ -390,7 +391,7 @@ impl Ledger {
         }
     }
 
-    /// Bypasses and repairs extend the plan's devices, because they leave out unresponsive ones.
+    /// Bypasses and repairs extend the plan's devices, because they leave out unreachable ones.
     /// Circuits on a device of the plan end the plan.
     fn take_plan(&mut self, intent: &Intent) {
         let named = intent.goal.keys().cloned();

@@ -23,10 +23,10 @@
 //! 3. No module of the suspected node replies in time. The sightings find that the node failed, and
 //!    the controller stops waiting with [`Action::Abandon`](messages::Action); without a suspicion it
 //!    waits longer and greets the module on a fresh connection first. The caller's driver reports
-//!    `Event::Down`. The loss of light then counts without more samples.
+//!    `Event::Unreachable`. The loss of light then counts without more samples.
 //! 4. [`Control::tick`](policy::Control::tick) computes the failed parts from
 //!    [`Facts`](policy::Facts). Each far end of the suspect is a witness and gives a
-//!    [`Testimony`](sightings::Testimony). None may see its light, and those that are silent must be
+//!    [`Testimony`](sightings::Testimony). None may see its light, and those that are unreachable must be
 //!    suspects themselves. Two that miss it must share no [failure domain](management) with each
 //!    other or the suspect. Both bundles of the node become
 //!    [`Part`](lightloom_fabric::fault::Part)s to avoid.

@@ -56,7 +56,7 @@ pub struct Rollback {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
     pub devices: Vec<DeviceName>,
-    pub leave_out_silent: bool,
+    pub leave_out_unreachable: bool,
     pub against_plan: bool,
 }
 
@@ -76,8 +76,8 @@ pub enum Answer {
     Adopted {
         devices: usize,
         slots: usize,
-        #[serde(default, skip_serializing_if = "is_none")]
-        silent: usize,
+        #[serde(default, rename = "silent", skip_serializing_if = "is_none")]
+        unreachable: usize,
     },
     NothingToDo {
         reasons: Vec<String>,
@@ -118,8 +118,8 @@ pub enum Event {
         outcome: Outcome,
     },
     Promised(DeviceName, Promise),
-    Up(DeviceName),
-    Down(DeviceName, Trouble),
+    Reachable(DeviceName),
+    Unreachable(DeviceName, Trouble),
     Foreign(DeviceName, Foreign),
     Signalled(DeviceName, Signal),
     /// A query for a module's identity and state starts or ends. Operations wait until it ends.
@@ -139,8 +139,8 @@ pub enum Action {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    Up(DeviceName),
-    Down(DeviceName, String),
+    Reachable(DeviceName),
+    Unreachable(DeviceName, String),
     Drift(DeviceName, Vec<Drift>),
     Crossed(DeviceName, Vec<Crossed>),
     Contended(DeviceName, Option<Contended>),

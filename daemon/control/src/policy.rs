@@ -12,7 +12,6 @@ mod reactions;
 mod rollback;
 mod unstored;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
@@ -32,7 +31,7 @@ use crate::ledger::Ledger;
 use crate::messages::{Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback};
 use crate::record::{Asked, Broken, Cause, Record, TxnResult};
 use crate::sightings::Sightings;
-use crate::state::{DeviceName, Micros, Now};
+use crate::state::{Micros, Now};
 use crate::transactions::{Planned, Transactions};
 pub use change_start::ChangeStart;
 pub use diagnoses::Diagnosis;
@@ -84,7 +83,6 @@ pub struct Facts<'a> {
     ledger: &'a Ledger,
     plan: Option<&'a Arc<Plan>>,
     spelled: Option<&'a Spelled>,
-    unreachable: &'a BTreeMap<DeviceName, (Micros, String)>,
     asked_all: Option<Micros>,
 }
 
@@ -95,7 +93,6 @@ pub struct Control {
     plan: Option<Arc<Plan>>,
     spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
-    unreachable: BTreeMap<DeviceName, (Micros, String)>,
     backoff: Backoff,
     judges_again: bool,
     asked_all: Option<Micros>,
@@ -120,7 +117,6 @@ impl Control {
             plan: None,
             spelled: None,
             applied: None,
-            unreachable: BTreeMap::new(),
             judges_again: false,
             asked_all: None,
             backoff: Backoff::default(),
@@ -175,7 +171,6 @@ impl Control {
             ledger: self.ledger(),
             plan: self.plan.as_ref(),
             spelled: self.spelled.as_ref(),
-            unreachable: &self.unreachable,
             asked_all: self.asked_all,
         }
     }
@@ -320,15 +315,8 @@ impl Control {
         let (mut fired, mut ended) = (Vec::new(), Vec::new());
         for action in actions.iter() {
             match action {
-                Action::Note(Note::Up(device)) => {
-                    self.unreachable.remove(device);
-                    if self.refused.take().is_some() {
-                        self.backoff.forget();
-                    }
-                }
-                Action::Note(Note::Down(device, why)) => {
-                    let known = self.unreachable.entry(device.clone());
-                    known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
+                Action::Note(Note::Reachable(_)) if self.refused.take().is_some() => {
+                    self.backoff.forget();
                 }
                 // Bypasses no longer have to wait for the limit on automatic changes.
                 Action::Append(records)

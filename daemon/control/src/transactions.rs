@@ -162,7 +162,7 @@ impl Transactions {
             sharing: sightings.inventory().devices.get(device)?.sharing,
             owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
             probed: self.ledger.probed.get(device).unwrap_or(&NONE),
-            observed: seen.observed().filter(|_| seen.is_up()),
+            observed: seen.observed().filter(|_| seen.is_reachable()),
             trouble: seen.trouble().map(Trouble::why),
         })
     }
@@ -287,7 +287,7 @@ impl Transactions {
     ) -> Vec<Command> {
         self.recovered = Some(unfinished.intent.txn);
         if unfinished.forward {
-            let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
+            let start = Start::Reachable(cx.sightings.long_unread(cx.now));
             return self.run(cx, unfinished.intent.after.clone(), start);
         }
         let all = unfinished.intent.before.keys().cloned().collect();
@@ -346,7 +346,8 @@ impl Transactions {
         }
         let known = intent.after.keys().filter_map(|device| {
             let goes = cx.sightings.inventory().devices.get(device)?.goes;
-            let seen = cx.sightings.devices().get(device).filter(|seen| seen.is_up() && goes)?;
+            let seen =
+                cx.sightings.devices().get(device).filter(|seen| seen.is_reachable() && goes)?;
             let read = seen.observed().filter(|read| read.tuning.is_empty())?;
             let is_recent = seen.read_at() + READ_LATELY >= cx.now.mono;
             let lately = is_recent && !cx.strays.is_late(device, cx.now);
@@ -443,7 +444,7 @@ impl Transactions {
             self.append(turn, cx.out);
         }
         self.neighbours.clear();
-        let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
+        let start = Start::Reachable(cx.sightings.long_unread(cx.now));
         self.run(cx, target, start)
     }
 

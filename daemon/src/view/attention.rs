@@ -61,7 +61,7 @@ fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let mut before = past.stood_before.iter();
     !past.cause.undoes()
         && before.all(|(device, before)| {
-            let seen = devices.get(device).filter(|seen| seen.is_up());
+            let seen = devices.get(device).filter(|seen| seen.is_reachable());
             let read = seen.and_then(|seen| seen.observed());
             read.is_some_and(|read| {
                 let mut slots = before.keys().chain(read.positions.keys());
@@ -227,12 +227,14 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
                 {adopt}"
         ),
         None => {
-            let silent = unseen(known);
-            let silent = match silent.is_empty() {
+            let unreachable = unseen(known);
+            let unreachable = match unreachable.is_empty() {
                 true => String::new(),
-                false => format!("(unknown for {})", named(silent, DRIFTED_NAMED_MAX)),
+                false => format!("(unknown for {})", named(unreachable, DRIFTED_NAMED_MAX)),
             };
-            format!("adopt the current light: {adopt}; or remove the light at its source{silent}")
+            format!(
+                "adopt the current light: {adopt}; or remove the light at its source{unreachable}"
+            )
         }
     })
 }

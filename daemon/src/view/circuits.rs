@@ -90,7 +90,7 @@ fn closing(plan: &Plan) -> BTreeSet<BundleId> {
 
 fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Position> {
     let seen = known.control.sightings().devices().get(device)?;
-    let observed = seen.observed().filter(|_| seen.is_up())?;
+    let observed = seen.observed().filter(|_| seen.is_reachable())?;
     Some(at(&observed.positions, slot))
 }
 
@@ -212,6 +212,6 @@ fn is_lever(known: &Knowledge<'_>, device: &DeviceName) -> bool {
 }
 
 fn is_dark(device: &DeviceName, seen: &Sighting) -> bool {
-    let read = seen.observed().filter(|_| seen.is_up());
+    let read = seen.observed().filter(|_| seen.is_reachable());
     read.is_none_or(|read| read.positions.values().all(|position| !device.leads_out(*position)))
 }

@@ -74,7 +74,7 @@ impl Bench {
 
     fn started(&mut self, actions: Vec<Action>) {
         self.perform(actions);
-        self.events.extend(DEVICES.map(|name| Event::Up(name.into())));
+        self.events.extend(DEVICES.map(|name| Event::Reachable(name.into())));
         self.settle();
     }
 

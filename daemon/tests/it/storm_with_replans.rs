@@ -217,18 +217,18 @@ impl Ring {
                     true => {
                         self.later(Micros::from_secs(1), Happening::Up(life, device.clone()));
                         if self.said_down.insert(device.clone()) {
-                            self.handle(Event::Down(device, "no answer to a hello".into()));
+                            self.handle(Event::Unreachable(device, "no answer to a hello".into()));
                         }
                     }
                     false => {
                         self.said_down.remove(&device);
-                        self.handle(Event::Up(device));
+                        self.handle(Event::Reachable(device));
                     }
                 }
             }
             Happening::Down(life, device) if life == self.life => {
                 self.said_down.insert(device.clone());
-                self.handle(Event::Down(device.clone(), "no answer in time".into()));
+                self.handle(Event::Unreachable(device.clone(), "no answer in time".into()));
                 self.later(Micros::from_millis(500), Happening::Up(life, device));
             }
             _ => {}
@@ -355,7 +355,7 @@ impl Ring {
         for transceiver in &plan.transceivers {
             let device = module(transceiver.bundle);
             if self.dead.contains_key(&device) {
-                // An unresponsive module that no other module faces is not considered failed.
+                // An unreachable module that no other module faces is not considered failed.
                 let is_missed = self.is_missed(transceiver.bundle.node);
                 assert!(
                     !is_missed || plan.faults.iter().any(|part| covers(part, transceiver.bundle)),

@@ -18,7 +18,7 @@ pub(super) fn set_up(world: &mut World, plan: &Plan) -> Result<(), String> {
     wait(world, until, &|world: &World| {
         world.daemon.control.as_ref().is_some_and(|control| {
             let mut devices = control.sightings().devices().values();
-            devices.all(|seen| seen.answers())
+            devices.all(|seen| seen.is_read())
         })
     })
     .map_err(|()| "not every transceiver answers".to_owned())?;

@@ -18,7 +18,7 @@ use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply};
 use crate::record::{Asked, Broken, Cause};
 use crate::sightings::{Crossed, end_name};
-use crate::state::{DeviceName, Micros, Now, Position, Positions, Slot, SwitchState, at};
+use crate::state::{DeviceName, Now, Position, Positions, Slot, SwitchState, at};
 
 pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
@@ -50,10 +50,6 @@ impl<'a> Facts<'a> {
     /// `None` for plans of circuits without GPUs, which cannot avoid faults.
     pub(super) fn replannable(&self) -> Option<&'a Fabric> {
         self.installed().filter(|fabric| fabric.circuits_alone().is_none())
-    }
-
-    pub(super) fn unreachable(&self, device: &DeviceName) -> Option<Micros> {
-        self.unreachable.get(device).map(|(since, _)| *since)
     }
 
     /// Names parts as plans do; for a fibre, plans use its lower port. Adds crossed cables to the
@@ -128,8 +124,8 @@ impl<'a> Facts<'a> {
                 false => Answer::NothingToDo { reasons },
             });
         }
-        let silent = repaired.iter().find(|part| !self.answers(&part.to_string()));
-        if let Some(part) = silent.filter(|_| !again) {
+        let unreachable = repaired.iter().find(|part| !self.is_reachable(&part.to_string()));
+        if let Some(part) = unreachable.filter(|_| !again) {
             let when =
                 format!("lightloom ctl wait {part} && lightloom ctl fault --repaired {part}");
             return Err(refused(format!(
@@ -181,8 +177,8 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// If the plan needs an unresponsive module, uses a plan without this module: immediately if it
-    /// is as good, otherwise after the module has been unresponsive for a heartbeat.
+    /// If the plan needs an unreachable module, uses a plan without this module: immediately if it
+    /// is as good, otherwise after the module has been unreachable for a heartbeat.
     fn plan_within(
         &self,
         now: &Now,
@@ -199,21 +195,21 @@ impl<'a> Facts<'a> {
             narrow = self.or_wider(installed, plan, parts, narrow)?;
         }
         let first = self.candidate(narrow, plan)?;
-        if first.target.keys().all(|device| self.sightings.is_up(device)) {
+        if first.target.keys().all(|device| self.sightings.is_reachable(device)) {
             return Ok(first);
         }
-        let down = self.setup.modules.iter().filter(|(_, device)| !self.sightings.is_up(device));
-        bounds.out_of_reach = down.map(|(bundle, _)| bundle.node).collect();
+        let unreachable =
+            self.setup.modules.iter().filter(|(_, device)| !self.sightings.is_reachable(device));
+        bounds.out_of_reach = unreachable.map(|(bundle, _)| bundle.node).collect();
         let other = bypass::next_plan_within(installed, plan, parts, repaired, &bounds);
         let Ok(other) = other.and_then(|next| self.candidate(next, plan)) else { return Ok(first) };
         let waits = first.target.keys().any(|device| {
-            let since = self.unreachable(device);
-            !self.sightings.is_up(device)
-                && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
+            let since = self.sightings.unreachable_since(device);
+            since.is_some_and(|since| since + self.setup.heartbeat > now.mono)
         });
         let is_as_good = !waits || other.gpus_used() >= first.gpus_used();
-        let is_up = other.target.keys().all(|device| self.sightings.is_up(device));
-        Ok(if is_as_good && is_up { other } else { first })
+        let is_reachable = other.target.keys().all(|device| self.sightings.is_reachable(device));
+        Ok(if is_as_good && is_reachable { other } else { first })
     }
 
     fn or_wider(
@@ -243,10 +239,10 @@ impl<'a> Facts<'a> {
         })?;
         self.add_circuits(&mut target, &next.plan, plan, &self.ledger.owned);
         target.retain(|device, want| {
-            // An unresponsive optical switch keeps passing light, so rings do not wait for it.
+            // An unreachable optical switch keeps passing light, so rings do not wait for it.
             let mut switches = self.setup.switches.values();
             let is_switch = switches.any(|(switch, _)| switch == device);
-            !self.stays(device, want) && (!is_switch || self.sightings.is_up(device))
+            !self.stays(device, want) && (!is_switch || self.sightings.is_reachable(device))
         });
         Ok(Candidate { next, target })
     }
@@ -266,8 +262,8 @@ impl<'a> Facts<'a> {
         let failed: BTreeSet<NodeId> =
             plan.faults.iter().chain(parts).filter_map(|part| part.node()).collect();
         let Some(asked) = self.asked_all else {
-            let mut down = self.sightings.down();
-            return down.all(|(device, _)| {
+            let mut unreachable = self.sightings.unreachable();
+            return unreachable.all(|(device, _)| {
                 device.bundle().is_none_or(|bundle| failed.contains(&bundle.node))
             });
         };
@@ -290,7 +286,7 @@ impl<'a> Facts<'a> {
         if !ledger.owned.contains_key(device) || *ledger.belongs(device) != *want {
             return false;
         }
-        if !self.sightings.is_up(device) {
+        if !self.sightings.is_reachable(device) {
             return true;
         }
         let read = self.sightings.reading(device);
@@ -304,7 +300,7 @@ impl<'a> Facts<'a> {
 
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut SwitchState) {
         target.retain(|device, want| {
-            self.sightings.is_up(device) || *self.ledger.belongs(device) != *want
+            self.sightings.is_reachable(device) || *self.ledger.belongs(device) != *want
         });
     }
 
@@ -434,12 +430,12 @@ impl<'a> Facts<'a> {
         self.plan.is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
-    fn answers(&self, part: &str) -> bool {
+    fn is_reachable(&self, part: &str) -> bool {
         let touched = self.setup.modules.iter().filter(|(bundle, _)| {
             let bundle = bundle.to_string();
             is_inside(&bundle, part) || is_inside(part, &bundle)
         });
-        touched.map(|(_, device)| device).all(|device| self.sightings.is_up(device))
+        touched.map(|(_, device)| device).all(|device| self.sightings.is_reachable(device))
     }
 
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
@@ -453,7 +449,7 @@ impl<'a> Facts<'a> {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("plan it again with `--fault {names}`");
             // Suggest another mode only if all parts respond.
-            if known.keys().all(|name| self.answers(name)) {
+            if known.keys().all(|name| self.is_reachable(name)) {
                 ways += ", report repaired parts with `ctl fault --repaired PART`, or apply with mode `update`, \
                          which forgets the faults";
             }

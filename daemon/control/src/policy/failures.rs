@@ -2,14 +2,14 @@
 //! Decides whether a node or module has failed. Missing replies are not enough evidence, because a
 //! line, a terminal server or the daemon's own host may be at fault.
 //!
-//! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
+//! * A *suspect* is an unreachable module, or a node whose modules are all unreachable.
 //! * No far end receives the suspect's light. Each has missed it for long enough, or is a suspect itself.
 //! * Two far ends are enough witnesses. They and the suspect must not share a
 //!   [failure domain](crate::management).
 //! * A switch connected to all network interfaces of a node is a witness if their links are down.
 //! * One witness is enough for a suspect with at most one circuit, unless a common cause exists.
 //!
-//! Management is lost if devices are unresponsive without a witness. The daemon reports it first and
+//! Management is lost if devices are unreachable without a witness. The daemon reports it first and
 //! makes no changes, until the devices respond again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use crate::management::{Domain, Trouble};
 use crate::sightings::{DarkFibre, Sight, Testimony};
 use crate::state::{DeviceName, Micros, Now};
 
-/// If at least one in this many devices is unresponsive, individual lines are not the cause.
+/// If at least one in this many devices is unreachable, individual lines are not the cause.
 const SHARE: usize = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,12 +86,12 @@ impl<'a> Facts<'a> {
     ) -> BTreeMap<BundleId, String> {
         let far =
             dark.iter().filter(|dark| dark.far_is_down).filter_map(|dark| dark.far.0.bundle());
-        let unlinked = self.unlinked().filter(|node| self.is_surely_silent(now, *node));
+        let unlinked = self.unlinked().filter(|node| self.node_stays_unreachable(now, *node));
         let nodes: BTreeSet<NodeId> = far.map(|bundle| bundle.node).chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
         suspects.retain(|suspect| suspect.witnesses().next().is_some() && !suspect.is_lit());
-        // A silent far end must be explained by another suspect, which may be ruled out in turn.
+        // An unreachable far end must be explained by another suspect, which may be ruled out in turn.
         loop {
             let devices: BTreeSet<DeviceName> =
                 suspects.iter().flat_map(|s| &s.devices).map(|(_, d)| (*d).clone()).collect();
@@ -118,11 +118,13 @@ impl<'a> Facts<'a> {
     }
 
     fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
-        let (up, silent): (Vec<_>, Vec<_>) =
-            self.modules_of(node).partition(|(_, device)| self.sightings.is_up(device));
-        match up.is_empty() {
-            true => vec![self.suspect(silent, self.no_link(node).collect())],
-            false => silent.into_iter().map(|device| self.suspect(vec![device], vec![])).collect(),
+        let (reachable, unreachable): (Vec<_>, Vec<_>) =
+            self.modules_of(node).partition(|(_, device)| self.sightings.is_reachable(device));
+        match reachable.is_empty() {
+            true => vec![self.suspect(unreachable, self.no_link(node).collect())],
+            false => {
+                unreachable.into_iter().map(|device| self.suspect(vec![device], vec![])).collect()
+            }
         }
     }
 
@@ -138,17 +140,19 @@ impl<'a> Facts<'a> {
 
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
         let hosts = &self.sightings.inventory().hosts;
-        let down = self.sightings.down().filter(|_| !hosts.is_empty());
-        let bundles = down.filter_map(|(device, _)| device.bundle());
+        let unreachable = self.sightings.unreachable().filter(|_| !hosts.is_empty());
+        let bundles = unreachable.filter_map(|(device, _)| device.bundle());
         let nodes: BTreeSet<NodeId> = bundles.map(|bundle| bundle.node).collect();
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
-    /// Uses readings since all modules of the node became unresponsive; empty if a module responds.
+    /// Uses readings since all modules of the node became unreachable; empty if a module responds.
     pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
-        let silent: Option<Vec<Micros>> =
-            self.modules_of(node).map(|(_, device)| self.sightings.down_since(device)).collect();
-        let since = silent.and_then(|silent| silent.into_iter().max());
+        let unreachable: Option<Vec<Micros>> = self
+            .modules_of(node)
+            .map(|(_, device)| self.sightings.unreachable_since(device))
+            .collect();
+        let since = unreachable.and_then(|unreachable| unreachable.into_iter().max());
         let switches = self.sightings.inventory().hosts.get(&node).into_iter().flatten();
         switches.filter(move |switch| {
             let read = since.and_then(|since| self.sightings.reading_since(switch, since));
@@ -161,12 +165,12 @@ impl<'a> Facts<'a> {
         self.setup.modules.range(first..=last).map(|(bundle, device)| (*bundle, device))
     }
 
-    fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
-        self.modules_of(node).all(|(_, device)| self.sightings.is_silent(now, device))
+    fn node_stays_unreachable(&self, now: &Now, node: NodeId) -> bool {
+        self.modules_of(node).all(|(_, device)| self.sightings.stays_unreachable(now, device))
     }
 
     pub(super) fn waits_for_hello(&self, now: &Now) -> bool {
-        self.unlinked().any(|node| !self.is_surely_silent(now, node))
+        self.unlinked().any(|node| !self.node_stays_unreachable(now, node))
     }
 
     fn have_failed(&self, suspects: &[Suspect<'_>]) -> bool {
@@ -188,20 +192,22 @@ impl<'a> Facts<'a> {
 
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let unexplained = self.unexplained().into_iter();
-        let silent: BTreeSet<&DeviceName> =
-            unexplained.filter(|device| self.sightings.is_silent(now, device)).collect();
+        let unreachable: BTreeSet<&DeviceName> =
+            unexplained.filter(|device| self.sightings.stays_unreachable(now, device)).collect();
         let mut shared = self.sightings.inventory().management.shared();
-        shared.retain(|_, devices| devices.iter().all(|device| silent.contains(*device)));
+        shared.retain(|_, devices| devices.iter().all(|device| unreachable.contains(*device)));
         let behind: Vec<Domain> = shared.into_keys().cloned().collect();
-        if behind.is_empty() && !self.is_share(silent.len()) {
+        if behind.is_empty() && !self.is_share(unreachable.len()) {
             return None;
         }
-        let since = silent.iter().filter_map(|device| self.unreachable(device)).min();
-        let lit = silent.iter().filter(|device| self.sightings.sends_light(device, self.ledger));
+        let since =
+            unreachable.iter().filter_map(|device| self.sightings.unreachable_since(device)).min();
+        let lit =
+            unreachable.iter().filter(|device| self.sightings.sends_light(device, self.ledger));
         Some(ManagementLost {
             lit: lit.count(),
-            unasked: self.unasked().filter(|device| silent.contains(device)).count(),
-            devices: silent.into_iter().cloned().collect(),
+            unasked: self.unasked().filter(|device| unreachable.contains(device)).count(),
+            devices: unreachable.into_iter().cloned().collect(),
             behind,
             since: since.unwrap_or(now.mono),
         })
@@ -209,7 +215,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the nodes of jobs whose failure would go unnoticed, because no far end faces their
     /// fibres and no managed switch is connected to them. The value is whether the node has been
-    /// unresponsive for longer than a heartbeat.
+    /// unreachable for longer than a heartbeat.
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);
         let nodes: BTreeSet<NodeId> = groups
@@ -227,11 +233,11 @@ impl<'a> Facts<'a> {
             if devices.is_empty() || is_plugged || testimonies.next().is_some() {
                 continue;
             }
-            let is_silent = devices.iter().all(|device| {
-                let since = self.unreachable(device);
+            let is_unreachable = devices.iter().all(|device| {
+                let since = self.sightings.unreachable_since(device);
                 since.is_some_and(|since| since + self.setup.heartbeat <= now.mono)
             });
-            unwitnessed.insert(node, is_silent);
+            unwitnessed.insert(node, is_unreachable);
         }
         unwitnessed
     }
@@ -245,19 +251,19 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
-        let down = self.sightings.down();
-        let local = down.filter(|(_, seen)| seen.trouble().is_some_and(Trouble::is_local));
+        let unreachable = self.sightings.unreachable();
+        let local = unreachable.filter(|(_, seen)| seen.trouble().is_some_and(Trouble::is_local));
         local.map(|(device, _)| device)
     }
 
-    fn is_share(&self, silent: usize) -> bool {
-        silent > 1 && silent * SHARE >= self.sightings.inventory().devices.len()
+    fn is_share(&self, unreachable: usize) -> bool {
+        unreachable > 1 && unreachable * SHARE >= self.sightings.inventory().devices.len()
     }
 
     /// Returns the unreachable devices that are neither bypassed nor missed by a witness.
     fn unexplained(&self) -> Vec<&DeviceName> {
-        let down = self.sightings.down().map(|(device, _)| device);
-        let unexplained = down.filter(|device| {
+        let unreachable = self.sightings.unreachable().map(|(device, _)| device);
+        let unexplained = unreachable.filter(|device| {
             device.bundle().is_none_or(|bundle| {
                 !self.is_bypassed(Part::Bundle(bundle)) && !self.is_missed(bundle, device)
             })
@@ -297,14 +303,14 @@ impl<'a> Facts<'a> {
                 failed.insert(Part::Fibre(Port { bundle, path }), why);
             }
         }
-        let silent = failed.keys().filter_map(|part| match part {
+        let unreachable = failed.keys().filter_map(|part| match part {
             Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => {
-                self.down_since(*bundle).map(|_| *bundle)
+                self.bundle_unreachable_since(*bundle).map(|_| *bundle)
             }
             _ => None,
         });
-        let silent: Vec<BundleId> = silent.collect();
-        for bundle in silent {
+        let unreachable: Vec<BundleId> = unreachable.collect();
+        for bundle in unreachable {
             for (other, device) in self.of_node(bundle) {
                 if self.joins(now, bundle, device) {
                     let why = format!("unresponsive, like {bundle} of the same node");
@@ -316,14 +322,14 @@ impl<'a> Facts<'a> {
     }
 
     fn joins(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
-        self.sightings.down_since(device).is_some()
+        self.sightings.unreachable_since(device).is_some()
             && !self.awaits_verdict(now, bundle, device)
             && !self.sightings.is_unwitnessed(device, now)
             && !self.sightings.sends_light(device, self.ledger)
     }
 
-    fn down_since(&self, bundle: BundleId) -> Option<Micros> {
-        self.sightings.down_since(self.setup.modules.get(&bundle)?)
+    fn bundle_unreachable_since(&self, bundle: BundleId) -> Option<Micros> {
+        self.sightings.unreachable_since(self.setup.modules.get(&bundle)?)
     }
 
     pub(super) fn of_node(
@@ -337,11 +343,12 @@ impl<'a> Facts<'a> {
         if self.sightings.is_unwitnessed(device, now) {
             return false;
         }
-        let Some(since) = self.down_since(bundle) else { return false };
-        let since = self.sightings.down_since(device).map_or(since, |down| since.max(down));
+        let Some(since) = self.bundle_unreachable_since(bundle) else { return false };
+        let since = self.sightings.unreachable_since(device).map_or(since, |own| since.max(own));
         let limits = self.sightings.inventory().limits(device);
-        let waits = Micros(2 * (limits.silent_within + limits.read_within).0);
-        now.mono < since + waits && self.sightings.may_be_silent(device, since, now, self.ledger)
+        let waits = Micros(2 * (limits.reconnect_within + limits.read_within).0);
+        now.mono < since + waits
+            && self.sightings.may_be_unreachable(device, since, now, self.ledger)
     }
 
     /// Waits for other modules of a node that may have failed, so that one change bypasses all.
@@ -373,7 +380,7 @@ impl<'a> Facts<'a> {
         self.setup.modules.values().any(|device| {
             let within = self.sightings.inventory().limits(device).read_within;
             let is_awaited =
-                self.sightings.is_up(device) && !self.sightings.is_read_since(device, asked);
+                self.sightings.is_reachable(device) && !self.sightings.is_read_since(device, asked);
             now.mono < asked + within + within && is_awaited
         })
     }

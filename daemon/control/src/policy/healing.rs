@@ -136,8 +136,8 @@ fn change_to(facts: Facts<'_>, plan: &Plan, next: Plan, now: &Now) -> Option<App
     target.retain(|device, want| !facts.stays(device, want));
     let phase = facts.in_stages(plan, kept.plan(), &target);
     let is_leased = phase.is_some() && facts.ledger.lease.is_some();
-    let is_up = target.keys().all(|device| facts.sightings.is_up(device));
-    (is_up && !is_leased).then(|| Apply {
+    let is_reachable = target.keys().all(|device| facts.sightings.is_reachable(device));
+    (is_reachable && !is_leased).then(|| Apply {
         target,
         phase,
         plan_sha256: kept.sha256().to_owned(),

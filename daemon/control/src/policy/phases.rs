@@ -377,7 +377,7 @@ impl Control {
         let devices = self.sightings().devices();
         let lit = circuits::positions(self.switches(), &phase.circuits).into_iter();
         let unseen = lit.filter_map(|(device, wanted)| {
-            let seen = devices.get(&device).filter(|seen| seen.is_up());
+            let seen = devices.get(&device).filter(|seen| seen.is_reachable());
             let Some(read) = seen.and_then(|seen| seen.observed()) else {
                 return Some(format!("{device}: does not answer, so its light is unknown"));
             };

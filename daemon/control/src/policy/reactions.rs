@@ -135,7 +135,10 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let devices = self.sightings().devices();
-        if !failed.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.is_up()) {
+        if !failed.is_empty()
+            && !devices.is_empty()
+            && devices.values().all(|seen| !seen.is_reachable())
+        {
             let why = "no device responds, so the plan cannot be bypassed and would be abandoned: \
                 check the management lines, then report the fault again";
             let reasons = vec![why.to_owned()];
@@ -224,13 +227,13 @@ impl Control {
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
         let known = &self.facts().reported_or_found();
         // A dark fibre is listed in `dark_fibres` until it is bypassed.
-        let silent = news.iter().filter(|(part, _)| {
+        let listed = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
         });
         let reason = self.why_not_bypassed(now, &parts);
-        let not_bypassed = silent.map(|(part, why)| {
+        let not_bypassed = listed.map(|(part, why)| {
             let name = part.to_string();
-            let since = self.facts().unreachable(&DeviceName::from(name.as_str()));
+            let since = self.sightings().unreachable_since(&DeviceName::from(name.as_str()));
             let wall_ms = match (known.get(&name), since) {
                 (Some(failed), _) => failed.wall_ms,
                 (None, Some(since)) => now.wall_ms.saturating_sub((now.mono - since).0 / 1000),

@@ -146,7 +146,7 @@ impl Sightings {
     }
 
     fn dark_fibre(&self, device: &DeviceName, slot: Slot, ledger: &Ledger) -> Option<DarkFibre> {
-        let seen = self.devices.get(device).filter(|seen| seen.up)?;
+        let seen = self.devices.get(device).filter(|seen| seen.reachable)?;
         let dark = seen.dark.get(&slot)?;
         let to = ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
         let witness = (device.clone(), slot, to);
@@ -155,10 +155,10 @@ impl Sightings {
         let (limits, far_limits) = (self.inventory.limits(device), self.inventory.limits(&far.0));
         let shut = self.is_shut(&witness) || self.is_shut(far);
         let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&far.0) && !shut;
-        let failed = !far_seen.up && far_seen.signalled.is_found_failed;
+        let failed = !far_seen.reachable && far_seen.signalled.is_found_failed;
         if !at_rest
             || (!failed && dark.reads < limits.power_samples)
-            || (far_seen.up && far_seen.stood.is_none())
+            || (far_seen.reachable && far_seen.stood.is_none())
             || !self.looks_back(far)
         {
             return None;
@@ -168,18 +168,20 @@ impl Sightings {
         let names = self.sees_neighbour(far);
         let far_read_at = if names { far_seen.named_at } else { far_seen.read_at };
         let since = dark.since.max(seen.stands_since).max(far_seen.stands_since);
-        let (since, until) = match far_seen.up {
+        let (since, until) = match far_seen.reachable {
             true => (since, seen.read_at.min(far_read_at)),
-            false => (since.max(far_seen.silent_from(far_limits.silent_within)), seen.read_at),
+            false => {
+                (since.max(far_seen.unreachable_from(far_limits.reconnect_within)), seen.read_at)
+            }
         };
-        let dark_within = match far_seen.was_up {
+        let dark_within = match far_seen.was_reachable {
             true => limits.dark_within.max(far_limits.dark_within),
             false => limits.dark_within,
         };
         (failed || until >= since + dark_within).then(|| DarkFibre {
             witness,
             far: far.clone(),
-            far_is_down: !far_seen.up,
+            far_is_down: !far_seen.reachable,
             power_mdbm: dark.power_mdbm,
             far_lit_by: self.lit_by_another(far, ledger),
         })
@@ -253,7 +255,7 @@ impl Sightings {
     }
 
     pub fn shut_ends(&self, ledger: &Ledger) -> Vec<ShutEnd> {
-        let up = self.devices.iter().filter(|(_, seen)| seen.up);
+        let up = self.devices.iter().filter(|(_, seen)| seen.reachable);
         let shut = up.flat_map(|(device, seen)| {
             let slots = seen.shut.iter();
             slots.map(move |(slot, (why, since))| (device, *slot, *why, *since))
@@ -281,7 +283,7 @@ impl Sightings {
         if let Some(dark) = dark.filter(|dark| dark.far.0 == *device) {
             return Sight::Dark(dark.power_mdbm);
         }
-        let Some(down_since) = self.devices.get(device).map(|seen| seen.down_since) else {
+        let Some(down_since) = self.devices.get(device).map(|seen| seen.unreachable_since) else {
             return Sight::Nothing;
         };
         let least = self.inventory.limits(name).power_min_mdbm;

@@ -22,7 +22,7 @@ pub(super) struct Signalled {
     pub(super) suspected: Option<Micros>,
     pub(super) missed: u32,
     /// Time at which the reply counted as missing that led to giving up the device.
-    pub(super) silent_since: Option<Micros>,
+    pub(super) unreachable_since: Option<Micros>,
     heard_at: Micros,
     pub(super) wanted_at: Micros,
     pub(super) is_found_failed: bool,
@@ -118,9 +118,9 @@ impl Signalled {
     }
 
     /// The module is known to have failed if far ends miss its light; otherwise only its node is.
-    pub(super) fn found_failed(&mut self, gone: bool, unanswered: Option<Micros>) {
+    pub(super) fn found_failed(&mut self, gone: bool, missing_since: Option<Micros>) {
         (self.is_found_failed, self.is_unwitnessed) = (gone, !gone);
-        self.silent_since = unanswered;
+        self.unreachable_since = missing_since;
     }
 
     pub(super) fn is_given_up(&self) -> bool {

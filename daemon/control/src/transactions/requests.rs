@@ -144,7 +144,7 @@ impl Transactions {
         };
         self.neighbours = apply.neighbours;
         let start = match intent.cause.undoes() {
-            true => Start::WhatAnswers(cx.sightings.long_silent(cx.now)),
+            true => Start::Reachable(cx.sightings.long_unread(cx.now)),
             false => Start::AllOrNothing(before),
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
@@ -259,8 +259,8 @@ impl Transactions {
                 )),
             }
         }
-        let silent = reasons.len();
-        if silent > 0 && (positions.is_empty() || !adopt.leave_out_silent) {
+        let unreachable = reasons.len();
+        if unreachable > 0 && (positions.is_empty() || !adopt.leave_out_unreachable) {
             return Decision::refused(reasons);
         }
         let devices: Vec<DeviceName> = positions.keys().cloned().collect();
@@ -270,7 +270,7 @@ impl Transactions {
         }
         let slots = positions.values().map(Positions::len).sum();
         self.append(Record::Adopted { asked, positions, wall_ms: cx.now.wall_ms }, cx.out);
-        let answer = Answer::Adopted { devices: devices.len(), slots, silent };
+        let answer = Answer::Adopted { devices: devices.len(), slots, unreachable };
         Decision::Adopted(answer, devices)
     }
 

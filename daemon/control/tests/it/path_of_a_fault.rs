@@ -28,7 +28,10 @@ fn path_of_a_fault() {
         let written = |is: fn(&Record) -> bool| world.records[before..].iter().any(is);
         let stages = [
             ("a reading without light", far.iter().any(is_dark)),
-            ("unresponsive", modules.iter().all(|name| sightings.is_silent(&world.now, name))),
+            (
+                "unreachable",
+                modules.iter().all(|name| sightings.stays_unreachable(&world.now, name)),
+            ),
             ("failed parts", !world.bypassed.is_empty()),
             ("intent", written(|one| matches!(one, Record::Intent(to) if is_bypass(to)))),
             ("moves", written(|one| matches!(one, Record::Fire { .. }))),

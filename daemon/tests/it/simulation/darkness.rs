@@ -333,7 +333,7 @@ fn limits_follow_module_promises_and_line_speed() {
     let [slow, usual] = [over(115_200), over(921_600)];
     assert_eq!((usual.read_within, usual.switch_within), (Micros(52_778), Micros(57_778)));
     assert_eq!((slow.read_within, slow.switch_within), (Micros(72_223), Micros(77_223)));
-    assert_eq!((usual.dark_within, usual.silent_within), (Micros(5_000), Micros(57_778)));
+    assert_eq!((usual.dark_within, usual.reconnect_within), (Micros(5_000), Micros(57_778)));
     assert_eq!(usual.reply_within, Limits::default().reply_within, "while its light arrives");
     let written = Follows { bits_per_second: 921_600, reply_written: true, settle_written: true };
     let short = Limits { reply_within: Micros(9_000), ..Limits::default() };

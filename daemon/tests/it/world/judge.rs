@@ -300,7 +300,7 @@ impl World {
             }
             let listed = ledger.attention.contains_key(name)
                 || controller.sightings().devices()[name].drift().iter().any(|_| true)
-                || !controller.sightings().devices()[name].is_up();
+                || !controller.sightings().devices()[name].is_reachable();
             if model.positions != *owned && !listed {
                 let what = format!("{name} stands at {:?}, reported {owned:?}", model.positions);
                 self.violated("I2", &what);

@@ -78,7 +78,7 @@ pub(crate) struct World {
     /// Lost devices whose serial lines the daemon's host cannot open.
     pub(crate) unopened: BTreeSet<DeviceName>,
     /// Makes the world deliberately wrong: a device without management does not send light.
-    pub(crate) silence_is_darkness: bool,
+    pub(crate) unreachable_is_dark: bool,
     unanswered: BTreeMap<DeviceName, Micros>,
     moved_in: BTreeMap<DeviceName, Txn>,
     pub(crate) wrongly_cut: Vec<String>,
@@ -194,7 +194,7 @@ impl World {
             unplugged: BTreeSet::new(),
             lost: BTreeSet::new(),
             unopened: BTreeSet::new(),
-            silence_is_darkness: false,
+            unreachable_is_dark: false,
             unanswered: BTreeMap::new(),
             moved_in: BTreeMap::new(),
             wrongly_cut: Vec::new(),
@@ -294,7 +294,7 @@ impl World {
             None => true,
             Some(far) => {
                 let is_dark = self.is_dead(&far.0)
-                    || (self.silence_is_darkness && self.lost.contains(&far.0));
+                    || (self.unreachable_is_dark && self.lost.contains(&far.0));
                 !self.cut.contains(&end) && !is_dark && self.stands[&far.0] == far.2
             }
         }
@@ -494,7 +494,7 @@ impl World {
             refuses_late: false,
         };
         self.handle(Event::Promised(device.clone(), promise));
-        self.handle(Event::Up(device));
+        self.handle(Event::Reachable(device));
     }
 
     fn dropped(&mut self, device: DeviceName, why: Trouble) {
@@ -505,7 +505,7 @@ impl World {
         line.said_down = !was_up;
         self.later(wait, Happens::Hello(device.clone()));
         if says {
-            self.handle(Event::Down(device, why));
+            self.handle(Event::Unreachable(device, why));
         }
     }
 
