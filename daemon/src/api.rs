@@ -157,7 +157,7 @@ pub fn router(shared: Shared) -> Router {
 async fn healthz(State(shared): State<Shared>) -> Response {
     let failure = shared
         .look(|runtime: &Runtime| {
-            runtime.control.failed().map(str::to_owned).or_else(|| runtime.audit.failure())
+            runtime.control.journal_failure().map(str::to_owned).or_else(|| runtime.audit.failure())
         })
         .await;
     match failure {
@@ -567,7 +567,7 @@ async fn rollback(
     };
     let confirm_within = before.and_then(|()| confirm_within(body.confirm_within_ms));
     let request = confirm_within.map(|confirm_within| {
-        Request::Rollback(Rollback { txn: Txn(body.txn), confirm_within, around: None })
+        Request::Rollback(Rollback { txn: Txn(body.txn), confirm_within, avoiding: None })
     });
     shared.change_by(&client, "rollback", asked, Role::Apply, request).await
 }
@@ -678,7 +678,7 @@ async fn fault_diff(Posted { shared, client, body }: Posted<FaultBody>) -> Reply
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (broken, repaired) = told(&shared, &client, &body).await?;
     previewed(&shared, move |runtime: &Runtime| {
-        runtime.control.facts().way_around(&runtime.clock.now(), &broken, &repaired)
+        runtime.control.facts().try_bypass(&runtime.clock.now(), &broken, &repaired)
     })
     .await
 }

@@ -384,7 +384,10 @@ impl Runtime {
     fn shorten_journal(&mut self) {
         let (records, bytes) = self.shorten_at;
         let long = self.journal.length() >= records || self.journal.bytes() >= bytes;
-        if !long || self.control.failed().is_some() || self.control.transactions().is_busy() {
+        if !long
+            || self.control.journal_failure().is_some()
+            || self.control.transactions().is_busy()
+        {
             return;
         }
         let after = self.journal.head().to_owned();

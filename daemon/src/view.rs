@@ -22,12 +22,12 @@ use chrono::{DateTime, Local};
 use crate::cluster::{JournalPlace, Leadership};
 use crate::journal::Damage;
 use crate::runtime::Runtime;
-use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::{OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Ledger, Open, Past};
 use lightloom_control::policy::Control;
 use lightloom_control::record::{Broken, Cause, TxnResult};
+use lightloom_control::replan::is_inside;
 use lightloom_control::state::{DeviceName, Now, Txn};
 use lightloom_daemon_api::alarm::alarms;
 use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
@@ -72,8 +72,8 @@ impl<'a> From<&'a Runtime> for Knowledge<'a> {
 }
 
 pub fn status(runtime: &Runtime) -> Status {
-    let failed =
-        runtime.control.failed().map(|why| (why.to_owned(), runtime.place.after_failure()));
+    let failed = runtime.control.journal_failure();
+    let failed = failed.map(|why| (why.to_owned(), runtime.place.after_failure()));
     let (journal_failure, journal_next) = failed.or_else(|| full_disk(runtime)).unzip();
     let mut status = Status {
         leadership: runtime.leadership.as_ref().map(leadership),
@@ -252,15 +252,15 @@ fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
     let broken = known.control.facts().known_faults();
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| {
-        let mut ends = [end_name(&dark.witness), end_name(&dark.far)].into_iter();
+        let mut ends = [end_name(&dark.receiver), end_name(&dark.sender)].into_iter();
         !ends.any(|end| broken.keys().any(|part: &String| is_inside(&end, part)))
     });
     let views = dark.map(|dark| DarkFibreView {
-        near: end_name(&dark.witness),
-        far: end_name(&dark.far),
+        near: end_name(&dark.receiver),
+        far: end_name(&dark.sender),
         power_dbm: f64::from(dark.power_mdbm) / 1000.0,
-        far_is_down: dark.far_is_down,
-        far_lit_by: dark.far_lit_by,
+        far_is_down: dark.sender_is_unreachable,
+        far_lit_by: dark.sender_lit_by,
     });
     views.collect()
 }
@@ -395,9 +395,9 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);
     if known.control.ledger().last_txn == past.txn {
-        shown.crossed = past.parts.keys().flat_map(|name| crossed(known, name)).collect();
+        shown.crossed = past.ends.keys().flat_map(|name| crossed(known, name)).collect();
         if past.result == TxnResult::Aborted {
-            let unknown = past.parts.iter().filter(|(_, part)| part.verdict == Verdict::Unknown);
+            let unknown = past.ends.iter().filter(|(_, end)| end.verdict == Verdict::Unknown);
             let unreachable = unknown.map(|(device, _)| device.clone()).collect();
             shown.when_known = unreachable::when(known, &unreachable);
         }

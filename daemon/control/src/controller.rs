@@ -113,8 +113,8 @@ impl Controller {
         }
         let drive = self.transactions.drive_deadline();
         let pending = self.ledger().pending.as_ref().filter(|_| !self.transactions.is_busy());
-        let settles = self.transactions.settles_at(&self.sightings);
-        let automatic = pending.map(|pending| pending.deadline(now)).into_iter().chain(settles);
+        let deferred = self.transactions.deferred_at(&self.sightings);
+        let automatic = pending.map(|pending| pending.deadline(now)).into_iter().chain(deferred);
         let not_before = automatic.map(|at| at.max(self.budget.not_before()));
         reads.into_iter().chain(drive).chain(not_before).min()
     }
@@ -149,7 +149,7 @@ impl Controller {
             Event::Occupied(device, occupied) => self.sightings.occupied(now, &device, occupied),
             Event::Tick => self.tick(now),
         }
-        self.schedule.settle(&mut self.sightings, self.transactions.ledger());
+        self.schedule.update(&mut self.sightings, self.transactions.ledger());
         self.out.take()
     }
 
@@ -170,8 +170,8 @@ impl Controller {
         self.sightings.read_all(now);
     }
 
-    pub(crate) fn lead_back_around(&mut self, txn: crate::state::Txn, back: Apply) {
-        self.transactions.lead_back_around(txn, back);
+    pub(crate) fn lead_back_to(&mut self, txn: crate::state::Txn, back: Apply) {
+        self.transactions.lead_back_to(txn, back);
     }
 
     fn follow(&mut self, now: &Now, decision: Decision) -> Answer {
@@ -209,9 +209,9 @@ impl Controller {
                     self.send(now, &device, op, drives);
                 }
                 Command::Fire(wave) => self.transactions.fired(now, wave, &mut self.out),
-                Command::End(parts) => {
+                Command::End(ends) => {
                     let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
-                    match self.transactions.drive_ended(cx, parts) {
+                    match self.transactions.drive_ended(cx, ends) {
                         Some(DriveEnd::GoesBack(commands)) => self.execute(now, commands),
                         Some(DriveEnd::Ended(ended)) => self.ended(now, &ended),
                         None => {}
@@ -353,7 +353,7 @@ impl Controller {
             self.confirm_too_late(now);
             self.restore_drift(now);
             let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
-            if let Some(decision) = self.transactions.settle(cx) {
+            if let Some(decision) = self.transactions.complete_deferred(cx) {
                 self.follow(now, decision);
             }
         }

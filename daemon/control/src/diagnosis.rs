@@ -173,12 +173,9 @@ const NAMED_MAX: usize = 16;
 
 fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     let odd = links.iter().filter(|link| !symptoms::of(std::slice::from_ref(link)).is_empty());
-    let unreachable =
-        loose.iter().filter(|loose| !loose.reachable).map(|loose| loose.node.as_str());
-    let nodes: BTreeSet<&str> = odd
-        .flat_map(|link| link.ends.iter().map(|end| end.node.as_str()))
-        .chain(unreachable)
-        .collect();
+    let nodes = odd.flat_map(|link| &link.ends).map(|end| end.node.as_str());
+    let unreachable = loose.iter().filter(|loose| !loose.reachable);
+    let nodes: BTreeSet<&str> = nodes.chain(unreachable.map(|one| one.node.as_str())).collect();
     let near =
         links.iter().filter(|link| link.ends.iter().any(|end| nodes.contains(end.node.as_str())));
     near.cloned().collect()

@@ -42,15 +42,15 @@ pub struct Apply {
     pub broken: Option<BTreeMap<String, Broken>>,
     pub phase: Option<Box<Phase>>,
     pub plan: Option<Box<KeptPlan>>,
-    pub settles: BTreeSet<String>,
+    pub resolves: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
     pub txn: Txn,
     pub confirm_within: Option<Micros>,
-    /// A target around later faults, instead of the [exact rollback](crate::transactions::Transactions::way_back).
-    pub around: Option<Box<Apply>>,
+    /// A target that avoids later faults, instead of the [exact rollback](crate::transactions::Transactions::way_back).
+    pub avoiding: Option<Box<Apply>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -420,7 +420,7 @@ impl Sightings {
         }
         let seen = self.get_mut(device)?;
         seen.in_flight = None;
-        Some(match seen.signalled.suspected {
+        Some(match seen.signalled.node_dark_since {
             Some(_) => Neighbours::Never,
             None if std::mem::take(&mut seen.missed_opposite) => Neighbours::Always,
             None if !seen.crossed.is_empty() => Neighbours::Always,
@@ -452,7 +452,7 @@ impl Sightings {
         let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);
         if seen.observed.take().is_some() {
             seen.unread_since = now.mono;
-            self.look_around(device, ledger);
+            self.read_related_soon(device, ledger);
         }
         ticket
     }

@@ -9,8 +9,8 @@ use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::{Knowledge, attention};
-use lightloom_control::bypass::is_inside;
 use lightloom_control::record::Broken;
+use lightloom_control::replan::is_inside;
 use lightloom_control::sightings::Sighting;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
 use lightloom_daemon_api::circuit::{
@@ -163,8 +163,8 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     }
     let names: Vec<String> = dark.map(ToString::to_string).collect();
     let parts = names.iter().filter_map(|name| Some((name.parse::<Part>().ok()?, String::new())));
-    let around = known.control.facts().way_around(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
-    match around.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
+    let bypass = known.control.facts().try_bypass(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
+    match bypass.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
         true => format!("bypass them: lightloom ctl fault {}", names.join(" ")),
         false => {
             "see why the plan would be refused now: lightloom ctl apply --again --dry-run".into()

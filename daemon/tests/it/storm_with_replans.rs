@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use lightloom_control::bypass::{plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{
     Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback, Ticket,
@@ -15,6 +14,7 @@ use lightloom_control::desired::{paths, position};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
+use lightloom_control::replan::{plan_anew, sha256_of};
 use lightloom_control::state::{
     DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Positions, Slot, at,
 };

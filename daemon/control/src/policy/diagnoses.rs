@@ -6,8 +6,8 @@ use std::iter;
 use lightloom_fabric::fault::Part;
 
 use super::Facts;
-use crate::bypass::is_inside;
 use crate::diagnosis::{Culprit, Named, Symptom, diagnose};
+use crate::replan::is_inside;
 use crate::sightings::Links;
 use crate::state::{DeviceName, Now};
 

@@ -12,11 +12,11 @@ use lightloom_planner::joint::{Bounds, MoveLimit};
 use lightloom_units::id::NodeId;
 
 use super::Facts;
-use crate::bypass;
 use crate::change::Mode;
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Apply, Note};
 use crate::record::{Broken, Cause};
+use crate::replan;
 use crate::state::Now;
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
@@ -88,7 +88,7 @@ fn search(fabric: &Fabric, plan: &Plan, movable: &BTreeSet<u32>) -> Option<Plan>
     }
     let (moves, limit) = (Some(movable.clone()), MoveLimit::Heal(MOVES_MAX));
     let bounds = Bounds { moves, limit, ..Bounds::default() };
-    let next = bypass::next_plan_within(fabric, plan, &[], &[], &bounds).ok()?.plan;
+    let next = replan::next_plan_within(fabric, plan, &[], &[], &bounds).ok()?.plan;
     fits(plan, &next, movable).then_some(next)
 }
 

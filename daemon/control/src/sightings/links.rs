@@ -98,12 +98,8 @@ impl Links<'_> {
             tap: self.certain_tap(seen, end, far),
             ..PortReading::default()
         };
-        let usual = PortReading {
-            reachable: true,
-            stands: true,
-            tap: Some(usual),
-            ..PortReading::default()
-        };
+        let tap = Some(usual);
+        let usual = PortReading { reachable: true, stands: true, tap, ..PortReading::default() };
         End { node: node_of(device), device: device.clone(), now, usual }
     }
 

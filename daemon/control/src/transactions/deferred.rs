@@ -98,7 +98,7 @@ impl Transactions {
         Ok(changes)
     }
 
-    fn can_settle(&self, device: &DeviceName, deferred: &Deferred, sightings: &Sightings) -> bool {
+    fn is_ready(&self, device: &DeviceName, deferred: &Deferred, sightings: &Sightings) -> bool {
         static NOTHING: Positions = Positions::new();
         let owned = self.ledger.owned.get(device).unwrap_or(&NOTHING);
         sightings.reading(device).is_some_and(|read| {
@@ -109,7 +109,7 @@ impl Transactions {
 
     pub fn is_brought_back(&self, device: &DeviceName, sightings: &Sightings) -> bool {
         self.ledger.deferred.get(device).is_some_and(|deferred| {
-            !sightings.is_read(device) || self.can_settle(device, deferred, sightings)
+            !sightings.is_read(device) || self.is_ready(device, deferred, sightings)
         })
     }
 
@@ -117,16 +117,16 @@ impl Transactions {
         self.tries.get(device).copied().unwrap_or_default()
     }
 
-    pub(crate) fn settles_at(&self, sightings: &Sightings) -> Option<Micros> {
+    pub(crate) fn deferred_at(&self, sightings: &Sightings) -> Option<Micros> {
         let deferred = self.ledger.deferred.iter().filter(|_| self.is_free());
-        let ready = deferred.filter(|(device, one)| self.can_settle(device, one, sightings));
+        let ready = deferred.filter(|(device, one)| self.is_ready(device, one, sightings));
         ready.map(|(device, _)| self.tries(device).next).min()
     }
 
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>) -> Option<Decision> {
+    pub(crate) fn complete_deferred(&mut self, cx: &mut Context<'_>) -> Option<Decision> {
         let mut deferred = self.ledger.deferred.iter().filter(|_| self.is_free());
         let (device, deferred) = deferred.find(|(device, one)| {
-            self.can_settle(device, one, cx.sightings) && self.tries(device).next <= cx.now.mono
+            self.is_ready(device, one, cx.sightings) && self.tries(device).next <= cx.now.mono
         })?;
         let mut apply = Apply {
             target: [(device.clone(), deferred.to.clone())].into(),

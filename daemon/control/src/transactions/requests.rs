@@ -140,7 +140,7 @@ impl Transactions {
             broken: apply.broken,
             phase,
             stages: stages.unwrap_or_default(),
-            settles: apply.settles,
+            resolves: apply.resolves,
         };
         self.neighbours = apply.neighbours;
         let start = match intent.cause.undoes() {
@@ -177,7 +177,7 @@ impl Transactions {
     }
 
     fn rollback(&mut self, cx: &mut Context<'_>, asked: Asked, rollback: Rollback) -> Decision {
-        let Rollback { txn, confirm_within, around } = rollback;
+        let Rollback { txn, confirm_within, avoiding } = rollback;
         if self.ledger.open.is_some() {
             return self.busy(cx).unwrap_or(Decision::Answered(Answer::Done));
         }
@@ -191,8 +191,8 @@ impl Transactions {
                     another one: omit `--confirm-within`"
             ));
         }
-        let back = match around {
-            Some(around) => Ok(*around),
+        let back = match avoiding {
+            Some(back) => Ok(*back),
             None => self.led_back(txn, Cause::Rollback(txn)),
         };
         match back {
@@ -221,12 +221,12 @@ impl Transactions {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    pub(crate) fn lead_back_around(&mut self, txn: Txn, back: Apply) {
-        self.around = Some((txn, back));
+    pub(crate) fn lead_back_to(&mut self, txn: Txn, back: Apply) {
+        self.lead_back = Some((txn, back));
     }
 
     pub(super) fn led_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
-        match self.around.as_ref().filter(|(led, _)| *led == txn) {
+        match self.lead_back.as_ref().filter(|(led, _)| *led == txn) {
             Some((_, back)) => Ok(Apply { cause: Some(cause), ..back.clone() }),
             None => self.way_back(txn, cause),
         }

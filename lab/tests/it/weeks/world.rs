@@ -412,7 +412,7 @@ impl World {
 
     fn deadline(&self) -> Option<Micros> {
         let runtime = self.runtime.as_ref()?;
-        let mends = runtime.control.failed().map(|_| self.time + TRIES_EVERY);
+        let mends = runtime.control.journal_failure().map(|_| self.time + TRIES_EVERY);
         let now = self.clock.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let deadline = runtime.control.deadline(&now);
         let deadline = deadline.map(|at| (at - self.ahead).max(self.time));

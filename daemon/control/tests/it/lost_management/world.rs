@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_control::bypass::{plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{
     Action, Answer, Apply, Event, Note, ReplyTo, Request, Signal, Ticket,
@@ -16,8 +15,10 @@ use lightloom_control::management::{Domain, DomainKind, Trouble};
 use lightloom_control::mover::{Follows, Promise, RECONNECT};
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Record};
+use lightloom_control::replan::{plan_anew, sha256_of};
 use lightloom_control::state::{
-    DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
+    DeviceName, FibreEnd, Micros, Neighbours, Now, Observation, Op, Outcome, Position, Sharing,
+    Slot, Txn,
 };
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -88,6 +89,7 @@ pub(crate) struct World {
     pub(crate) moved: u32,
     pub(crate) moves: u64,
     pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,
+    pub(crate) retry_in: Option<Micros>,
     pub(crate) healed: Vec<Healing>,
 }
 
@@ -203,6 +205,7 @@ impl World {
             moved: 0,
             moves: 0,
             bypassed: Vec::new(),
+            retry_in: None,
             healed: Vec::new(),
         };
         world.start();
@@ -332,6 +335,16 @@ impl World {
         groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0
     }
 
+    /// Returns whether the device has a request for its status only, without a reply so far.
+    pub(crate) fn is_asked_for_status(&self, device: &DeviceName) -> bool {
+        self.queue.values().any(|(_, happens)| match happens {
+            Happens::Answer(to, _, Op::Observe { neighbours, .. }) => {
+                to == device && *neighbours == Neighbours::Never
+            }
+            _ => false,
+        })
+    }
+
     pub(crate) fn is_bypassed(&self, node: u32) -> bool {
         let bundles = [0, 1].map(|bundle| BundleId { node: NodeId(node), bundle });
         bundles.iter().all(|bundle| self.control.facts().is_bypassed(Part::Bundle(*bundle)))
@@ -368,7 +381,8 @@ impl World {
                     true => self.later(self.answers_after, Happens::Answer(device, ticket, op)),
                 },
                 Action::Abandon(device, _) => self.later(Micros(50), Happens::Dropped(device)),
-                Action::Note(Note::Bypassing(parts, _)) => {
+                Action::Note(Note::Bypassing(parts, retry_in)) => {
+                    self.retry_in = Some(retry_in);
                     // Groups of the stopped job may move while all other modules respond.
                     let answers = |device: &DeviceName| {
                         self.is_reached(device)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds a plan around all known faults, and tells which parts a plan avoids.
+//! Makes the change that bypasses all known faults, and tells which parts a plan avoids. The plan
+//! itself comes from [`replan`](crate::replan).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +11,13 @@ use lightloom_planner::joint::Bounds;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::Facts;
-use crate::bypass::{self, is_inside};
 use crate::change::{Mode, Phase};
 use crate::desired::successor::PlanSuccessor;
 use crate::desired::{self, circuits};
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply};
 use crate::record::{Asked, Broken, Cause};
+use crate::replan::{self, is_inside};
 use crate::sightings::{Crossed, end_name};
 use crate::state::{DeviceName, Now, Position, Positions, Slot, SwitchState, at};
 
@@ -32,7 +33,7 @@ struct Avoided {
 
 /// A plan around failed parts, and the positions that must change.
 struct Candidate {
-    next: bypass::Around,
+    next: replan::NextPlan,
     target: SwitchState,
 }
 
@@ -79,9 +80,9 @@ impl<'a> Facts<'a> {
     fn is_found_crossed(&self, part: Part) -> bool {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
-        let witness = (device.clone(), Slot(0), Position(u32::from(port.path)));
+        let receiver = (device.clone(), Slot(0), Position(u32::from(port.path)));
         let dark = self.sightings.dark_fibres(self.ledger);
-        dark.iter().any(|dark| dark.witness == witness && dark.far_lit_by.is_some())
+        dark.iter().any(|dark| dark.receiver == receiver && dark.sender_lit_by.is_some())
     }
 
     fn crossed_at(&self, part: Part) -> Option<String> {
@@ -143,15 +144,15 @@ impl<'a> Facts<'a> {
             is_automatic.then(|| parts.iter().flat_map(|part| self.nodes_of(*part)).collect());
         let planned = self.plan_within(now, plan, &parts, repaired, cuts_at);
         let Candidate { next, target } = planned.map_err(|reasons| Answer::Refused { reasons })?;
-        let bypass::Around { plan: next, moved } = next;
+        let replan::NextPlan { plan: next, moved } = next;
         let cause = if parts.is_empty() { Cause::Repair } else { Cause::Bypass };
         let known = self.known_faults_with(&next, now, |part| {
             let avoided = avoided.iter().find(|avoided| avoided.part == *part);
             let Some(Avoided { why, suspected, .. }) = avoided else { return Broken::default() };
-            let price = bypass::said(&moved).unwrap_or_default();
+            let price = replan::said(&moved).unwrap_or_default();
             Broken { why: why.clone(), suspected: *suspected, price, ..Broken::default() }
         });
-        let settles = match cause {
+        let resolves = match cause {
             Cause::Repair => self.repaired_by(repaired, &known),
             _ => self.bypassed_by(&next),
         };
@@ -172,7 +173,7 @@ impl<'a> Facts<'a> {
             cause: Some(cause),
             broken: Some(known),
             plan: Some(Box::new(kept)),
-            settles,
+            resolves,
             ..Apply::default()
         })
     }
@@ -190,7 +191,7 @@ impl<'a> Facts<'a> {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
         let open = if cuts_at.is_none() { self.open_at(plan) } else { BTreeSet::new() };
         let mut bounds = Bounds { cuts_at, open, ..Bounds::default() };
-        let mut narrow = bypass::next_plan_within(installed, plan, parts, repaired, &bounds)?;
+        let mut narrow = replan::next_plan_within(installed, plan, parts, repaired, &bounds)?;
         if bounds.cuts_at.is_some() && self.sees_all_but(plan, parts) {
             narrow = self.or_wider(installed, plan, parts, narrow)?;
         }
@@ -201,7 +202,7 @@ impl<'a> Facts<'a> {
         let unreachable =
             self.setup.modules.iter().filter(|(_, device)| !self.sightings.is_reachable(device));
         bounds.out_of_reach = unreachable.map(|(bundle, _)| bundle.node).collect();
-        let other = bypass::next_plan_within(installed, plan, parts, repaired, &bounds);
+        let other = replan::next_plan_within(installed, plan, parts, repaired, &bounds);
         let Ok(other) = other.and_then(|next| self.candidate(next, plan)) else { return Ok(first) };
         let waits = first.target.keys().any(|device| {
             let since = self.sightings.unreachable_since(device);
@@ -217,12 +218,12 @@ impl<'a> Facts<'a> {
         installed: &Fabric,
         plan: &Plan,
         parts: &[Part],
-        narrow: bypass::Around,
-    ) -> Result<bypass::Around, Vec<String>> {
+        narrow: replan::NextPlan,
+    ) -> Result<replan::NextPlan, Vec<String>> {
         let (used, may_move) = (narrow.plan.metrics.gpus_used, &self.setup.may_move);
         let (open, groups) = (self.open_at(plan), may_move.groups);
         let wider =
-            bypass::or_moving_what_stands_still(installed, plan, parts, open, narrow, groups)?;
+            replan::or_moving_what_stands_still(installed, plan, parts, open, narrow, groups)?;
         if let Some(why) = may_move.asks(parts, &wider.moved) {
             return Err(vec![why]);
         }
@@ -232,7 +233,7 @@ impl<'a> Facts<'a> {
         Ok(wider)
     }
 
-    fn candidate(&self, next: bypass::Around, plan: &Plan) -> Result<Candidate, Vec<String>> {
+    fn candidate(&self, next: replan::NextPlan, plan: &Plan) -> Result<Candidate, Vec<String>> {
         let modules = &self.setup.modules;
         let mut target = desired::paths_where(&next.plan, modules, |device: &DeviceName, to| {
             !self.stays(device, &[(Slot(0), to)].into())
@@ -292,10 +293,10 @@ impl<'a> Facts<'a> {
         let read = self.sightings.reading(device);
         let stands =
             read.is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
-        let is_settled = !ledger.attention.contains_key(device)
+        let is_certain = !ledger.attention.contains_key(device)
             && !ledger.probed.contains_key(device)
             && !self.transactions.is_brought_back(device, self.sightings);
-        stands && is_settled
+        stands && is_certain
     }
 
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut SwitchState) {
@@ -334,16 +335,16 @@ impl<'a> Facts<'a> {
         self.reports(|name| !self.avoids(plan, name))
     }
 
-    fn reports(&self, settled: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    fn reports(&self, is_resolved: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let reported = self.ledger.reported.keys();
-        reported.filter(|name| settled(name)).cloned().collect()
+        reported.filter(|name| is_resolved(name)).cloned().collect()
     }
 
     fn avoids(&self, plan: &Plan, name: &str) -> bool {
         let (Some(installed), Some(covered)) = (self.replannable(), self.covered(plan)) else {
             return false;
         };
-        name.parse().is_ok_and(|part| !bypass::is_news(installed, &covered, part))
+        name.parse().is_ok_and(|part| !replan::is_news(installed, &covered, part))
     }
 
     pub(super) fn covered(&self, plan: &Plan) -> Option<FaultSet> {
@@ -359,7 +360,7 @@ impl<'a> Facts<'a> {
             return Vec::new();
         };
         let used = known.iter().filter(|(name, _)| {
-            name.parse().is_ok_and(|part| bypass::is_news(installed, &covered, part))
+            name.parse().is_ok_and(|part| replan::is_news(installed, &covered, part))
         });
         used.collect()
     }
@@ -472,7 +473,7 @@ impl<'a> Facts<'a> {
         let reported = failed.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return avoided };
         let history = self.ledger.history.iter().rev();
-        let suspects = bypass::suspects(history, |sha256: &str, bundle: BundleId| {
+        let suspects = replan::suspects(history, |sha256: &str, bundle: BundleId| {
             let plan = self.ledger.plan_named(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
@@ -494,7 +495,7 @@ impl<'a> Facts<'a> {
             }
         }
         more.retain(|part, _| {
-            bypass::is_news(installed, &known, *part) && !repaired.contains(part)
+            replan::is_news(installed, &known, *part) && !repaired.contains(part)
         });
         let more = more.into_iter();
         avoided.extend(more.map(|(part, (why, suspected))| Avoided { part, why, suspected }));
