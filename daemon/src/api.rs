@@ -157,7 +157,7 @@ pub fn router(shared: Shared) -> Router {
 async fn healthz(State(shared): State<Shared>) -> Response {
     let failure = shared
         .look(|runtime: &Runtime| {
-            runtime.control.failed().map(str::to_owned).or_else(|| runtime.audit.failure())
+            runtime.control.journal_failure().map(str::to_owned).or_else(|| runtime.audit.failure())
         })
         .await;
     match failure {
@@ -567,7 +567,7 @@ async fn rollback(
     };
     let confirm_within = before.and_then(|()| confirm_within(body.confirm_within_ms));
     let request = confirm_within.map(|confirm_within| {
-        Request::Rollback(Rollback { txn: Txn(body.txn), confirm_within, around: None })
+        Request::Rollback(Rollback { txn: Txn(body.txn), confirm_within, avoiding: None })
     });
     shared.change_by(&client, "rollback", asked, Role::Apply, request).await
 }
@@ -577,8 +577,8 @@ async fn rollback(
     responses((status = 200), (status = 409), (status = 422)))]
 async fn adopt(Posted { shared, client, body }: Posted<AdoptBody>) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    let (against_plan, leave_out_silent) = (body.against_plan, body.devices == ["all"]);
-    let adopts_all = leave_out_silent && client.must_have(Role::Apply).is_ok();
+    let (against_plan, leave_out_unreachable) = (body.against_plan, body.devices == ["all"]);
+    let adopts_all = leave_out_unreachable && client.must_have(Role::Apply).is_ok();
     let devices = shared.look(move |runtime: &Runtime| -> Vec<DeviceName> {
         if adopts_all {
             let devices = runtime.control.sightings().inventory().devices.iter();
@@ -588,7 +588,7 @@ async fn adopt(Posted { shared, client, body }: Posted<AdoptBody>) -> Result<Ans
         }
     });
     let devices = devices.await?;
-    let request = Ok(Request::Adopt(Adopt { devices, leave_out_silent, against_plan }));
+    let request = Ok(Request::Adopt(Adopt { devices, leave_out_unreachable, against_plan }));
     shared.change_by(&client, "adopt", asked, Role::Apply, request).await
 }
 
@@ -678,7 +678,7 @@ async fn fault_diff(Posted { shared, client, body }: Posted<FaultBody>) -> Reply
     client.must_have(Role::Plan).map_err(Problem::Forbidden)?;
     let (broken, repaired) = told(&shared, &client, &body).await?;
     previewed(&shared, move |runtime: &Runtime| {
-        runtime.control.facts().way_around(&runtime.clock.now(), &broken, &repaired)
+        runtime.control.facts().try_bypass(&runtime.clock.now(), &broken, &repaired)
     })
     .await
 }

@@ -17,11 +17,11 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
 
-use lightloom_control::bypass::MoveGroups;
 use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::management::Management;
 use lightloom_control::mover::{Follows, Limits};
 use lightloom_control::policy::OnFault;
+use lightloom_control::replan::MoveGroups;
 use lightloom_control::state::{DeviceName, Micros, Sharing, Slot};
 
 use crate::protocol::agent::{AgentModuleFile, AgentTlsFile};

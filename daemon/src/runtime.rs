@@ -54,13 +54,6 @@ pub enum Call {
     Preview(DeviceName, Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct Contact {
-    pub identity: String,
-    pub trouble: Option<String>,
-    pub down_since: Option<Micros>,
-}
-
 pub struct Runtime {
     pub control: Control,
     proof: Result<Proof, String>,
@@ -73,7 +66,7 @@ pub struct Runtime {
     /// Whether the journal was missing although the audit log records changes.
     pub journal_gone: bool,
     pub records: u64,
-    pub contacts: BTreeMap<DeviceName, Contact>,
+    pub identities: BTreeMap<DeviceName, String>,
     /// Modules kept unreachable because a reachable module has the same serial number.
     namesakes: BTreeMap<DeviceName, DeviceName>,
     pub config: Config,
@@ -120,10 +113,10 @@ pub struct Parts {
 
 impl Runtime {
     pub fn new(parts: Parts) -> Self {
-        let names = parts.devices.keys().map(|name| (name.clone(), Contact::default()));
+        let names = parts.devices.keys().map(|name| (name.clone(), String::new()));
         let mut runtime = Self {
             records: parts.journal.length(),
-            contacts: names.collect(),
+            identities: names.collect(),
             control: parts.control,
             proof: parts.proof.ok_or_else(|| "the first record is not durable yet".to_owned()),
             audit: parts.audit,
@@ -242,7 +235,7 @@ impl Runtime {
         match event {
             FromDevice::Event(event) => namesakes::one_name_each(self, *event),
             FromDevice::Identity(device, identity) => {
-                self.contacts.entry(device).or_default().identity = identity;
+                self.identities.insert(device, identity);
             }
             FromDevice::Noise(device, noise) => {
                 #[expect(clippy::cast_precision_loss, reason = "a metric")]
@@ -391,7 +384,10 @@ impl Runtime {
     fn shorten_journal(&mut self) {
         let (records, bytes) = self.shorten_at;
         let long = self.journal.length() >= records || self.journal.bytes() >= bytes;
-        if !long || self.control.failed().is_some() || self.control.transactions().is_busy() {
+        if !long
+            || self.control.journal_failure().is_some()
+            || self.control.transactions().is_busy()
+        {
             return;
         }
         let after = self.journal.head().to_owned();

@@ -10,8 +10,8 @@ mod moves;
 pub mod past;
 pub mod phases;
 mod shut;
-mod silence;
 mod twins;
+mod unreachable;
 mod watched;
 mod words;
 
@@ -21,13 +21,13 @@ use chrono::{DateTime, Local};
 
 use crate::cluster::{JournalPlace, Leadership};
 use crate::journal::Damage;
-use crate::runtime::{Contact, Runtime};
-use lightloom_control::bypass::is_inside;
+use crate::runtime::Runtime;
 use lightloom_control::controller::{OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Ledger, Open, Past};
 use lightloom_control::policy::Control;
 use lightloom_control::record::{Broken, Cause, TxnResult};
+use lightloom_control::replan::is_inside;
 use lightloom_control::state::{DeviceName, Now, Txn};
 use lightloom_daemon_api::alarm::alarms;
 use lightloom_daemon_api::device::{CrossedEnd, DeviceState, DeviceStatus, DriftedSlot};
@@ -44,8 +44,8 @@ use lightloom_daemon_api::transaction::{
 pub use log::log;
 pub use module::module;
 pub use moves::diff;
-pub use silence::when_known;
 pub use twins::{mode, on_failure};
+pub use unreachable::when_known;
 pub use watched::watched;
 
 const TRANSACTIONS_SHOWN: usize = 20;
@@ -53,7 +53,7 @@ const TRANSACTIONS_SHOWN: usize = 20;
 pub struct Knowledge<'a> {
     pub control: &'a Control,
     pub now: Now,
-    pub contacts: &'a BTreeMap<DeviceName, Contact>,
+    pub identities: &'a BTreeMap<DeviceName, String>,
     pub fabric: Option<String>,
     pub is_damaged: bool,
 }
@@ -64,7 +64,7 @@ impl<'a> From<&'a Runtime> for Knowledge<'a> {
         Self {
             control: &runtime.control,
             now: runtime.clock.now(),
-            contacts: &runtime.contacts,
+            identities: &runtime.identities,
             fabric: fabric.map(|file| file.display().to_string()),
             is_damaged: runtime.damage.is_some(),
         }
@@ -72,8 +72,8 @@ impl<'a> From<&'a Runtime> for Knowledge<'a> {
 }
 
 pub fn status(runtime: &Runtime) -> Status {
-    let failed =
-        runtime.control.failed().map(|why| (why.to_owned(), runtime.place.after_failure()));
+    let failed = runtime.control.journal_failure();
+    let failed = failed.map(|why| (why.to_owned(), runtime.place.after_failure()));
     let (journal_failure, journal_next) = failed.or_else(|| full_disk(runtime)).unzip();
     let mut status = Status {
         leadership: runtime.leadership.as_ref().map(leadership),
@@ -139,8 +139,8 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
             per_hour: OWN_CHANGES_MAX,
         },
         unseen: unseen(known),
-        management_lost: silence::management_lost(known).filter(|_| !known.is_damaged),
-        unwitnessed: silence::unwitnessed(known),
+        management_lost: unreachable::management_lost(known).filter(|_| !known.is_damaged),
+        unwitnessed: unreachable::unwitnessed(known),
         devices,
         transactions: ledger
             .history
@@ -252,15 +252,15 @@ fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
     let broken = known.control.facts().known_faults();
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| {
-        let mut ends = [end_name(&dark.witness), end_name(&dark.far)].into_iter();
+        let mut ends = [end_name(&dark.receiver), end_name(&dark.sender)].into_iter();
         !ends.any(|end| broken.keys().any(|part: &String| is_inside(&end, part)))
     });
     let views = dark.map(|dark| DarkFibreView {
-        near: end_name(&dark.witness),
-        far: end_name(&dark.far),
+        near: end_name(&dark.receiver),
+        far: end_name(&dark.sender),
         power_dbm: f64::from(dark.power_mdbm) / 1000.0,
-        far_is_down: dark.far_is_down,
-        far_lit_by: dark.far_lit_by,
+        far_is_down: dark.sender_is_unreachable,
+        far_lit_by: dark.sender_lit_by,
     });
     views.collect()
 }
@@ -277,7 +277,7 @@ fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
 
 pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     let devices = known.control.sightings().devices().iter();
-    let unseen = devices.filter(|(_, seen)| !seen.answers());
+    let unseen = devices.filter(|(_, seen)| !seen.is_read());
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
@@ -286,8 +286,9 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
 pub fn is_settled(runtime: &Runtime) -> bool {
     runtime.damage.is_some()
         || unseen(&runtime.into()).iter().all(|name| {
-            let contact = runtime.contacts.get(&DeviceName::from(name.as_str()));
-            runtime.leadership.is_none() && contact.is_some_and(|contact| contact.trouble.is_some())
+            let devices = runtime.control.sightings().devices();
+            let seen = devices.get(&DeviceName::from(name.as_str()));
+            runtime.leadership.is_none() && seen.is_some_and(|seen| seen.trouble().is_some())
         })
 }
 
@@ -309,12 +310,11 @@ pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
 
 fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
     let seen = &known.control.sightings().devices()[name];
-    let contact = known.contacts.get(name).cloned().unwrap_or_default();
     let observed = seen.observed().cloned().unwrap_or_default();
     let ledger = known.control.ledger();
     let moving = ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(name));
     let state = match () {
-        () if !seen.answers() => DeviceState::Unseen,
+        () if !seen.is_read() => DeviceState::Unseen,
         () if moving => DeviceState::Moving,
         () if !observed.tuning.is_empty() => DeviceState::Tuning,
         () if attention::is_left(known, name) => DeviceState::Attention,
@@ -326,9 +326,9 @@ fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
     };
     DeviceStatus {
         name: name.to_string(),
-        identity: contact.identity,
-        up: seen.is_up(),
-        trouble: contact.trouble,
+        identity: known.identities.get(name).cloned().unwrap_or_default(),
+        up: seen.is_reachable(),
+        trouble: seen.trouble().map(|trouble| trouble.why().to_owned()),
         state,
         slots: observed.positions.iter().map(|(s, p)| (s.to_string(), p.0)).collect(),
         power_dbm: observed
@@ -348,7 +348,7 @@ fn device(known: &Knowledge<'_>, name: &DeviceName) -> DeviceStatus {
 
 fn drift_of(known: &Knowledge<'_>, name: &DeviceName) -> Vec<DriftedSlot> {
     let seen = &known.control.sightings().devices()[name];
-    let slots = seen.drift().iter().filter(|_| seen.is_up()).map(|drift| DriftedSlot {
+    let slots = seen.drift().iter().filter(|_| seen.is_reachable()).map(|drift| DriftedSlot {
         device: name.to_string(),
         slot: drift.slot.0,
         ledger: drift.wanted.0,
@@ -395,11 +395,11 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
 pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);
     if known.control.ledger().last_txn == past.txn {
-        shown.crossed = past.parts.keys().flat_map(|name| crossed(known, name)).collect();
+        shown.crossed = past.ends.keys().flat_map(|name| crossed(known, name)).collect();
         if past.result == TxnResult::Aborted {
-            let unknown = past.parts.iter().filter(|(_, part)| part.verdict == Verdict::Unknown);
-            let silent = unknown.map(|(device, _)| device.clone()).collect();
-            shown.when_known = silence::when(known, &silent);
+            let unknown = past.ends.iter().filter(|(_, end)| end.verdict == Verdict::Unknown);
+            let unreachable = unknown.map(|(device, _)| device.clone()).collect();
+            shown.when_known = unreachable::when(known, &unreachable);
         }
     }
     if let Some(pending) = pending(known).filter(|pending| pending.txn == past.txn.0) {

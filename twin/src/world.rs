@@ -494,7 +494,7 @@ impl ControlSide for World {
 
 fn is_sign(event: &Event) -> bool {
     match event {
-        Event::Signalled(..) | Event::Down(..) => true,
+        Event::Signalled(..) | Event::Unreachable(..) => true,
         Event::Reply { outcome: Outcome::Done(Some(seen)), .. } => {
             seen.power_mdbm.values().any(|power| *power < DARK_MDBM)
         }

@@ -17,7 +17,7 @@ use crate::status::{BypassBudget, Status};
 use crate::text::{NAMES_MAX, named, span};
 
 pub use change::{damage, next as after_change, troubles, way};
-pub use devices::{crossed, silent_names};
+pub use devices::{crossed, unreachable_names};
 pub use faults::since;
 
 const FREE_SPACE: &str = "circuits stay lit and devices are still read: free space or repair the \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The limit on bypasses and restored circuits that policies request. Each change that took effect is
 //! counted. Repeated rollbacks on the same devices count once, because the
-//! [backoff](crate::bypass::Backoff) limits retries. An aborted change is not counted.
+//! [backoff](crate::replan::Backoff) limits retries. An aborted change is not counted.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -72,7 +72,7 @@ impl Budget {
         let changes = own.filter_map(|past| {
             let age = Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
             (age < OWN_CHANGES_WINDOW)
-                .then(|| OwnChange::new(now.mono - age, past.result, past.parts.keys()))?
+                .then(|| OwnChange::new(now.mono - age, past.result, past.ends.keys()))?
         });
         self.changes = changes.collect();
     }

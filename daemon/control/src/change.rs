@@ -346,9 +346,9 @@ mod tests {
     fn suggests_update_mode_only_where_it_would_succeed() {
         let (owned, seen) = (positions(&[(0, 1)]), positions(&[(0, 15)]));
         let observed = Observation { positions: seen, ..Default::default() };
-        let said = |trouble: Option<&'static str>, silent: &str| -> Vec<String> {
+        let said = |trouble: Option<&'static str>, unreachable: &str| -> Vec<String> {
             let target: SwitchState =
-                ["n1/b0", silent].map(|name| (name.into(), positions(&[(0, 2)]))).into();
+                ["n1/b0", unreachable].map(|name| (name.into(), positions(&[(0, 2)]))).into();
             let sharing = Sharing::Independent;
             let known = |device: &DeviceName| {
                 let observed = (device.as_str() == "n1/b0").then_some(&observed);

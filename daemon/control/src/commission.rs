@@ -91,7 +91,7 @@ impl Commission {
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             if let Some(source @ LightSource::End { .. }) = found.get(&end_name(&self.ends[end])) {
-                self.settle(end, source.clone());
+                self.assign(end, source.clone());
             }
         }
     }
@@ -163,7 +163,7 @@ impl Commission {
             self.rows[end].power_mdbm = Some(power_mdbm);
             match seen.neighbours.get(slot) {
                 Some(name) => {
-                    self.settle(end, LightSource::End { end: name.clone(), power_mdbm });
+                    self.assign(end, LightSource::End { end: name.clone(), power_mdbm });
                 }
                 None => self.rows[end].candidates.intersect_with(&on),
             }
@@ -216,12 +216,12 @@ impl Commission {
                     (None, 0) => LightSource::Nothing,
                     _ => continue,
                 };
-                self.settle(end, source);
+                self.assign(end, source);
                 changed = true;
             }
-            let unsettled = self.rows.iter().filter(|row| row.source.is_none());
+            let unassigned = self.rows.iter().filter(|row| row.source.is_none());
             let asked =
-                unsettled.fold(FixedBitSet::with_capacity(self.ends.len()), |mut all, row| {
+                unassigned.fold(FixedBitSet::with_capacity(self.ends.len()), |mut all, row| {
                     all.union_with(&row.candidates);
                     all
                 });
@@ -245,7 +245,7 @@ impl Commission {
         self.lit_by(end).is_some_and(|by| self.lit_by(by) == Some(end))
     }
 
-    fn settle(&mut self, end: usize, source: LightSource) {
+    fn assign(&mut self, end: usize, source: LightSource) {
         self.rows[end].source = Some(source);
     }
 

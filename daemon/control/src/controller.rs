@@ -113,8 +113,8 @@ impl Controller {
         }
         let drive = self.transactions.drive_deadline();
         let pending = self.ledger().pending.as_ref().filter(|_| !self.transactions.is_busy());
-        let settles = self.transactions.settles_at(&self.sightings);
-        let automatic = pending.map(|pending| pending.deadline(now)).into_iter().chain(settles);
+        let deferred = self.transactions.deferred_at(&self.sightings);
+        let automatic = pending.map(|pending| pending.deadline(now)).into_iter().chain(deferred);
         let not_before = automatic.map(|at| at.max(self.budget.not_before()));
         reads.into_iter().chain(drive).chain(not_before).min()
     }
@@ -136,8 +136,8 @@ impl Controller {
                 }
                 self.sightings.promised(&device, &promise);
             }
-            Event::Up(device) => self.up(now, device),
-            Event::Down(device, trouble) => self.down(now, device, trouble),
+            Event::Reachable(device) => self.became_reachable(now, device),
+            Event::Unreachable(device, trouble) => self.became_unreachable(now, device, trouble),
             Event::Foreign(device, what) => {
                 if self.sightings.foreign(now, &device, what) {
                     self.note_contended(now, &device);
@@ -149,7 +149,7 @@ impl Controller {
             Event::Occupied(device, occupied) => self.sightings.occupied(now, &device, occupied),
             Event::Tick => self.tick(now),
         }
-        self.schedule.settle(&mut self.sightings, self.transactions.ledger());
+        self.schedule.update(&mut self.sightings, self.transactions.ledger());
         self.out.take()
     }
 
@@ -170,8 +170,8 @@ impl Controller {
         self.sightings.read_all(now);
     }
 
-    pub(crate) fn lead_back_around(&mut self, txn: crate::state::Txn, back: Apply) {
-        self.transactions.lead_back_around(txn, back);
+    pub(crate) fn lead_back_to(&mut self, txn: crate::state::Txn, back: Apply) {
+        self.transactions.lead_back_to(txn, back);
     }
 
     fn follow(&mut self, now: &Now, decision: Decision) -> Answer {
@@ -209,9 +209,9 @@ impl Controller {
                     self.send(now, &device, op, drives);
                 }
                 Command::Fire(wave) => self.transactions.fired(now, wave, &mut self.out),
-                Command::End(parts) => {
+                Command::End(ends) => {
                     let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
-                    match self.transactions.drive_ended(cx, parts) {
+                    match self.transactions.drive_ended(cx, ends) {
                         Some(DriveEnd::GoesBack(commands)) => self.execute(now, commands),
                         Some(DriveEnd::Ended(ended)) => self.ended(now, &ended),
                         None => {}
@@ -317,23 +317,24 @@ impl Controller {
         }
     }
 
-    fn up(&mut self, now: &Now, device: DeviceName) {
-        let Some(is_free) = self.sightings.reached(&device) else { return };
+    fn became_reachable(&mut self, now: &Now, device: DeviceName) {
+        let Some(is_free) = self.sightings.became_reachable(&device) else { return };
         self.transactions.reached(now, &device);
-        self.out.note(Note::Up(device.clone()));
+        self.out.note(Note::Reachable(device.clone()));
         if is_free {
             let observe = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
             self.send(now, &device, observe, false);
         }
     }
 
-    fn down(&mut self, now: &Now, device: DeviceName, trouble: Trouble) {
+    fn became_unreachable(&mut self, now: &Now, device: DeviceName, trouble: Trouble) {
         if !self.sightings.devices().contains_key(&device) {
             return;
         }
         let reason = trouble.why().to_owned();
-        let ticket = self.sightings.lost(now, &device, trouble, self.transactions.ledger());
-        self.out.note(Note::Down(device.clone(), reason.clone()));
+        let ticket =
+            self.sightings.became_unreachable(now, &device, trouble, self.transactions.ledger());
+        self.out.note(Note::Unreachable(device.clone(), reason.clone()));
         if let Some(ticket) = ticket {
             self.reply(now, &device, ticket, Outcome::Unknown(reason));
         }
@@ -352,7 +353,7 @@ impl Controller {
             self.confirm_too_late(now);
             self.restore_drift(now);
             let cx = &mut Context::new(now, &self.sightings, &self.strays, &mut self.out);
-            if let Some(decision) = self.transactions.settle(cx) {
+            if let Some(decision) = self.transactions.complete_deferred(cx) {
                 self.follow(now, decision);
             }
         }

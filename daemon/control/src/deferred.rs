@@ -19,7 +19,7 @@ fn slots_of(side: &SwitchState, device: &DeviceName) -> Positions {
 }
 
 impl Deferred {
-    /// Returns the deferred change of a device that was unresponsive during `intent`: the reversal
+    /// Returns the deferred change of a device that was unreachable during `intent`: the reversal
     /// of `intent` if it `turned`, or the undo of another change. `None` for a forward change.
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {

@@ -16,7 +16,7 @@ use crate::state::{DeviceName, Slot};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortReading {
-    pub answers: bool,
+    pub reachable: bool,
     pub stands: bool,
     /// Power that each lane sends, as measured by the module, in 1/1000 dBm; empty if unknown.
     pub sent: Vec<i32>,
@@ -56,7 +56,7 @@ pub struct OverSwitch {
 pub struct Loose {
     pub node: String,
     pub device: DeviceName,
-    pub answers: bool,
+    pub reachable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -90,7 +90,7 @@ impl fmt::Display for Culprit {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Symptom {
-    Silent(DeviceName),
+    Unreachable(DeviceName),
     SendsNothing(DeviceName),
     LaneSendsNothing(DeviceName, usize),
     Deaf(DeviceName),
@@ -109,7 +109,7 @@ pub enum Symptom {
 impl fmt::Display for Symptom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Silent(device) => write!(f, "{device} does not answer"),
+            Self::Unreachable(device) => write!(f, "{device} does not answer"),
             Self::SendsNothing(device) => write!(f, "{device} reports that it sends no light"),
             Self::LaneSendsNothing(device, lane) => {
                 write!(f, "{device} reports that lane {} sends no light", lane + 1)
@@ -173,9 +173,9 @@ const NAMED_MAX: usize = 16;
 
 fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     let odd = links.iter().filter(|link| !symptoms::of(std::slice::from_ref(link)).is_empty());
-    let silent = loose.iter().filter(|loose| !loose.answers).map(|loose| loose.node.as_str());
-    let nodes: BTreeSet<&str> =
-        odd.flat_map(|link| link.ends.iter().map(|end| end.node.as_str())).chain(silent).collect();
+    let nodes = odd.flat_map(|link| &link.ends).map(|end| end.node.as_str());
+    let unreachable = loose.iter().filter(|loose| !loose.reachable);
+    let nodes: BTreeSet<&str> = nodes.chain(unreachable.map(|one| one.node.as_str())).collect();
     let near =
         links.iter().filter(|link| link.ends.iter().any(|end| nodes.contains(end.node.as_str())));
     near.cloned().collect()
@@ -183,8 +183,8 @@ fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
 
 pub fn diagnose(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);
-    let silent = loose.iter().filter(|loose| !loose.answers);
-    left.extend(silent.map(|loose| Symptom::Silent(loose.device.clone())));
+    let unreachable = loose.iter().filter(|loose| !loose.reachable);
+    left.extend(unreachable.map(|loose| Symptom::Unreachable(loose.device.clone())));
     if left.is_empty() {
         return Vec::new();
     }

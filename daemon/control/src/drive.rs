@@ -6,7 +6,7 @@
 //! A drive has a single target; for a rollback, the [controller](crate::controller) starts another
 //! drive. Devices succeed and fail separately, so the result is a list.
 
-mod part;
+mod device_end;
 mod probe;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use crate::state::{
     SwitchState, Txn, at,
 };
 
-pub use part::{PartEnd, Verdict};
+pub use device_end::{DeviceEnd, Verdict};
 
 pub trait Site: Domains {
     fn limits(&self, device: &DeviceName) -> Limits;
@@ -33,15 +33,15 @@ pub const IN_USE: Position = Position(1);
 pub enum Start {
     AllOrNothing(SwitchState),
     /// Continue with the devices that respond. Used for compensation, undo and recovery. Each
-    /// listed device gets only one request, because it has been unresponsive for long.
-    WhatAnswers(BTreeSet<DeviceName>),
+    /// listed device gets only one request, because it has been unreachable for long.
+    Reachable(BTreeSet<DeviceName>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Fire(Wave),
     Send(DeviceName, Op),
-    End(BTreeMap<DeviceName, PartEnd>),
+    End(BTreeMap<DeviceName, DeviceEnd>),
 }
 
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub struct Drive {
     waves: Vec<Wave>,
     movers: BTreeMap<DeviceName, Mover>,
     wake: BTreeMap<DeviceName, Micros>,
-    trouble: BTreeMap<DeviceName, PartEnd>,
+    trouble: BTreeMap<DeviceName, DeviceEnd>,
     let_back: bool,
     looking: BTreeSet<DeviceName>,
 }
@@ -116,7 +116,7 @@ impl Drive {
             // If a reply is overdue, repeat the request, because the line may have been disturbed.
             let from = self.orders.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.orders.start {
-                Start::WhatAnswers(silent) if silent.contains(device) => from,
+                Start::Reachable(unreachable) if unreachable.contains(device) => from,
                 _ => from + limits.patience(),
             };
             self.arming.insert(device.clone(), Arming { backoff: limits.backoff, until });
@@ -203,10 +203,10 @@ impl Drive {
             Outcome::Done(Some(seen)) => {
                 let wrong = self.not_as_expected(device, &seen.positions);
                 self.seen.insert(device.clone(), seen);
-                wrong.map(|detail| PartEnd::new(Verdict::Refused, detail))
+                wrong.map(|detail| DeviceEnd::new(Verdict::Refused, detail))
             }
-            Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
-            Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
+            Outcome::Refused(detail) => Some(DeviceEnd::new(Verdict::Refused, detail)),
+            Outcome::Failed(detail) => Some(DeviceEnd::new(Verdict::Failed, detail)),
             // Arming is the only operation that is retried without a read.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
@@ -216,14 +216,14 @@ impl Drive {
             Outcome::Unknown(detail) => {
                 let so = match self.orders.start {
                     Start::AllOrNothing(_) => ", so nothing was moved",
-                    Start::WhatAnswers(_) => "",
+                    Start::Reachable(_) => "",
                 };
                 let detail = format!("it does not answer{so}: {detail}");
-                Some(PartEnd::new(Verdict::Unknown, detail))
+                Some(DeviceEnd::new(Verdict::Unknown, detail))
             }
             Outcome::Done(None) => {
                 let detail = "it armed the change without reporting its position".into();
-                Some(PartEnd::new(Verdict::Unknown, detail))
+                Some(DeviceEnd::new(Verdict::Unknown, detail))
             }
         };
         self.arming.remove(device);
@@ -269,7 +269,7 @@ impl Drive {
                     self.seen.insert(device.clone(), seen);
                 }
                 if verdict != Verdict::Applied {
-                    self.trouble.insert(device, PartEnd { verdict, detail, unlit });
+                    self.trouble.insert(device, DeviceEnd { verdict, detail, unlit });
                 }
             }
         }
@@ -325,9 +325,9 @@ impl Drive {
     fn start_wave(&mut self, wave: usize, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         if wave > 0 && self.orders.stops_between_stages && !self.let_back {
             let (last, of) = (&self.waves[wave - 1], self.waves.len());
-            for (device, part) in &mut self.trouble {
+            for (device, end) in &mut self.trouble {
                 let dark = last.get(device).map_or(0, |step| step.end().len());
-                part.detail +=
+                end.detail +=
                     &format!("; stopped in wave {wave} of {of} with up to {dark} slots dark");
             }
         }
@@ -495,15 +495,15 @@ impl Drive {
     }
 
     fn end(&mut self, commands: &mut Vec<Command>) -> Stage {
-        let mut parts: BTreeMap<DeviceName, PartEnd> = self.trouble.clone();
+        let mut ends: BTreeMap<DeviceName, DeviceEnd> = self.trouble.clone();
         for (device, want) in &self.orders.target {
             let there = self.seen.get(device).is_some_and(|seen| {
                 want.iter().all(|(&slot, &to)| at(&seen.positions, slot) == to)
             });
             let verdict = if there { Verdict::Applied } else { Verdict::Untouched };
-            parts.entry(device.clone()).or_insert(PartEnd::new(verdict, String::new()));
+            ends.entry(device.clone()).or_insert(DeviceEnd::new(verdict, String::new()));
         }
-        commands.push(Command::End(parts));
+        commands.push(Command::End(ends));
         Stage::Ended
     }
 }

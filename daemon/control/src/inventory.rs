@@ -21,7 +21,7 @@ pub struct Device {
     pub follows: Option<Follows>,
     /// Whether the device can arm and fire with one request, so that a bypass need not arm it.
     pub goes: bool,
-    pub answers: Option<Micros>,
+    pub reply_time: Option<Micros>,
     pub domains: BTreeMap<Slot, String>,
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
     pub is_lever: bool,
@@ -35,7 +35,7 @@ impl Device {
             limits: Limits::default(),
             follows: None,
             goes: false,
-            answers: None,
+            reply_time: None,
             domains: BTreeMap::new(),
             levers: BTreeMap::new(),
             is_lever: false,
@@ -129,7 +129,7 @@ impl Inventory {
 
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
-        (device.goes, device.answers) = (promise.goes, promise.answer);
+        (device.goes, device.reply_time) = (promise.goes, promise.answer);
         if let Some(follows) = &device.follows {
             device.limits = device.limits.clone().promised(promise, follows);
         }

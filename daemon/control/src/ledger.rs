@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Actor;
 use crate::change::PhaseChange;
 use crate::deferred::Deferred;
-use crate::drive::PartEnd;
+use crate::drive::DeviceEnd;
 use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
 use crate::state::{DeviceName, FibreEnd, Micros, Positions, Slot, SwitchState, Txn, at};
@@ -30,7 +30,7 @@ pub struct Open {
     pub intent: Intent,
     /// Devices that may have moved. After a crash of the machine, other devices may have moved too.
     pub fired: BTreeSet<DeviceName>,
-    pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
+    pub turned: Option<BTreeMap<DeviceName, DeviceEnd>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,8 @@ pub struct Past {
     pub plan_devices_before: Option<BTreeSet<DeviceName>>,
     pub wall_ms: u64,
     pub result: TxnResult,
-    pub parts: BTreeMap<DeviceName, PartEnd>,
+    #[serde(rename = "parts")]
+    pub ends: BTreeMap<DeviceName, DeviceEnd>,
     /// Owned positions on its devices, and other circuits that it moved, before the transaction.
     pub stood_before: SwitchState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,7 +70,7 @@ pub struct Past {
 impl Past {
     fn entries(&self) -> usize {
         let of_plan = self.plan_devices_before.as_ref().map_or(0, BTreeSet::len);
-        self.parts.len().max(self.stood_before.len()).max(of_plan)
+        self.ends.len().max(self.stood_before.len()).max(of_plan)
     }
 }
 
@@ -164,17 +165,17 @@ impl Ledger {
                     open.fired.extend(wave.keys().cloned());
                 }
             }
-            Record::Turn { parts, .. } => {
+            Record::Turn { ends, .. } => {
                 if let Some(open) = &mut self.open {
-                    open.turned = Some(parts.clone());
+                    open.turned = Some(ends.clone());
                 }
             }
-            Record::End { result, parts, pending, .. } => {
+            Record::End { result, ends, pending, .. } => {
                 self.sent_last.extend(self.open.as_ref().map(|open| Sent::of(&open.intent)));
                 while self.sent_last.len() > SENT_MAX {
                     self.sent_last.pop_front();
                 }
-                self.end(*result, parts, pending);
+                self.end(*result, ends, pending);
             }
             Record::Confirmed { txn, asked, wall_ms } => {
                 self.pending = None;
@@ -218,13 +219,13 @@ impl Ledger {
     fn end(
         &mut self,
         result: TxnResult,
-        parts: &BTreeMap<DeviceName, PartEnd>,
+        ends: &BTreeMap<DeviceName, DeviceEnd>,
         pending: &Option<Pending>,
     ) {
         let Some(Open { intent, turned, .. }) = self.open.take() else { return };
         let (plan_before, applied_before) = (self.plan_sha256.clone(), self.applied_sha256.clone());
         let devices_before = self.plan_devices.clone();
-        for (device, end) in parts {
+        for (device, end) in ends {
             self.part_ends(&intent, result, turned.is_some(), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
@@ -250,7 +251,7 @@ impl Ledger {
             if let Some(broken) = &intent.broken {
                 self.broken.clone_from(broken);
             }
-            self.reported.retain(|part, _| !intent.settles.contains(part));
+            self.reported.retain(|part, _| !intent.resolves.contains(part));
             let follows = intent.cause.goes_on_top() || intent.cause == Cause::Phase;
             if !follows && self.plan_sha256 != plan_before {
                 self.lease = None;
@@ -267,7 +268,7 @@ impl Ledger {
             plan_devices_before,
             wall_ms: intent.wall_ms,
             result,
-            parts: parts.clone(),
+            ends: ends.clone(),
             stood_before,
             confirm_within: intent.confirm_within,
             confirmed_ms: None,
@@ -284,7 +285,7 @@ impl Ledger {
         result: TxnResult,
         has_turned: bool,
         device: &DeviceName,
-        end: &PartEnd,
+        end: &DeviceEnd,
     ) {
         use crate::drive::Verdict;
         // A device in position but without light needs no operator: its fibre is listed as dark.
@@ -299,12 +300,13 @@ impl Ledger {
             {
                 self.attention.insert(device.clone(), end.detail.clone());
                 self.deferred.remove(device);
-                let silent = end.verdict == Verdict::Unknown;
-                if !silent && !has_turned && intent.cause.undoes() {
+                let unreachable = end.verdict == Verdict::Unknown;
+                if !unreachable && !has_turned && intent.cause.undoes() {
                     self.owns_goal(intent, device);
                 }
                 let deferred = Deferred::after(intent, has_turned, device);
-                self.deferred.extend(deferred.filter(|_| silent).map(|one| (device.clone(), one)));
+                self.deferred
+                    .extend(deferred.filter(|_| unreachable).map(|one| (device.clone(), one)));
             }
             _ => {}
         }
@@ -390,7 +392,7 @@ impl Ledger {
         }
     }
 
-    /// Bypasses and repairs extend the plan's devices, because they leave out unresponsive ones.
+    /// Bypasses and repairs extend the plan's devices, because they leave out unreachable ones.
     /// Circuits on a device of the plan end the plan.
     fn take_plan(&mut self, intent: &Intent) {
         let named = intent.goal.keys().cloned();
@@ -543,11 +545,11 @@ mod tests {
             }),
             phase: None,
             stages: Vec::new(),
-            settles: BTreeSet::new(),
+            resolves: BTreeSet::new(),
         };
         ledger.apply(&Record::Intent(Box::new(intent)));
-        let (result, parts) = (TxnResult::Committed, BTreeMap::new());
-        ledger.apply(&Record::End { txn, result, parts, pending: None, wall_ms: 0 });
+        let (result, ends) = (TxnResult::Committed, BTreeMap::new());
+        ledger.apply(&Record::End { txn, result, ends, pending: None, wall_ms: 0 });
     }
 
     fn undo(ledger: &mut Ledger, first: u32) {

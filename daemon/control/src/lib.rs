@@ -7,45 +7,35 @@
 //!
 //! # The path of a fault
 //!
-//! A node fails, and the two modules of its ring send no light. `device` is the module at hand,
-//! `seen` what was read from it, and `far` the other end of its fibre, seen from either side. A
-//! `witness` is a far end that should receive the light of a `suspect`. Parts of the fabric are
-//! `failed` once witnesses or an operator name them, and `known_faults` with those that the plan
-//! avoids; the journal and the API call these `broken`. The test `path_of_a_fault` follows them:
+//! A *node* fails, and its two *devices*, modules of a ring, send no light. The *far end* of a device
+//! is at the other end of its fibre. The test `path_of_a_fault` follows these stages:
 //!
-//! 1. A module at a far end reports [`Signal::LightLost`](sightings::Signal) or is polled. Its
-//!    reading comes as [`Event::Reply`](messages::Event), with its position and without light.
-//! 2. [`Controller::handle`](controller::Controller::handle) gives the reading to the
-//!    [`Sightings`](sightings::Sightings). A report, or a connection whose first reading is dark,
-//!    makes them suspect the node at the other end: its modules and their far ends are read next,
-//!    at times from the [`Schedule`](schedule::Schedule). A poll without light only brings the next
-//!    readings forward.
-//! 3. No module of the suspected node replies in time. The sightings find that the node failed, and
-//!    the controller stops waiting with [`Action::Abandon`](messages::Action); without a suspicion it
-//!    waits longer and greets the module on a fresh connection first. The caller's driver reports
-//!    `Event::Down`. The loss of light then counts without more samples.
-//! 4. [`Control::tick`](policy::Control::tick) computes the failed parts from
-//!    [`Facts`](policy::Facts). Each far end of the suspect is a witness and gives a
-//!    [`Testimony`](sightings::Testimony). None may see its light, and those that are silent must be
-//!    suspects themselves. Two that miss it must share no [failure domain](management) with each
-//!    other or the suspect. Both bundles of the node become
-//!    [`Part`](lightloom_fabric::fault::Part)s to avoid.
-//! 5. The [`Backoff`](bypass::Backoff) of earlier attempts and the [`Budget`](budget::Budget) of
+//! 1. A far end reports [`Signal::LightLost`](sightings::Signal) or is polled. Its reading comes as
+//!    [`Event::Reply`](messages::Event), with its position and without light.
+//! 2. [`Controller::handle`](controller::Controller::handle) gives it to the
+//!    [`Sightings`](sightings::Sightings). After a report, or if a connection's first reading is dark,
+//!    they check the node: the [`Schedule`](schedule::Schedule) reads its devices and their far ends
+//!    next. A poll without light only brings the next readings forward.
+//! 3. No device of the node replies in time. The controller stops waiting with
+//!    [`Action::Abandon`](messages::Action), and the caller reports that they are *unreachable*. The
+//!    loss of light then counts without more readings. Without a check, the controller waits longer,
+//!    and the device is greeted on a fresh connection first.
+//! 4. [`Control::tick`](policy::Control::tick) decides from the [`Facts`](policy::Facts). Each far end
+//!    gives a [`Testimony`](sightings::Testimony). A dark one is a *witness*, one without evidence must
+//!    be unreachable too, and none may have light. Two witnesses that share no
+//!    [failure domain](management) with each other or a device suffice: the devices have *failed*.
+//! 5. The [`Backoff`](replan::Backoff) of earlier attempts and the [`Budget`](budget::Budget) of
 //!    automatic changes allow a bypass now.
-//! 6. [`next_plan_within`](bypass::next_plan_within) closes the ring around the parts. The policy
-//!    asks the controller, as any client does, for an [`Apply`](messages::Apply) with
-//!    [`Cause::Bypass`](record::Cause).
+//! 6. [`next_plan_within`](replan::next_plan_within) closes the ring without them. The policy asks the
+//!    controller for an [`Apply`](messages::Apply) with [`Cause::Bypass`](record::Cause).
 //! 7. [`Transactions`](transactions::Transactions) append the plan and the
 //!    [`Intent`](record::Intent), which the caller stores before it sends anything, and order a
-//!    [`Drive`](drive::Drive), whose commands go to the modules that close the ring. After a crash,
-//!    `recover` finishes or undoes the change.
-//! 8. All are read at their new positions with light. [`Record::End`](record::Record), with the end
-//!    of each device's part, commits, and the [`Ledger`](ledger::Ledger) contains the new plan, its
-//!    positions and the failed parts.
+//!    [`Drive`](drive::Drive) of the devices that close the ring. `recover` continues after a crash.
+//! 8. All are read at their new positions with light. [`Record::End`](record::Record) commits with the
+//!    [`DeviceEnd`](drive::DeviceEnd) of each, and the [`Ledger`](ledger::Ledger) has the new plan.
 
 pub mod actor;
 pub mod budget;
-pub mod bypass;
 pub mod change;
 pub mod commission;
 pub mod controller;
@@ -62,6 +52,7 @@ pub mod messages;
 pub mod mover;
 pub mod policy;
 pub mod record;
+pub mod replan;
 pub mod schedule;
 pub mod sightings;
 pub mod state;

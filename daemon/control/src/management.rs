@@ -75,7 +75,7 @@ impl Management {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    Silent(String),
+    Remote(String),
     /// The line is missing or another program uses it, so the state of the device is unknown.
     Local(String),
 }
@@ -83,7 +83,7 @@ pub enum Trouble {
 impl Trouble {
     pub fn why(&self) -> &str {
         match self {
-            Self::Silent(why) | Self::Local(why) => why,
+            Self::Remote(why) | Self::Local(why) => why,
         }
     }
 
@@ -94,13 +94,13 @@ impl Trouble {
 
 impl From<&str> for Trouble {
     fn from(why: &str) -> Self {
-        Self::Silent(why.into())
+        Self::Remote(why.into())
     }
 }
 
 impl From<String> for Trouble {
     fn from(why: String) -> Self {
-        Self::Silent(why)
+        Self::Remote(why)
     }
 }
 

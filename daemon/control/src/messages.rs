@@ -42,21 +42,21 @@ pub struct Apply {
     pub broken: Option<BTreeMap<String, Broken>>,
     pub phase: Option<Box<Phase>>,
     pub plan: Option<Box<KeptPlan>>,
-    pub settles: BTreeSet<String>,
+    pub resolves: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
     pub txn: Txn,
     pub confirm_within: Option<Micros>,
-    /// A target around later faults, instead of the [exact rollback](crate::transactions::Transactions::way_back).
-    pub around: Option<Box<Apply>>,
+    /// A target that avoids later faults, instead of the [exact rollback](crate::transactions::Transactions::way_back).
+    pub avoiding: Option<Box<Apply>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
     pub devices: Vec<DeviceName>,
-    pub leave_out_silent: bool,
+    pub leave_out_unreachable: bool,
     pub against_plan: bool,
 }
 
@@ -76,8 +76,8 @@ pub enum Answer {
     Adopted {
         devices: usize,
         slots: usize,
-        #[serde(default, skip_serializing_if = "is_none")]
-        silent: usize,
+        #[serde(default, rename = "silent", skip_serializing_if = "is_none")]
+        unreachable: usize,
     },
     NothingToDo {
         reasons: Vec<String>,
@@ -118,8 +118,8 @@ pub enum Event {
         outcome: Outcome,
     },
     Promised(DeviceName, Promise),
-    Up(DeviceName),
-    Down(DeviceName, Trouble),
+    Reachable(DeviceName),
+    Unreachable(DeviceName, Trouble),
     Foreign(DeviceName, Foreign),
     Signalled(DeviceName, Signal),
     /// A query for a module's identity and state starts or ends. Operations wait until it ends.
@@ -139,8 +139,8 @@ pub enum Action {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    Up(DeviceName),
-    Down(DeviceName, String),
+    Reachable(DeviceName),
+    Unreachable(DeviceName, String),
     Drift(DeviceName, Vec<Drift>),
     Crossed(DeviceName, Vec<Crossed>),
     Contended(DeviceName, Option<Contended>),

@@ -34,7 +34,7 @@ pub struct Limits {
     pub probe_within: Micros,
     pub switch_within: Micros,
     /// How long a device without light must be unreachable before it has failed.
-    pub silent_within: Micros,
+    pub reconnect_within: Micros,
     /// How long light must be missing between two facing ends before their fibre is dark.
     pub dark_within: Micros,
     /// First wait after an unknown outcome. Later waits double, up to 16 times this value.
@@ -62,7 +62,7 @@ impl Default for Limits {
             read_within: Micros::from_secs(2),
             probe_within: Micros(0),
             switch_within: Micros::from_secs(2),
-            silent_within: Micros(0),
+            reconnect_within: Micros(0),
             dark_within: Micros::from_secs(1),
             backoff: Micros::from_millis(50),
             reconcile_within: Micros::from_secs(30),
@@ -141,7 +141,7 @@ impl Limits {
             self.probe_within = self.probe_within.min(self.reply_within);
             self.switch_within = self.switch_within.min(self.reply_within);
         }
-        self.silent_within = RECONNECT + self.read_within;
+        self.reconnect_within = RECONNECT + self.read_within;
         if !follows.settle_written {
             let settles = promise.commit + promise.settle;
             self.dark_within = DARK_LEAST.max(Micros(settles.0.saturating_mul(DARK)));
@@ -149,8 +149,8 @@ impl Limits {
         self
     }
 
-    /// How long a change waits for an unresponsive device before it switches light. An undo sends
-    /// only one request to a device that has been unresponsive for longer.
+    /// How long a change waits for an unreachable device before it switches light. An undo sends
+    /// only one request to a device that has been unreachable for longer.
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
     }

@@ -2,7 +2,7 @@
 //! All policies around the [controller](crate::controller). They decide which parts have failed,
 //! how the daemon responds, which plan is in force, and which state an undo restores.
 
-mod bypasses;
+mod bypass;
 mod change_start;
 mod diagnoses;
 mod failures;
@@ -12,7 +12,6 @@ mod reactions;
 mod rollback;
 mod unstored;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
@@ -20,7 +19,6 @@ use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bypass::{self, Backoff, MayMove};
 use crate::change::Mode;
 use crate::controller::Controller;
 use crate::desired::circuits::{self, Switches};
@@ -31,8 +29,9 @@ use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::messages::{Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback};
 use crate::record::{Asked, Broken, Cause, Record, TxnResult};
+use crate::replan::{self, Backoff, MayMove};
 use crate::sightings::Sightings;
-use crate::state::{DeviceName, Micros, Now};
+use crate::state::{Micros, Now};
 use crate::transactions::{Planned, Transactions};
 pub use change_start::ChangeStart;
 pub use diagnoses::Diagnosis;
@@ -84,18 +83,16 @@ pub struct Facts<'a> {
     ledger: &'a Ledger,
     plan: Option<&'a Arc<Plan>>,
     spelled: Option<&'a Spelled>,
-    unreachable: &'a BTreeMap<DeviceName, (Micros, String)>,
     asked_all: Option<Micros>,
 }
 
 pub struct Control {
     controller: Controller,
     setup: Arc<Setup>,
-    failed: Option<NoJournal>,
+    journal_failure: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
     spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
-    unreachable: BTreeMap<DeviceName, (Micros, String)>,
     backoff: Backoff,
     judges_again: bool,
     asked_all: Option<Micros>,
@@ -116,11 +113,10 @@ impl Control {
         let mut control = Self {
             controller,
             setup: Arc::new(setup),
-            failed: None,
+            journal_failure: None,
             plan: None,
             spelled: None,
             applied: None,
-            unreachable: BTreeMap::new(),
             judges_again: false,
             asked_all: None,
             backoff: Backoff::default(),
@@ -136,7 +132,7 @@ impl Control {
     }
 
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
-        self.failed = Some(why);
+        self.journal_failure = Some(why);
         self.controller.only_read(ledger);
         self.phases.go_back();
         self.plans_of_the_ledger();
@@ -147,7 +143,7 @@ impl Control {
     }
 
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
-        self.failed = None;
+        self.journal_failure = None;
         let actions = self.controller.go_on(ledger, now);
         self.plans_of_the_ledger();
         self.follow(now, &actions);
@@ -175,7 +171,6 @@ impl Control {
             ledger: self.ledger(),
             plan: self.plan.as_ref(),
             spelled: self.spelled.as_ref(),
-            unreachable: &self.unreachable,
             asked_all: self.asked_all,
         }
     }
@@ -194,8 +189,8 @@ impl Control {
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
-    pub fn failed(&self) -> Option<&str> {
-        self.failed.as_ref().map(|failed| match failed {
+    pub fn journal_failure(&self) -> Option<&str> {
+        self.journal_failure.as_ref().map(|failure| match failure {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
@@ -269,7 +264,7 @@ impl Control {
         request: Request,
         plan: Option<Box<Plan>>,
     ) -> Result<Request, Vec<String>> {
-        if let Some(why) = &self.failed {
+        if let Some(why) = &self.journal_failure {
             return Err(vec![why.to_string()]);
         }
         let again = self.ledger().requests.contains_key(&asked.request);
@@ -284,7 +279,7 @@ impl Control {
                     let named = Broken { why, ..Broken::default() };
                     apply.broken =
                         Some(self.facts().known_faults_with(&plan, now, |_| named.clone()));
-                    apply.settles = self.facts().not_bypassed_by(&plan);
+                    apply.resolves = self.facts().not_bypassed_by(&plan);
                 }
                 apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));
                 Ok(Request::Apply(apply))
@@ -298,7 +293,7 @@ impl Control {
                         let way = left.zip(plan);
                         back.phase =
                             way.and_then(|(left, to)| facts.in_stages(left, &to, &back.target));
-                        rollback.around = Some(Box::new(back));
+                        rollback.avoiding = Some(Box::new(back));
                     }
                     Err(_) if again => {}
                     Err(reasons) => return Err(reasons),
@@ -320,15 +315,8 @@ impl Control {
         let (mut fired, mut ended) = (Vec::new(), Vec::new());
         for action in actions.iter() {
             match action {
-                Action::Note(Note::Up(device)) => {
-                    self.unreachable.remove(device);
-                    if self.refused.take().is_some() {
-                        self.backoff.forget();
-                    }
-                }
-                Action::Note(Note::Down(device, why)) => {
-                    let known = self.unreachable.entry(device.clone());
-                    known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
+                Action::Note(Note::Reachable(_)) if self.refused.take().is_some() => {
+                    self.backoff.forget();
                 }
                 // Bypasses no longer have to wait for the limit on automatic changes.
                 Action::Append(records)
@@ -360,7 +348,7 @@ impl Control {
         }
         let rollback = Rollback { txn, ..Rollback::default() };
         if let Ok((back, Some(_))) = self.facts().way_back(&rollback) {
-            self.controller.lead_back_around(txn, back);
+            self.controller.lead_back_to(txn, back);
         }
     }
 
@@ -371,7 +359,7 @@ impl Control {
         let last = self.ledger().history.back();
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
             self.backoff.forget();
-        } else if last.is_some_and(bypass::names_suspect) {
+        } else if last.is_some_and(replan::names_suspect) {
             self.backoff.has_suspect();
         }
         self.lead_back();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::change::{Mode, PhaseChange, Wave};
-use crate::drive::PartEnd;
+use crate::drive::DeviceEnd;
 use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Micros, Now, Slot, SwitchState, Txn};
@@ -82,9 +82,9 @@ pub struct Intent {
     /// Positions after each stage. Slots that are not part of a stage move last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<SwitchState>,
-    /// Fault reports that the commit settles, because it bypasses the parts or they work again.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub settles: BTreeSet<String>,
+    /// Fault reports that the commit resolves, because it bypasses the parts or they work again.
+    #[serde(default, rename = "settles", skip_serializing_if = "BTreeSet::is_empty")]
+    pub resolves: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,7 +169,7 @@ pub enum Record {
     Plan(KeptPlan),
     /// A plan around a fault, as the difference from the previous plan.
     PlanAfter(Box<FollowingPlan>),
-    /// A fault report, open until a change [settles](Intent::settles) it.
+    /// A fault report, open until a change [resolves](Intent::resolves) it.
     Reported {
         asked: Asked,
         parts: BTreeMap<String, Broken>,
@@ -196,14 +196,16 @@ pub enum Record {
     },
     Turn {
         txn: Txn,
-        parts: BTreeMap<DeviceName, PartEnd>,
+        #[serde(rename = "parts")]
+        ends: BTreeMap<DeviceName, DeviceEnd>,
         #[serde(default)]
         wall_ms: u64,
     },
     End {
         txn: Txn,
         result: TxnResult,
-        parts: BTreeMap<DeviceName, PartEnd>,
+        #[serde(rename = "parts")]
+        ends: BTreeMap<DeviceName, DeviceEnd>,
         pending: Option<Pending>,
         #[serde(default)]
         wall_ms: u64,

@@ -25,7 +25,7 @@ impl fmt::Debug for Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn settle(&mut self, sightings: &mut Sightings, ledger: &Ledger) {
+    pub(crate) fn update(&mut self, sightings: &mut Sightings, ledger: &Ledger) {
         for device in sightings.take_changed() {
             let Some(seen) = sightings.devices().get(&device) else { continue };
             let due = match seen.is_entangled() {

@@ -9,7 +9,7 @@ mod contention;
 mod light;
 mod links;
 mod signals;
-mod silence;
+mod unreachable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -21,7 +21,7 @@ pub use light::{Crossed, DarkFibre, ShutEnd, Sight, Testimony, end_name};
 pub use links::Links;
 pub use signals::Signal;
 use signals::{Crowd, Pace, Signalled};
-pub(crate) use silence::Overdue;
+pub(crate) use unreachable::Overdue;
 
 use crate::drive::Site;
 use crate::inventory::Inventory;
@@ -51,7 +51,7 @@ pub struct Sightings {
 struct Index {
     changed: BTreeSet<DeviceName>,
     dark: BTreeSet<DeviceName>,
-    down: BTreeSet<DeviceName>,
+    unreachable: BTreeSet<DeviceName>,
 }
 
 impl fmt::Debug for Index {
@@ -62,12 +62,12 @@ impl fmt::Debug for Index {
 
 #[derive(Clone, Debug, Default)]
 pub struct Sighting {
-    up: bool,
-    was_up: bool,
+    reachable: bool,
+    was_reachable: bool,
     observed: Option<Observation>,
     read_at: Micros,
-    down_since: Micros,
-    silent_since: Micros,
+    unreachable_since: Micros,
+    unread_since: Micros,
     trouble: Option<Trouble>,
     drift: Vec<Drift>,
     crossed: Vec<Crossed>,
@@ -95,7 +95,7 @@ pub(crate) struct Flight {
     late_at: Micros,
     is_late: bool,
     is_probe: bool,
-    unanswered: Option<Micros>,
+    missing_since: Option<Micros>,
     pub(crate) deadline: Micros,
     pub(crate) drives: bool,
     names: bool,
@@ -104,16 +104,16 @@ pub(crate) struct Flight {
 }
 
 impl Sighting {
-    pub fn is_up(&self) -> bool {
-        self.up
+    pub fn is_reachable(&self) -> bool {
+        self.reachable
     }
 
     pub fn observed(&self) -> Option<&Observation> {
         self.observed.as_ref()
     }
 
-    pub fn answers(&self) -> bool {
-        self.up && self.observed.is_some()
+    pub fn is_read(&self) -> bool {
+        self.reachable && self.observed.is_some()
     }
 
     pub fn read_at(&self) -> Micros {
@@ -133,13 +133,14 @@ impl Sighting {
     }
 
     pub(crate) fn lost_circuit(&self) -> bool {
-        self.up && self.drift.iter().any(|drift| !drift.wanted.is_dark())
+        self.reachable && self.drift.iter().any(|drift| !drift.wanted.is_dark())
     }
 }
 
 impl Sightings {
     pub(crate) fn new(inventory: Inventory, now: &Now) -> Self {
-        let unseen = Sighting { silent_since: now.mono, ..Sighting::default() };
+        let (unreachable_since, unread_since) = (now.mono, now.mono);
+        let unseen = Sighting { unreachable_since, unread_since, ..Sighting::default() };
         let devices: BTreeMap<DeviceName, Sighting> =
             inventory.devices.keys().map(|device| (device.clone(), unseen.clone())).collect();
         let index = Index { changed: devices.keys().cloned().collect(), ..Index::default() };
@@ -154,24 +155,25 @@ impl Sightings {
         &self.devices
     }
 
-    pub fn is_up(&self, device: &DeviceName) -> bool {
-        self.devices.get(device).is_some_and(|seen| seen.up)
+    pub fn is_reachable(&self, device: &DeviceName) -> bool {
+        self.devices.get(device).is_some_and(|seen| seen.reachable)
     }
 
-    pub(crate) fn down_since(&self, device: &DeviceName) -> Option<Micros> {
-        self.devices.get(device).filter(|seen| !seen.up).map(|seen| seen.down_since)
+    /// `None` if the device is reachable. Starts with the daemon if it has never been reachable.
+    pub fn unreachable_since(&self, device: &DeviceName) -> Option<Micros> {
+        self.devices.get(device).filter(|seen| !seen.reachable).map(|seen| seen.unreachable_since)
     }
 
     pub(crate) fn is_read_since(&self, device: &DeviceName, since: Micros) -> bool {
-        self.devices.get(device).is_some_and(|seen| seen.up && seen.read_at >= since)
+        self.devices.get(device).is_some_and(|seen| seen.reachable && seen.read_at >= since)
     }
 
-    pub fn answers(&self, device: &DeviceName) -> bool {
-        self.devices.get(device).is_some_and(Sighting::answers)
+    pub fn is_read(&self, device: &DeviceName) -> bool {
+        self.devices.get(device).is_some_and(Sighting::is_read)
     }
 
     pub fn reading(&self, device: &DeviceName) -> Option<&Observation> {
-        self.devices.get(device).filter(|seen| seen.up)?.observed.as_ref()
+        self.devices.get(device).filter(|seen| seen.reachable)?.observed.as_ref()
     }
 
     pub(crate) fn reading_since(&self, device: &DeviceName, since: Micros) -> Option<&Observation> {
@@ -197,8 +199,8 @@ impl Sightings {
         self.with_changed(&self.index.dark).filter(|(_, seen)| !seen.dark.is_empty())
     }
 
-    pub fn down(&self) -> impl Iterator<Item = (&DeviceName, &Sighting)> {
-        self.with_changed(&self.index.down).filter(|(_, seen)| !seen.up)
+    pub fn unreachable(&self) -> impl Iterator<Item = (&DeviceName, &Sighting)> {
+        self.with_changed(&self.index.unreachable).filter(|(_, seen)| !seen.reachable)
     }
 
     pub(crate) fn is_changed(&self, device: &DeviceName) -> bool {
@@ -209,8 +211,8 @@ impl Sightings {
         let changed = std::mem::take(&mut self.index.changed);
         for device in &changed {
             let Some(seen) = self.devices.get(device) else { continue };
-            let Index { dark, down, .. } = &mut self.index;
-            for (set, is_in) in [(dark, !seen.dark.is_empty()), (down, !seen.up)] {
+            let Index { dark, unreachable, .. } = &mut self.index;
+            for (set, is_in) in [(dark, !seen.dark.is_empty()), (unreachable, !seen.reachable)] {
                 match is_in {
                     true if !set.contains(device) => _ = set.insert(device.clone()),
                     true => {}
@@ -272,7 +274,7 @@ impl Sightings {
             late_at: asked + late,
             is_late: false,
             is_probe: neighbours == Some(Neighbours::Never),
-            unanswered: None,
+            missing_since: None,
             deadline: asked + given_up,
             drives,
             names: neighbours == Some(Neighbours::Always),
@@ -418,7 +420,7 @@ impl Sightings {
         }
         let seen = self.get_mut(device)?;
         seen.in_flight = None;
-        Some(match seen.signalled.suspected {
+        Some(match seen.signalled.node_dark_since {
             Some(_) => Neighbours::Never,
             None if std::mem::take(&mut seen.missed_opposite) => Neighbours::Always,
             None if !seen.crossed.is_empty() => Neighbours::Always,
@@ -426,16 +428,16 @@ impl Sightings {
         })
     }
 
-    pub(crate) fn reached(&mut self, device: &DeviceName) -> Option<bool> {
+    pub(crate) fn became_reachable(&mut self, device: &DeviceName) -> Option<bool> {
         let seen = self.get_mut(device)?;
-        (seen.up, seen.was_up) = (true, true);
+        (seen.reachable, seen.was_reachable) = (true, true);
         seen.signalled.reset();
         seen.occupied = false;
         (seen.observed, seen.stood, seen.trouble) = (None, None, None);
         Some(seen.in_flight.is_none())
     }
 
-    pub(crate) fn lost(
+    pub(crate) fn became_unreachable(
         &mut self,
         now: &Now,
         device: &DeviceName,
@@ -443,14 +445,14 @@ impl Sightings {
         ledger: &Ledger,
     ) -> Option<Ticket> {
         let seen = self.get_mut(device)?;
-        if std::mem::take(&mut seen.up) {
-            seen.down_since = seen.signalled.silent_since.take().unwrap_or(now.mono);
+        if std::mem::take(&mut seen.reachable) {
+            seen.unreachable_since = seen.signalled.unreachable_since.take().unwrap_or(now.mono);
         }
         seen.trouble = Some(trouble);
         let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);
         if seen.observed.take().is_some() {
-            seen.silent_since = now.mono;
-            self.look_around(device, ledger);
+            seen.unread_since = now.mono;
+            self.read_related_soon(device, ledger);
         }
         ticket
     }

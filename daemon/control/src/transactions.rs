@@ -21,7 +21,7 @@ pub(crate) use requests::Decision;
 
 use crate::actor::Policy;
 use crate::change::{self, Known, Mode, PhaseChange, Wave, stages_back};
-use crate::drive::{Command, Drive, Orders, PartEnd, Site, Start, Verdict};
+use crate::drive::{Command, DeviceEnd, Drive, Orders, Site, Start, Verdict};
 use crate::inventory::{Inventory, Recovery};
 use crate::ledger::{Ledger, Open};
 use crate::management::Trouble;
@@ -72,7 +72,7 @@ impl<'a> Context<'a> {
     }
 }
 
-type Parts = BTreeMap<DeviceName, PartEnd>;
+type Ends = BTreeMap<DeviceName, DeviceEnd>;
 
 /// How to continue a transaction that the previous daemon left open.
 pub(crate) struct Unfinished {
@@ -101,7 +101,7 @@ pub struct Transactions {
     recovered: Option<Txn>,
     planned: Planned,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    around: Option<(Txn, Apply)>,
+    lead_back: Option<(Txn, Apply)>,
     tries: BTreeMap<DeviceName, Tries>,
     only_reads: bool,
 }
@@ -113,7 +113,7 @@ impl Transactions {
 
     pub(crate) fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
-        (self.drive, self.around) = (None, None);
+        (self.drive, self.lead_back) = (None, None);
         self.neighbours.clear();
     }
 
@@ -162,7 +162,7 @@ impl Transactions {
             sharing: sightings.inventory().devices.get(device)?.sharing,
             owned: self.ledger.owned.get(device).unwrap_or(&NOTHING),
             probed: self.ledger.probed.get(device).unwrap_or(&NONE),
-            observed: seen.observed().filter(|_| seen.is_up()),
+            observed: seen.observed().filter(|_| seen.is_reachable()),
             trouble: seen.trouble().map(Trouble::why),
         })
     }
@@ -287,7 +287,7 @@ impl Transactions {
     ) -> Vec<Command> {
         self.recovered = Some(unfinished.intent.txn);
         if unfinished.forward {
-            let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
+            let start = Start::Reachable(cx.sightings.long_unread(cx.now));
             return self.run(cx, unfinished.intent.after.clone(), start);
         }
         let all = unfinished.intent.before.keys().cloned().collect();
@@ -346,7 +346,8 @@ impl Transactions {
         }
         let known = intent.after.keys().filter_map(|device| {
             let goes = cx.sightings.inventory().devices.get(device)?.goes;
-            let seen = cx.sightings.devices().get(device).filter(|seen| seen.is_up() && goes)?;
+            let seen =
+                cx.sightings.devices().get(device).filter(|seen| seen.is_reachable() && goes)?;
             let read = seen.observed().filter(|read| read.tuning.is_empty())?;
             let is_recent = seen.read_at() + READ_LATELY >= cx.now.mono;
             let lately = is_recent && !cx.strays.is_late(device, cx.now);
@@ -389,15 +390,11 @@ impl Transactions {
         out.note(Note::Fired(txn));
     }
 
-    pub(crate) fn drive_ended(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut parts: Parts,
-    ) -> Option<DriveEnd> {
+    pub(crate) fn drive_ended(&mut self, cx: &mut Context<'_>, mut ends: Ends) -> Option<DriveEnd> {
         self.drive = None;
         let open = self.ledger.open.clone()?;
-        look_again(&open, cx.sightings, &mut parts);
-        let applied = parts.values().all(|part| part.verdict == Verdict::Applied);
+        look_again(&open, cx.sightings, &mut ends);
+        let applied = ends.values().all(|end| end.verdict == Verdict::Applied);
         let moved: BTreeSet<DeviceName> = match self.recovered == Some(open.intent.txn) {
             true => open.intent.before.keys().cloned().collect(),
             false => open.fired.clone(),
@@ -405,20 +402,20 @@ impl Transactions {
         let result = match &open.turned {
             None if applied => TxnResult::Committed,
             None if open.intent.cause.undoes() => {
-                defer(&mut parts);
+                defer(&mut ends);
                 TxnResult::Partial
             }
             None if moved.is_empty() => TxnResult::Aborted,
             None if open.intent.on_failure == OnFailure::Hold => {
-                say_how_to_continue(&open, &mut parts);
+                say_how_to_continue(&open, &mut ends);
                 TxnResult::Partial
             }
             None => {
-                return Some(DriveEnd::GoesBack(self.go_back(cx, &moved, parts)));
+                return Some(DriveEnd::GoesBack(self.go_back(cx, &moved, ends)));
             }
             Some(forward) => {
-                defer(&mut parts);
-                parts = merge(forward, parts, &open.fired);
+                defer(&mut ends);
+                ends = merge(forward, ends, &open.fired);
                 match (applied, open.fired.is_empty()) {
                     (true, false) => TxnResult::RolledBack,
                     (true, true) => TxnResult::Aborted,
@@ -426,24 +423,24 @@ impl Transactions {
                 }
             }
         };
-        Some(DriveEnd::Ended(Box::new(self.end(cx, open, result, parts))))
+        Some(DriveEnd::Ended(Box::new(self.end(cx, open, result, ends))))
     }
 
     fn go_back(
         &mut self,
         cx: &mut Context<'_>,
         devices: &BTreeSet<DeviceName>,
-        parts: Parts,
+        ends: Ends,
     ) -> Vec<Command> {
         let Some(open) = &self.ledger.open else { return Vec::new() };
         let mut target = open.intent.before.clone();
         target.retain(|device, _| devices.contains(device));
         if open.turned.is_none() {
-            let turn = Record::Turn { txn: open.intent.txn, parts, wall_ms: cx.now.wall_ms };
+            let turn = Record::Turn { txn: open.intent.txn, ends, wall_ms: cx.now.wall_ms };
             self.append(turn, cx.out);
         }
         self.neighbours.clear();
-        let start = Start::WhatAnswers(cx.sightings.long_silent(cx.now));
+        let start = Start::Reachable(cx.sightings.long_unread(cx.now));
         self.run(cx, target, start)
     }
 
@@ -452,26 +449,26 @@ impl Transactions {
         cx: &mut Context<'_>,
         open: Open,
         result: TxnResult,
-        mut parts: Parts,
+        mut ends: Ends,
     ) -> Ended {
         let intent = &open.intent;
         let committed = result == TxnResult::Committed;
         // The daemon now owns all devices in the target, even those that did not move.
         if committed || (result == TxnResult::Partial && intent.cause.undoes()) {
             for device in intent.goal.keys() {
-                let applied = PartEnd::new(Verdict::Applied, String::new());
-                parts.entry(device.clone()).or_insert(applied);
+                let applied = DeviceEnd::new(Verdict::Applied, String::new());
+                ends.entry(device.clone()).or_insert(applied);
             }
         }
         if committed && makes_up(&intent.cause) {
             self.tries.retain(|device, _| !intent.goal.contains_key(device));
         }
-        self.around = None;
+        self.lead_back = None;
         let (txn, wall_ms) = (intent.txn, cx.now.wall_ms);
         let within = intent.confirm_within.filter(|_| committed);
         let pending = within.map(|within| Pending { txn, since: cx.now.clone(), within });
-        let devices = parts.keys().cloned().collect();
-        self.append(Record::End { txn, result, parts, pending, wall_ms }, cx.out);
+        let devices = ends.keys().cloned().collect();
+        self.append(Record::End { txn, result, ends, pending, wall_ms }, cx.out);
         cx.out.note(Note::Ended(txn, result));
         Ended { open, result, devices }
     }
@@ -485,9 +482,9 @@ fn makes_up(cause: &Cause) -> bool {
     matches!(cause, Cause::Deferred(_))
 }
 
-fn defer(parts: &mut Parts) {
-    for part in parts.values_mut().filter(|part| part.verdict == Verdict::Unknown) {
-        part.detail += "; it is restored automatically when it answers";
+fn defer(ends: &mut Ends) {
+    for end in ends.values_mut().filter(|end| end.verdict == Verdict::Unknown) {
+        end.detail += "; it is restored automatically when it answers";
     }
 }
 
@@ -506,29 +503,29 @@ fn standing_opposite(target: &SwitchState, sightings: &Sightings) -> SwitchState
     standing
 }
 
-fn look_again(open: &Open, sightings: &Sightings, parts: &mut Parts) {
+fn look_again(open: &Open, sightings: &Sightings, ends: &mut Ends) {
     let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
-    for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
+    for (device, end) in ends.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
         let Some(want) = target.get(device) else { continue };
         let Some(read) = sightings.devices().get(device).and_then(|seen| seen.observed()) else {
             continue;
         };
         let moved = want.iter().find(|(slot, to)| at(&read.positions, **slot) != **to);
         if let Some((slot, to)) = moved {
-            part.verdict = Verdict::Failed;
+            end.verdict = Verdict::Failed;
             let (slot, to) = (device.slot(*slot), device.place(*to));
-            part.detail = format!("{slot} was read at {to} and has moved since");
+            end.detail = format!("{slot} was read at {to} and has moved since");
         }
     }
 }
 
-fn say_how_to_continue(open: &Open, parts: &mut Parts) {
-    for (device, part) in parts.iter_mut().filter(|_| open.intent.stages.len() > 1) {
-        if part.verdict == Verdict::Untouched && open.fired.contains(device) {
-            *part = PartEnd::new(Verdict::Failed, "only circuits of earlier stages moved".into());
+fn say_how_to_continue(open: &Open, ends: &mut Ends) {
+    for (device, end) in ends.iter_mut().filter(|_| open.intent.stages.len() > 1) {
+        if end.verdict == Verdict::Untouched && open.fired.contains(device) {
+            *end = DeviceEnd::new(Verdict::Failed, "only circuits of earlier stages moved".into());
         }
-        if !part.detail.is_empty() {
-            part.detail += &format!(
+        if !end.detail.is_empty() {
+            end.detail += &format!(
                 "; continue by applying the plan again with `--mode update`, or undo with \
                  `lightloom ctl rollback {}`",
                 open.intent.txn
@@ -537,20 +534,20 @@ fn say_how_to_continue(open: &Open, parts: &mut Parts) {
     }
 }
 
-fn merge(forward: &Parts, back: Parts, fired: &BTreeSet<DeviceName>) -> Parts {
-    let mut parts = forward.clone();
-    for part in parts.values_mut().filter(|part| part.verdict == Verdict::Applied) {
-        part.verdict = Verdict::Untouched;
+fn merge(forward: &Ends, back: Ends, fired: &BTreeSet<DeviceName>) -> Ends {
+    let mut ends = forward.clone();
+    for end in ends.values_mut().filter(|end| end.verdict == Verdict::Applied) {
+        end.verdict = Verdict::Untouched;
     }
     for (device, back) in back {
-        let before = parts.get(&device).filter(|part| !part.detail.is_empty());
-        let (why, unlit) = before.map(|part| (part.detail.clone(), part.unlit)).unwrap_or_default();
-        let part = match back.verdict {
+        let before = ends.get(&device).filter(|end| !end.detail.is_empty());
+        let (why, unlit) = before.map(|end| (end.detail.clone(), end.unlit)).unwrap_or_default();
+        let end = match back.verdict {
             Verdict::Applied if fired.contains(&device) => {
-                PartEnd { verdict: Verdict::RolledBack, detail: why, unlit }
+                DeviceEnd { verdict: Verdict::RolledBack, detail: why, unlit }
             }
             Verdict::Applied | Verdict::Untouched => {
-                PartEnd { verdict: Verdict::Untouched, detail: why, unlit }
+                DeviceEnd { verdict: Verdict::Untouched, detail: why, unlit }
             }
             verdict => {
                 let detail = if why.is_empty() {
@@ -558,10 +555,10 @@ fn merge(forward: &Parts, back: Parts, fired: &BTreeSet<DeviceName>) -> Parts {
                 } else {
                     format!("{why}; rolling back: {}", back.detail)
                 };
-                PartEnd { verdict, detail, unlit: back.unlit && (why.is_empty() || unlit) }
+                DeviceEnd { verdict, detail, unlit: back.unlit && (why.is_empty() || unlit) }
             }
         };
-        parts.insert(device, part);
+        ends.insert(device, end);
     }
-    parts
+    ends
 }

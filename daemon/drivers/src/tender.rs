@@ -254,7 +254,7 @@ impl Tender {
         if let Some(promise) = self.conversation.promise() {
             out.push(event(Event::Promised(self.name.clone(), promise)));
         }
-        out.push(event(Event::Up(self.name.clone())));
+        out.push(event(Event::Reachable(self.name.clone())));
     }
 
     fn ended(&mut self, now: Micros, ticket: Ticket, outcome: Outcome, out: &mut Vec<Does>) {
@@ -311,7 +311,7 @@ impl Tender {
     }
 
     fn lost(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
-        self.down(now, Trouble::Silent(why), out);
+        self.down(now, Trouble::Remote(why), out);
     }
 
     fn down(&mut self, now: Micros, why: Trouble, out: &mut Vec<Does>) {
@@ -329,7 +329,7 @@ impl Tender {
         self.backoff = (self.backoff + self.backoff).min(BACKOFF_MAX);
         if was_up || self.reported.as_ref().is_none_or(|reported| !is_same(reported, &why)) {
             self.reported = (!was_up).then(|| why.clone());
-            out.push(event(Event::Down(self.name.clone(), why)));
+            out.push(event(Event::Unreachable(self.name.clone(), why)));
         }
     }
 
@@ -355,7 +355,7 @@ fn why_lost(outcome: &Outcome) -> Option<String> {
 
 fn is_same(one: &Trouble, other: &Trouble) -> bool {
     match (one, other) {
-        (Trouble::Silent(one), Trouble::Silent(other)) => {
+        (Trouble::Remote(one), Trouble::Remote(other)) => {
             one.split("; it sent ").next() == other.split("; it sent ").next()
         }
         _ => one == other,

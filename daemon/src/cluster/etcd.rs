@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     #[error("no etcd member responds: {0}")]
-    Silent(String),
+    Unreachable(String),
     #[error("etcd refused the request: {0}")]
     Refused(String),
     #[error("{0}; help: list only members of one cluster in `etcd.endpoints`")]
@@ -166,7 +166,7 @@ impl Etcd {
                 None => Ok(value),
             };
         }
-        Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
+        Err(other.map_or(EtcdError::Unreachable(why), EtcdError::OtherCluster))
     }
 
     /// Requests a lease of this many seconds. etcd may extend it to its election timeout.

@@ -259,7 +259,7 @@ const NOT_RENEWED: &str = "etcd is not renewing the lease of this daemon";
 
 fn failed(error: EtcdError) -> io::Error {
     match error {
-        EtcdError::Silent(_) => io::Error::new(io::ErrorKind::TimedOut, error),
+        EtcdError::Unreachable(_) => io::Error::new(io::ErrorKind::TimedOut, error),
         _ => io::Error::other(error),
     }
 }

@@ -13,11 +13,11 @@ use super::job_lines::JobLinesFile;
 use crate::protocol::DriverFile;
 use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
-use lightloom_control::bypass::{MayMove, MoveGroups};
 use lightloom_control::inventory::{OnDrift, Recovery};
 use lightloom_control::management::DomainKind;
 use lightloom_control::policy::{HealPolicy, OnFault};
 use lightloom_control::record::OnFailure;
+use lightloom_control::replan::{MayMove, MoveGroups};
 
 /// The configuration file of `lightloomd`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -34,7 +34,9 @@ impl Alone {
             for one in self.turn().await {
                 match one {
                     Does::Identity(who) => identity = who,
-                    Does::Event(event) if matches!(*event, Event::Up(_)) => return Ok(identity),
+                    Does::Event(event) if matches!(*event, Event::Reachable(_)) => {
+                        return Ok(identity);
+                    }
                     Does::Close => return Err(self.why.clone()),
                     _ => {}
                 }
@@ -86,7 +88,7 @@ impl Alone {
             let Does::Event(event) = one else { continue };
             match &**event {
                 Event::Foreign(_, what) => self.foreign.push(what.clone()),
-                Event::Down(_, why) => why.why().clone_into(&mut self.why),
+                Event::Unreachable(_, why) => why.why().clone_into(&mut self.why),
                 _ => {}
             }
         }

@@ -10,26 +10,26 @@ use super::Runtime;
 
 pub(super) fn one_name_each(runtime: &mut Runtime, event: Event) {
     match event {
-        Event::Up(device) => {
+        Event::Reachable(device) => {
             let Some(other) = namesake(runtime, &device) else {
                 runtime.namesakes.remove(&device);
-                return runtime.handle(Event::Up(device));
+                return runtime.handle(Event::Reachable(device));
             };
-            let identity = &runtime.contacts[&device].identity;
+            let identity = &runtime.identities[&device];
             let why = format!(
                 "{other} has the same serial number ({identity}), so it is the same module; \
                         help: one of the two is configured or plugged in incorrectly"
             );
             runtime.namesakes.insert(device.clone(), other);
-            runtime.handle(Event::Down(device, Trouble::Local(why)));
+            runtime.handle(Event::Unreachable(device, Trouble::Local(why)));
         }
-        Event::Down(device, trouble) => {
+        Event::Unreachable(device, trouble) => {
             runtime.namesakes.remove(&device);
-            runtime.handle(Event::Down(device.clone(), trouble));
+            runtime.handle(Event::Unreachable(device.clone(), trouble));
             let waiting = runtime.namesakes.iter().filter(|(_, other)| **other == device);
             let waiting: Vec<DeviceName> = waiting.map(|(waits, _)| waits.clone()).collect();
             for device in waiting {
-                one_name_each(runtime, Event::Up(device));
+                one_name_each(runtime, Event::Reachable(device));
             }
         }
         event => runtime.handle(event),
@@ -37,16 +37,16 @@ pub(super) fn one_name_each(runtime: &mut Runtime, event: Event) {
 }
 
 fn namesake(runtime: &Runtime, device: &DeviceName) -> Option<DeviceName> {
-    let identity = runtime.contacts.get(device).map(|contact| contact.identity.as_str())?;
+    let identity = runtime.identities.get(device)?;
     if identity.is_empty() || device.bundle().is_none() {
         return None;
     }
     let known = runtime.control.sightings().devices();
-    let mut others = runtime.contacts.iter().filter(|(other, contact)| {
+    let mut others = runtime.identities.iter().filter(|(other, own)| {
         *other != device
-            && contact.identity == identity
+            && *own == identity
             && other.bundle().is_some()
-            && known.get(*other).is_some_and(|seen| seen.is_up())
+            && known.get(*other).is_some_and(|seen| seen.is_reachable())
     });
     others.next().map(|(other, _)| other.clone())
 }

@@ -13,19 +13,13 @@ use crate::hooks::Hook;
 impl Runtime {
     pub(super) fn note(&mut self, note: Note) {
         match note {
-            Note::Up(device) => {
+            Note::Reachable(device) => {
                 tracing::info!(%device, "up");
                 self.metrics.device_up.with_label_values(&[device.as_str()]).set(1.0);
-                let contact = self.contacts.entry(device).or_default();
-                (contact.trouble, contact.down_since) = (None, None);
             }
-            Note::Down(device, why) => {
+            Note::Unreachable(device, why) => {
                 tracing::warn!(%device, why, "down");
                 self.metrics.device_up.with_label_values(&[device.as_str()]).set(0.0);
-                let now = self.clock.now().mono;
-                let contact = self.contacts.entry(device).or_default();
-                contact.trouble = Some(why);
-                contact.down_since.get_or_insert(now);
             }
             Note::Drift(device, drift) => self.drifted(&device, drift.len()),
             Note::Crossed(device, crossed) => self.crossed(&device, &crossed),

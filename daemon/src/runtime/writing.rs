@@ -50,12 +50,13 @@ impl Runtime {
         if self.damage.is_some() {
             return;
         }
-        match (self.control.failed().is_some(), self.journal.untroubled()) {
+        match (self.control.journal_failure().is_some(), self.journal.untroubled()) {
             (true, Ok(())) => self.try_again(),
             (false, Err(trouble)) => self.journal_failed(&trouble),
             _ => {}
         }
-        let short = self.control.failed().is_none() && self.journal.short_of_space().is_some();
+        let short =
+            self.control.journal_failure().is_none() && self.journal.short_of_space().is_some();
         if short && self.journal.set_aside().is_ok() {
             tracing::info!("the disk has free space again: changes are accepted");
         }

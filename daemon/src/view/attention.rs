@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::{Knowledge, unseen};
-use lightloom_control::bypass::is_inside;
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Remedy, Rollback};
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Cause, TxnResult};
+use lightloom_control::replan::is_inside;
 use lightloom_control::state::{DeviceName, Txn, at};
 use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
@@ -53,7 +53,7 @@ pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
 
 fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     let mut history = known.control.ledger().history.iter().rev();
-    history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
+    history.find(|past| past.result == TxnResult::Partial && past.ends.contains_key(device))
 }
 
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
@@ -61,7 +61,7 @@ fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let mut before = past.stood_before.iter();
     !past.cause.undoes()
         && before.all(|(device, before)| {
-            let seen = devices.get(device).filter(|seen| seen.is_up());
+            let seen = devices.get(device).filter(|seen| seen.is_reachable());
             let read = seen.and_then(|seen| seen.observed());
             read.is_some_and(|read| {
                 let mut slots = before.keys().chain(read.positions.keys());
@@ -71,7 +71,7 @@ fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
 }
 
 fn is_owed(known: &Knowledge<'_>, device: &DeviceName) -> bool {
-    known.control.failed().is_none()
+    known.control.journal_failure().is_none()
         && known.control.transactions().is_brought_back(device, known.control.sightings())
 }
 
@@ -144,7 +144,7 @@ fn is_busy(known: &Knowledge<'_>) -> bool {
 }
 
 fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
-    if known.control.failed().is_some() {
+    if known.control.journal_failure().is_some() {
         return "repair the journal first".into();
     }
     match known.control.transactions().remedy(device, known.control.sightings()) {
@@ -227,12 +227,12 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
                 {adopt}"
         ),
         None => {
-            let silent = unseen(known);
-            let silent = match silent.is_empty() {
+            let unseen = unseen(known);
+            let unseen = match unseen.is_empty() {
                 true => String::new(),
-                false => format!("(unknown for {})", named(silent, DRIFTED_NAMED_MAX)),
+                false => format!("(unknown for {})", named(unseen, DRIFTED_NAMED_MAX)),
             };
-            format!("adopt the current light: {adopt}; or remove the light at its source{silent}")
+            format!("adopt the current light: {adopt}; or remove the light at its source{unseen}")
         }
     })
 }
@@ -247,9 +247,9 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
         .filter(|part| !left.iter().any(|other| other != part && is_inside(part, other)));
     let names = whole.collect::<Vec<_>>().join(" ");
     let named = left.iter().filter_map(|part| Some((part.parse::<Part>().ok()?, String::new())));
-    let around = known.control.facts().way_around(&known.now, &named.collect::<Vec<_>>(), &[]);
+    let bypass = known.control.facts().try_bypass(&known.now, &named.collect::<Vec<_>>(), &[]);
     let refused =
-        around.and_then(|(apply, _)| known.control.controller().preview(&apply).map(|_| ()));
+        bypass.and_then(|(apply, _)| known.control.controller().preview(&apply).map(|_| ()));
     Some(match refused {
         Ok(()) => format!("bypass it: lightloom ctl fault {names}"),
         Err(reasons) => format!(

@@ -9,8 +9,8 @@ use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::{Knowledge, attention};
-use lightloom_control::bypass::is_inside;
 use lightloom_control::record::Broken;
+use lightloom_control::replan::is_inside;
 use lightloom_control::sightings::Sighting;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
 use lightloom_daemon_api::circuit::{
@@ -90,7 +90,7 @@ fn closing(plan: &Plan) -> BTreeSet<BundleId> {
 
 fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Position> {
     let seen = known.control.sightings().devices().get(device)?;
-    let observed = seen.observed().filter(|_| seen.is_up())?;
+    let observed = seen.observed().filter(|_| seen.is_reachable())?;
     Some(at(&observed.positions, slot))
 }
 
@@ -163,8 +163,8 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     }
     let names: Vec<String> = dark.map(ToString::to_string).collect();
     let parts = names.iter().filter_map(|name| Some((name.parse::<Part>().ok()?, String::new())));
-    let around = known.control.facts().way_around(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
-    match around.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
+    let bypass = known.control.facts().try_bypass(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
+    match bypass.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
         true => format!("bypass them: lightloom ctl fault {}", names.join(" ")),
         false => {
             "see why the plan would be refused now: lightloom ctl apply --again --dry-run".into()
@@ -212,6 +212,6 @@ fn is_lever(known: &Knowledge<'_>, device: &DeviceName) -> bool {
 }
 
 fn is_dark(device: &DeviceName, seen: &Sighting) -> bool {
-    let read = seen.observed().filter(|_| seen.is_up());
+    let read = seen.observed().filter(|_| seen.is_reachable());
     read.is_none_or(|read| read.positions.values().all(|position| !device.leads_out(*position)))
 }

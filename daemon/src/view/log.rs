@@ -46,16 +46,16 @@ fn told(
 ) -> String {
     match record {
         Record::Intent(intent) => words::of_intent(intent, known),
-        Record::End { txn, result, parts, .. } => {
+        Record::End { txn, result, ends, .. } => {
             let word = serde_json::json!(result);
-            let there = parts.iter().filter(|(_, part)| part.verdict == Verdict::Applied);
+            let there = ends.iter().filter(|(_, end)| end.verdict == Verdict::Applied);
             let moved = there.filter(|(device, _)| moves.contains(*device)).count();
             let ended = word.as_str().unwrap_or_default();
             let said = past(ledger, *txn)
                 .map(|past| format!(": {}, by {}", words::of_past(past), past.actor));
             let said = said.unwrap_or_default();
             let trouble = if detail.is_empty() { detail } else { format!("; {detail}") };
-            format!("{ended}{said}; {moved} of {} devices moved{trouble}", parts.len())
+            format!("{ended}{said}; {moved} of {} devices moved{trouble}", ends.len())
         }
         Record::Confirmed { txn, .. } => {
             let past = past(ledger, *txn);
@@ -139,9 +139,9 @@ fn detail_of(record: &Record) -> String {
             format!("job {job} for {} ms", within.0.div_ceil(1000))
         }
         Record::Leased { lease: None, .. } => "released".into(),
-        Record::Turn { parts, .. } | Record::End { parts, .. } => {
-            let said = parts.iter().filter(|(_, part)| !part.detail.is_empty());
-            let said = said.map(|(device, part)| format!("{device}: {}", part.detail));
+        Record::Turn { ends, .. } | Record::End { ends, .. } => {
+            let said = ends.iter().filter(|(_, end)| !end.detail.is_empty());
+            let said = said.map(|(device, end)| format!("{device}: {}", end.detail));
             said.collect::<Vec<_>>().join("; ")
         }
         Record::Adopted { positions, .. } => {
@@ -160,7 +160,7 @@ fn parts_of(record: &Record) -> Vec<String> {
         Record::Reported { parts, .. } => parts.keys().cloned().collect(),
         Record::Intent(intent) => names(intent.after.keys()),
         Record::Fire { wave, .. } => names(wave.keys()),
-        Record::Turn { parts, .. } | Record::End { parts, .. } => names(parts.keys()),
+        Record::Turn { ends, .. } | Record::End { ends, .. } => names(ends.keys()),
         Record::Adopted { positions, .. } => names(positions.keys()),
         Record::Held { levers, .. } => {
             levers.iter().map(|(device, slot)| format!("{device}/{slot}")).collect()

@@ -10,13 +10,13 @@ use super::{twins, words};
 
 pub fn past(past: &Past) -> Transaction {
     let mut devices: Vec<DeviceResult> = past
-        .parts
+        .ends
         .iter()
-        .map(|(device, part)| DeviceResult {
+        .map(|(device, end)| DeviceResult {
             device: device.to_string(),
-            verdict: twins::verdict(part.verdict),
-            detail: part.detail.clone(),
-            unlit: part.unlit,
+            verdict: twins::verdict(end.verdict),
+            detail: end.detail.clone(),
+            unlit: end.unlit,
         })
         .collect();
     devices.sort_by_key(|device| device.detail.is_empty());

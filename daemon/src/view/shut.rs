@@ -9,7 +9,7 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<ShutPort> {
     let ends = known.control.sightings().shut_ends(known.control.ledger());
     let ends = ends.into_iter().map(|shut| ShutPort {
         end: end_name(&shut.end),
-        far: end_name(&shut.far),
+        far: end_name(&shut.receiver),
         why: shut.why.to_string(),
         since_unix_ms: now.wall_ms.saturating_sub((now.mono - shut.since).0 / 1000),
     });

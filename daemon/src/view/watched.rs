@@ -8,7 +8,7 @@ use lightloom_control::controller::OWN_CHANGES_MAX;
 pub fn watched(runtime: &Runtime) -> Watched {
     let (controller, now) = (runtime.control.controller(), runtime.clock.now());
     let ledger = controller.ledger();
-    let read = controller.sightings().devices().iter().filter(|(_, seen)| seen.is_up());
+    let read = controller.sightings().devices().iter().filter(|(_, seen)| seen.is_reachable());
     let read = read.filter_map(|(device, seen)| Some((device, seen.observed()?)));
     let power_dbm = read.flat_map(|(device, read)| {
         let power = read.power_mdbm.iter();

@@ -9,7 +9,7 @@ use crate::world::CrashAt;
 use crate::world::disk::Disk;
 use crate::world::ring::{plan_around, ring, two_fibres};
 use lightloom_control::change::Mode;
-use lightloom_control::drive::{PartEnd, Verdict};
+use lightloom_control::drive::{DeviceEnd, Verdict};
 use lightloom_control::kept_plan::KeptPlan;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{
@@ -38,7 +38,7 @@ fn asked(id: &str) -> Asked {
 
 fn intent(txn: u32, cause: Cause, plan: &KeptPlan) -> Record {
     let target = SwitchState::from([("n0/b0".into(), [(Slot(0), Position(txn % 3))].into())]);
-    let settles = match cause {
+    let resolves = match cause {
         Cause::Bypass => ["n3".to_owned()].into(),
         _ => BTreeSet::new(),
     };
@@ -58,14 +58,14 @@ fn intent(txn: u32, cause: Cause, plan: &KeptPlan) -> Record {
         broken: None,
         phase: None,
         stages: Vec::new(),
-        settles,
+        resolves,
     }))
 }
 
 fn end(txn: u32) -> Record {
-    let parts = [("n0/b0".into(), PartEnd::new(Verdict::Applied, String::new()))].into();
+    let ends = [("n0/b0".into(), DeviceEnd::new(Verdict::Applied, String::new()))].into();
     let (txn, result) = (Txn(txn), TxnResult::Committed);
-    Record::End { txn, result, parts, pending: None, wall_ms: 0 }
+    Record::End { txn, result, ends, pending: None, wall_ms: 0 }
 }
 
 /// Batches of records, which become durable one at a time. An empty batch restarts the journal.

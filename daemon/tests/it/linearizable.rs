@@ -31,6 +31,8 @@ struct Client<'a> {
     history: &'a Mutex<Vec<Line>>,
     ids: &'a AtomicU32,
     draw: u32,
+    /// Number of requests for a change that were not turned away before they were decided.
+    decided: Cell<u32>,
 }
 
 impl<'a> Client<'a> {
@@ -41,8 +43,9 @@ impl<'a> Client<'a> {
         ids: &'a AtomicU32,
         seed: u32,
     ) -> Self {
-        let (at, draw) = (Cell::new(0), (seed + 1).wrapping_mul(2_654_435_769));
-        Self { sockets, at, patience: None, began, history, ids, draw }
+        let (at, decided) = (Cell::new(0), Cell::new(0));
+        let draw = (seed + 1).wrapping_mul(2_654_435_769);
+        Self { sockets, at, patience: None, began, history, ids, draw, decided }
     }
 
     fn below(&mut self, end: u32) -> u32 {
@@ -105,6 +108,7 @@ impl<'a> Client<'a> {
             Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
             None => Got::Nothing,
         };
+        self.decided.set(self.decided.get() + 1);
         let answered = if got == Got::Nothing { u64::MAX } else { answered };
         self.note(sent, answered, did(got));
         got
@@ -155,6 +159,20 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Takes this many turns, and more while kills are left. A slow machine turns more requests away
+    /// while the daemon starts, so turns without a decision do not count.
+    fn take_turns(&mut self, turns: u32, kills_left: &AtomicU32) {
+        let mut taken = 0;
+        while taken < turns || kills_left.load(Ordering::Relaxed) > 0 {
+            let before = self.decided.get();
+            self.turn();
+            match self.decided.get() == before {
+                true => thread::sleep(Duration::from_millis(5)),
+                false => taken += 1,
+            }
+        }
+    }
+
     fn turn(&mut self) {
         let Some((version, pending)) = self.read() else { return };
         let Some(txn) = pending else { return self.change(version) };
@@ -193,15 +211,21 @@ fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
     let (history, ids, began) = (Mutex::new(Vec::new()), AtomicU32::new(1), Instant::now());
     let sockets = vec![daemon.folder.path().join("lightloomd.sock")];
     let client = |number| Client::new(sockets.clone(), began, &history, &ids, seed * 31 + number);
+    let kills_left = &AtomicU32::new(kills);
     thread::scope(|scope| {
         for number in 0..CLIENTS {
             let mut client = client(number);
-            scope.spawn(move || (0..turns).for_each(|_| client.turn()));
+            scope.spawn(move || client.take_turns(turns, kills_left));
         }
         for kill in 0..kills {
-            thread::sleep(Duration::from_millis(u64::from(150 + (seed * 7 + kill * 13) % 100)));
+            let more = 10 + (seed * 7 + kill * 13) as usize % 30;
+            let lines = history.lock().unwrap().len() + more;
+            over_sockets::wait_for("enough requests before the kill", || {
+                (history.lock().unwrap().len() >= lines).then_some(())
+            });
             daemon.kill();
             daemon.restart();
+            kills_left.fetch_sub(1, Ordering::Relaxed);
         }
     });
     let reader = client(CLIENTS);

@@ -45,7 +45,7 @@ fn every_response_has_a_description_and_a_schema() {
     let answers = [
         Answer::Accepted { txn: Txn(1) },
         Answer::Done,
-        Answer::Adopted { devices: 1, slots: 2, silent: 0 },
+        Answer::Adopted { devices: 1, slots: 2, unreachable: 0 },
         Answer::NothingToDo { reasons: vec![] },
         Answer::Conflict { reason: String::new() },
         Answer::Refused { reasons: vec![] },

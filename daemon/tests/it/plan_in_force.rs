@@ -23,7 +23,7 @@ const PLANS: [&[usize]; 3] = [&[0, 1], &[0, 1, 2], &[1, 2, 4]];
 enum Step {
     Plan { plan: usize, position: u32, confirm: bool },
     Circuits { device: usize, position: u32, confirm: bool },
-    Rollback { back: usize, around: bool },
+    Rollback { back: usize, avoids: bool },
     Expire,
     Confirm,
     Bypass { leave_out: usize, position: u32 },
@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(plan, position, confirm)| Step::Plan { plan, position, confirm }),
         4 => (device.clone(), position.clone(), prop::bool::weighted(0.3))
             .prop_map(|(device, position, confirm)| Step::Circuits { device, position, confirm }),
-        3 => (0..4usize, any::<bool>()).prop_map(|(back, around)| Step::Rollback { back, around }),
+        3 => (0..4usize, any::<bool>()).prop_map(|(back, avoids)| Step::Rollback { back, avoids }),
         1 => Just(Step::Expire),
         1 => Just(Step::Confirm),
         2 => (0..3usize, position).prop_map(|(leave_out, position)| Step::Bypass { leave_out, position }),
@@ -74,7 +74,7 @@ impl Bench {
 
     fn started(&mut self, actions: Vec<Action>) {
         self.perform(actions);
-        self.events.extend(DEVICES.map(|name| Event::Up(name.into())));
+        self.events.extend(DEVICES.map(|name| Event::Reachable(name.into())));
         self.settle();
     }
 
@@ -172,7 +172,7 @@ impl Bench {
             Step::Circuits { device, position, confirm } => {
                 self.apply(&[device], position, "", confirm);
             }
-            Step::Rollback { back, around } => self.roll_back(back, around, count),
+            Step::Rollback { back, avoids } => self.roll_back(back, avoids, count),
             Step::Expire => {
                 if self.controller.ledger().pending.is_some() {
                     self.pass(Micros::from_secs(61));
@@ -199,16 +199,16 @@ impl Bench {
         }
     }
 
-    fn roll_back(&mut self, back: usize, around: bool, count: usize) {
+    fn roll_back(&mut self, back: usize, avoids: bool, count: usize) {
         let history = &self.controller.ledger().history;
         let open = history.iter().rev().filter(|past| past.undone_by.is_none());
         let Some(txn) = open.map(|past| past.txn).nth(back) else { return };
         let led = self.controller.transactions().way_back(txn, Cause::Rollback(txn)).unwrap();
         let led = Apply { plan_sha256: format!("led-{count}"), ..led };
         let known = |past: &&Past| past.txn == txn && !past.plan_before.is_empty();
-        let around = around && history.iter().any(|past| known(&past));
-        let around = around.then(|| Box::new(led));
-        self.ask("bob", Request::Rollback(Rollback { txn, around, ..Rollback::default() }));
+        let avoids = avoids && history.iter().any(|past| known(&past));
+        let avoiding = avoids.then(|| Box::new(led));
+        self.ask("bob", Request::Rollback(Rollback { txn, avoiding, ..Rollback::default() }));
     }
 
     fn bypass(&mut self, leave_out: usize, position: u32, count: usize) {
@@ -254,12 +254,12 @@ impl Model {
 
     fn take(&mut self, past: &Past) {
         let mut now = self.now();
-        let (plan, named) = (past.plan_sha256.clone(), past.parts.keys().cloned());
+        let (plan, named) = (past.plan_sha256.clone(), past.ends.keys().cloned());
         match past.cause {
             Cause::Apply if !plan.is_empty() => {
                 now = InForce { plan: plan.clone(), devices: named.collect(), applied: plan };
             }
-            Cause::Apply if past.parts.keys().any(|name| now.devices.contains(name)) => {
+            Cause::Apply if past.ends.keys().any(|name| now.devices.contains(name)) => {
                 now = InForce::default();
             }
             Cause::Bypass => now.plan = plan,
@@ -319,7 +319,7 @@ fn model_steps_cover_every_cause() {
         Step::Circuits { device: 4, position: 1, confirm: true },
         Step::Expire,
         circuits(4),
-        Step::Rollback { back: 0, around: false },
+        Step::Rollback { back: 0, avoids: false },
         Step::Restart { shortened: true },
         circuits(4),
     ];
@@ -331,7 +331,7 @@ fn circuits_outside_a_plan_leave_it_in_force() {
     let circuits = |confirm| Step::Circuits { device: 4, position: 2, confirm };
     let plan = Step::Plan { plan: 0, position: 1, confirm: false };
     for (confirm, undo) in
-        [(false, Step::Rollback { back: 0, around: false }), (true, Step::Expire)]
+        [(false, Step::Rollback { back: 0, avoids: false }), (true, Step::Expire)]
     {
         let mut bench = Bench::new();
         let steps = [plan.clone(), circuits(confirm), undo, circuits(false)];

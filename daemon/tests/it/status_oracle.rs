@@ -12,7 +12,6 @@ use lightloom_control::controller::{Adopt, Answer, Apply, Request, Rollback};
 use lightloom_control::desired;
 use lightloom_control::policy::OnFault;
 use lightloom_control::state::{DeviceName, Micros, Position, Txn};
-use lightloom_daemon::runtime::Contact;
 use lightloom_daemon::view::{self, Knowledge};
 use lightloom_daemon_api::alarm::{Alarm, alarms};
 use lightloom_daemon_api::status::Status;
@@ -85,8 +84,8 @@ impl Week {
     }
 
     fn adopt(&mut self, devices: Vec<DeviceName>, against_plan: bool) -> Answer {
-        let leave_out_silent = devices.len() == self.world.devices.len();
-        self.ask(Request::Adopt(Adopt { devices, leave_out_silent, against_plan }))
+        let leave_out_unreachable = devices.len() == self.world.devices.len();
+        self.ask(Request::Adopt(Adopt { devices, leave_out_unreachable, against_plan }))
     }
 
     fn all(&self) -> Vec<DeviceName> {
@@ -174,11 +173,11 @@ impl Week {
         self.world.run_for(SETTLED);
     }
 
-    fn knowledge<'a>(&'a self, contacts: &'a BTreeMap<DeviceName, Contact>) -> Knowledge<'a> {
+    fn knowledge<'a>(&'a self, identities: &'a BTreeMap<DeviceName, String>) -> Knowledge<'a> {
         Knowledge {
             control: self.world.control().unwrap(),
             now: self.world.now.clone(),
-            contacts,
+            identities,
             fabric: Some("ring.yaml".into()),
             is_damaged: false,
         }
@@ -361,7 +360,7 @@ fn two_unreachable_devices_do_not_affect_others_in_status() {
         assert!(shown.contains(said) && !shown.contains("DRIFTED"), "{said}: {shown}");
     }
     let adopted = week.adopt(week.all(), false);
-    assert_eq!(adopted, Answer::Adopted { devices: 14, slots: 14, silent: 2 });
+    assert_eq!(adopted, Answer::Adopted { devices: 14, slots: 14, unreachable: 2 });
 }
 
 fn commands(alarm: &Alarm) -> Vec<String> {
@@ -442,8 +441,8 @@ impl Week {
     }
 
     fn cut_or(&self, apply: &Apply, may_cut: bool) -> Option<Answer> {
-        let contacts = BTreeMap::new();
-        let known = self.knowledge(&contacts);
+        let identities = BTreeMap::new();
+        let known = self.knowledge(&identities);
         let preview = match known.control.controller().preview(apply) {
             Ok(preview) => preview,
             Err(reasons) => return Some(Answer::Refused { reasons }),

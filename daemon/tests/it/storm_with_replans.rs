@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use lightloom_control::bypass::{plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{
     Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback, Ticket,
@@ -15,6 +14,7 @@ use lightloom_control::desired::{paths, position};
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
+use lightloom_control::replan::{plan_anew, sha256_of};
 use lightloom_control::state::{
     DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Positions, Slot, at,
 };
@@ -217,18 +217,18 @@ impl Ring {
                     true => {
                         self.later(Micros::from_secs(1), Happening::Up(life, device.clone()));
                         if self.said_down.insert(device.clone()) {
-                            self.handle(Event::Down(device, "no answer to a hello".into()));
+                            self.handle(Event::Unreachable(device, "no answer to a hello".into()));
                         }
                     }
                     false => {
                         self.said_down.remove(&device);
-                        self.handle(Event::Up(device));
+                        self.handle(Event::Reachable(device));
                     }
                 }
             }
             Happening::Down(life, device) if life == self.life => {
                 self.said_down.insert(device.clone());
-                self.handle(Event::Down(device.clone(), "no answer in time".into()));
+                self.handle(Event::Unreachable(device.clone(), "no answer in time".into()));
                 self.later(Micros::from_millis(500), Happening::Up(life, device));
             }
             _ => {}
@@ -355,7 +355,7 @@ impl Ring {
         for transceiver in &plan.transceivers {
             let device = module(transceiver.bundle);
             if self.dead.contains_key(&device) {
-                // An unresponsive module that no other module faces is not considered failed.
+                // An unreachable module that no other module faces is not considered failed.
                 let is_missed = self.is_missed(transceiver.bundle.node);
                 assert!(
                     !is_missed || plan.faults.iter().any(|part| covers(part, transceiver.bundle)),

@@ -47,12 +47,12 @@ fn expired_change_is_undone_now_and_on_failed_devices_later() {
         assert_eq!(stand(&world), [1, 1, 15, 1], "undone but for n2");
         assert_eq!(world.ended.last().unwrap().1, TxnResult::Partial);
         let past = ledger(&world).history.back().unwrap();
-        let end = &past.parts[&module(2)];
+        let end = &past.ends[&module(2)];
         assert!(
             end.verdict == Verdict::Unknown && end.detail.contains("does not answer"),
             "{end:?}"
         );
-        assert_eq!(past.parts[&module(0)].verdict, Verdict::Applied);
+        assert_eq!(past.ends[&module(0)].verdict, Verdict::Applied);
         assert_eq!(ledger(&world).history[1].undone_by, Some(past.txn));
         assert!(ledger(&world).pending.is_none(), "nothing is waited for any more");
         let why = &ledger(&world).attention[&module(2)];

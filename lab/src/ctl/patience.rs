@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use lightloom_daemon_api::alarm::silent_names;
+use lightloom_daemon_api::alarm::unreachable_names;
 use lightloom_daemon_api::status::Status;
 use lightloom_daemon_api::text;
 use lightloom_daemon_api::transaction::{Transaction, TransactionResult};
@@ -216,7 +216,7 @@ fn status_of(response: &Response) -> anyhow::Result<Status> {
 }
 
 fn not_read(named: &[&str], status: &Status) -> String {
-    silent_names(&show::waited_for(named, status))
+    unreachable_names(&show::waited_for(named, status))
 }
 
 fn span(time: Duration) -> String {

@@ -4,7 +4,7 @@
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::state::DeviceName;
-use lightloom_control::{bypass, desired};
+use lightloom_control::{desired, replan};
 use lightloom_fabric::plan::Plan;
 use lightloom_units::{Picoseconds, SimTime};
 
@@ -18,7 +18,7 @@ pub(super) fn set_up(world: &mut World, plan: &Plan) -> Result<(), String> {
     wait(world, until, &|world: &World| {
         world.daemon.control.as_ref().is_some_and(|control| {
             let mut devices = control.sightings().devices().values();
-            devices.all(|seen| seen.answers())
+            devices.all(|seen| seen.is_read())
         })
     })
     .map_err(|()| "not every transceiver answers".to_owned())?;
@@ -31,7 +31,7 @@ pub(super) fn set_up(world: &mut World, plan: &Plan) -> Result<(), String> {
     let last = plan.phases.iter().rev().find(|phase| !phase.circuits.is_empty());
     let wanted = world.daemon.wanted(plan, last.map(|phase| phase.name.as_str()))?;
     let desired::Wanted { target, phase } = wanted;
-    let plan_sha256 = bypass::sha256_of(plan);
+    let plan_sha256 = replan::sha256_of(plan);
     let apply = Apply { target, phase, plan_sha256, mode: Mode::Update, ..Apply::default() };
     match ask(world, Request::Apply(apply), Some(plan.clone())) {
         Some(Answer::Accepted { .. } | Answer::Done) => {}
@@ -40,7 +40,7 @@ pub(super) fn set_up(world: &mut World, plan: &Plan) -> Result<(), String> {
     wait(world, until, &|world: &World| !world.daemon.is_busy())
         .map_err(|()| "the plan is not on every transceiver".to_owned())?;
     let in_force = world.daemon.control.as_ref().and_then(|control| control.plan());
-    if in_force.map(bypass::sha256_of) != Some(bypass::sha256_of(plan)) {
+    if in_force.map(replan::sha256_of) != Some(replan::sha256_of(plan)) {
         return Err("the plan was not committed".to_owned());
     }
     Ok(())

@@ -96,7 +96,7 @@ impl World {
             let seen = &controller.sightings().devices()[name];
             let listed = controller.ledger().attention.contains_key(name)
                 || !seen.drift().is_empty()
-                || !seen.is_up();
+                || !seen.is_reachable();
             let (Some(light), false) = (self.truth(index), listed) else { continue };
             let dark = Positions::new();
             let owned = controller.ledger().owned.get(name).unwrap_or(&dark);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use crate::scenes;
-use lightloom_control::bypass;
+use lightloom_control::replan;
 use lightloom_emulator::outcome::StageName;
 use lightloom_emulator::scenario::{On, plan as plan_run};
 use lightloom_emulator::shipped::{ControlSide, DaemonSetup, Happened};
@@ -139,7 +139,7 @@ fn fault_towards_one_end_leaves_the_module_in_service() {
     let fabric = ring(32, 96);
     let healthy = read(&fabric, &scene(1, 20, "lightloomd", "")).unwrap();
     let On::Fabric(installed) = &healthy.on else { panic!("it runs on a fabric") };
-    let plan = bypass::plan_anew(installed, &FaultSet::none(), Seed(1)).unwrap();
+    let plan = replan::plan_anew(installed, &FaultSet::none(), Seed(1)).unwrap();
     let bundle = plan.circuits[0].a.bundle;
     let node = bundle.node;
     let faults = (0..4).map(|gpu| format!("{{part: {bundle}, towards: {node}/g{gpu}, at: 1us}}"));

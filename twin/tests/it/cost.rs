@@ -4,7 +4,7 @@
 
 use crate::scenes;
 use cpu_time::ProcessTime;
-use lightloom_control::bypass;
+use lightloom_control::replan;
 use lightloom_emulator::scenario::On;
 use lightloom_emulator::shipped::{ControlSide, DaemonSetup, Happened};
 use lightloom_fabric::fault::{FaultSet, Part};
@@ -18,7 +18,7 @@ use scenes::{read, ring, scene};
 fn bypass(nodes: u32, gpus: u32, kills: u64) -> [f64; 2] {
     let scenario = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", "")).unwrap();
     let On::Fabric(fabric) = &scenario.on else { panic!("it runs on a fabric") };
-    let plan = bypass::plan_anew(fabric, &FaultSet::none(), Seed(1)).unwrap();
+    let plan = replan::plan_anew(fabric, &FaultSet::none(), Seed(1)).unwrap();
     let mut all = [Vec::new(), Vec::new()];
     for kill in 0..kills {
         let dead = format!("{{part: n{}, at: 1us}}", kill * 7 % u64::from(nodes));
@@ -65,12 +65,12 @@ fn measures_reads_and_plans() {
     for (nodes, gpus) in [(32, 96), (720, 2_816)] {
         let scenario = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", "")).unwrap();
         let On::Fabric(fabric) = &scenario.on else { panic!("it runs on a fabric") };
-        let plan = bypass::plan_anew(fabric, &FaultSet::none(), Seed(1)).unwrap();
+        let plan = replan::plan_anew(fabric, &FaultSet::none(), Seed(1)).unwrap();
         let mut times: Vec<f64> = (0..20)
             .map(|turn| {
                 let began = ProcessTime::now();
                 let dead = Part::Node(NodeId(turn * 7 % nodes));
-                bypass::next_plan(fabric, &plan, &[dead], &[]).unwrap();
+                replan::next_plan(fabric, &plan, &[dead], &[]).unwrap();
                 began.elapsed().as_secs_f64() * 1e6
             })
             .collect();

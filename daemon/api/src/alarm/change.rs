@@ -95,20 +95,22 @@ pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
 
 /// Returns the remedy for a failed change. `None` if the transaction needs none.
 pub fn next(past: &Transaction) -> Option<String> {
-    let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
-    let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
+    let unknown = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
+    let unknown: Vec<&str> = unknown.map(|d| d.device.as_str()).collect();
     // Older daemons do not send the kind, but their cause includes it.
     let is_bypass = past.kind == Kind::Bypass
         || (past.kind == Kind::default() && past.cause == Kind::Bypass.to_string());
-    let again = match silent.is_empty() {
+    let again = match unknown.is_empty() {
         true => "fix the listed devices, then apply again: lightloom ctl apply PLAN".to_owned(),
-        false => format!("when it answers, apply again: lightloom ctl wait {}", silent.join(" ")),
+        false => {
+            format!("when it answers, apply again: lightloom ctl wait {}", unknown.join(" "))
+        }
     };
     match past.result {
-        TransactionResult::Aborted if is_bypass && !silent.is_empty() => Some(format!(
+        TransactionResult::Aborted if is_bypass && !unknown.is_empty() => Some(format!(
             "nothing moved, and the fault is still recorded; to bypass the unreachable devices as \
              well: lightloom ctl fault {}",
-            silent.join(",")
+            unknown.join(",")
         )),
         TransactionResult::Aborted => Some(format!("nothing moved: {again}")),
         TransactionResult::RolledBack => {

@@ -56,7 +56,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
             "check its management line, power and address; the daemon keeps trying: lightloom ctl wait{wait}"
         );
         let what = format!("UNSEEN, {}", count(unseen.len(), "device"));
-        alarms.push(Alarm::new(what, silent_names(&unseen), next));
+        alarms.push(Alarm::new(what, unreachable_names(&unseen), next));
     }
     let drifted: Vec<String> = in_state(all, DeviceState::Drifted)
         .map(|device| device.name.clone())
@@ -86,7 +86,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
 }
 
 /// Lists the first devices by name, each with the reason why it is unreachable.
-pub fn silent_names(devices: &[&DeviceStatus]) -> String {
+pub fn unreachable_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();
     sorted.sort_by_cached_key(|device| natural(&device.name));
     let shown = sorted.iter().take(NAMES_MAX).map(|DeviceStatus { name, trouble, .. }| {

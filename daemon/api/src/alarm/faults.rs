@@ -21,13 +21,13 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
         let other = other.map(|other| format!(", which is lit by {other}")).unwrap_or_default();
         format!("{near} receives {power_dbm:.1} dBm from {far}{other}")
     });
-    let silent = silent(dark);
-    let next = match silent.is_empty() {
+    let unreachable = unreachable(dark);
+    let next = match unreachable.is_empty() {
         true => format!("check the fibre; bypass it: lightloom ctl fault {}", first.near),
         false => {
-            let silent = silent.join(" ");
+            let unreachable = unreachable.join(" ");
             format!(
-                "the far end does not respond; if it has failed, run: lightloom ctl fault {silent}"
+                "the far end does not respond; if it has failed, run: lightloom ctl fault {unreachable}"
             )
         }
     };
@@ -36,7 +36,7 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
 }
 
 /// Combines several modules of a node into the node.
-fn silent(dark: &[DarkFibreView]) -> Vec<String> {
+fn unreachable(dark: &[DarkFibreView]) -> Vec<String> {
     let down = dark.iter().filter(|fibre| fibre.far_is_down);
     let modules = down.filter_map(|fibre| fibre.far.split_once('.'));
     let modules: BTreeSet<&str> = modules.map(|(module, _)| module).collect();

@@ -241,14 +241,14 @@ fn excluded_module_is_not_reported_as_missing_cable() {
     let (ends, planned) = ring(8, 2);
     let plant = Plant::of(&planned, true);
     let mut commission = Commission::new(ends.clone(), &planned, &resting(&ends));
-    let silent = ends[0].0.clone();
-    commission.leave_out(&silent, "it does not answer");
+    let unreachable = ends[0].0.clone();
+    commission.leave_out(&unreachable, "it does not answer");
     while let Some(stand) = commission.next_round() {
-        assert!(!stand.contains_key(&silent));
+        assert!(!stand.contains_key(&unreachable));
         commission.heard(&plant.read(&stand), LEAST);
     }
     for (fibre, finding) in findings(&fibres(&planned), &commission.found(), |_| None) {
-        let touches = [&fibre.a, &fibre.b].iter().any(|end| end.starts_with(silent.as_str()));
+        let touches = [&fibre.a, &fibre.b].iter().any(|end| end.starts_with(unreachable.as_str()));
         match finding {
             CablingFinding::Untried { why } => assert!(touches && why.contains("does not answer")),
             finding => assert!(!touches && finding.is_good(), "{fibre:?}: {finding:?}"),

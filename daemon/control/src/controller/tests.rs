@@ -58,7 +58,7 @@ fn schedule_matches_a_scan_of_all_devices() {
             let promise =
                 Promise { commit, settle, dwell, answer, goes: true, refuses_late: false };
             let event = match draws.random_range(0..16) {
-                0 => Event::Down(device, Trouble::from("gone")),
+                0 => Event::Unreachable(device, Trouble::from("gone")),
                 1 => Event::Promised(device, promise),
                 2 => Event::Signalled(device, Signal::LightLost(Slot(0), Position(1))),
                 3 => Event::Signalled(device, Signal::LightBack(Slot(0))),
@@ -68,7 +68,7 @@ fn schedule_matches_a_scan_of_all_devices() {
                     controller.read_all(&now);
                     Event::Tick
                 }
-                8..=10 => Event::Up(device),
+                8..=10 => Event::Reachable(device),
                 _ => {
                     let ticket = sent.remove(&device).unwrap_or(Ticket(0));
                     Event::Reply { device, ticket, outcome: Outcome::Done(Some(read)) }
@@ -92,8 +92,8 @@ fn schedule_matches_a_scan_of_all_devices() {
             assert_eq!(due, walked, "seed {seed}, step {step}");
             let dark = all().map(|(name, _)| name).filter(|name| sightings.misses_light(name));
             assert!(sightings.dark().map(|(name, _)| name).eq(dark));
-            let down = all().filter(|(_, seen)| !seen.is_up()).map(|(name, _)| name);
-            assert!(sightings.down().map(|(name, _)| name).eq(down));
+            let unreachable = all().filter(|(_, seen)| !seen.is_reachable()).map(|(name, _)| name);
+            assert!(sightings.unreachable().map(|(name, _)| name).eq(unreachable));
             entangled += all().filter(|(_, seen)| seen.is_entangled()).count();
         }
     }

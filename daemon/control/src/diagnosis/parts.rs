@@ -79,7 +79,7 @@ impl Way<'_> {
     }
     fn is_read(&self) -> bool {
         let end = &self.link.ends[1 - self.from];
-        end.now.answers && end.now.tap.is_some()
+        end.now.reachable && end.now.tap.is_some()
     }
     fn dark(&self) -> Option<Symptom> {
         self.is_read().then(|| Symptom::Dark(self.receiver().clone(), self.sender().clone()))
@@ -124,18 +124,18 @@ pub(super) fn explanations(links: &[Link], loose: &[Loose]) -> Vec<Explanation> 
         sends.entry(device).or_default();
     }
     for (node, devices) in nodes.into_iter().filter(|(_, devices)| devices.len() > 1) {
-        let silent = devices.iter().map(|device| Symptom::Silent((*device).clone()));
+        let unreachable = devices.iter().map(|device| Symptom::Unreachable((*device).clone()));
         let dark = devices.iter().flat_map(|device| sends[*device].clone());
         let node = Explanation::new(Culprit::Node(node.to_owned()), 1);
-        all.push(node.always(silent).always(dark));
+        all.push(node.always(unreachable).always(dark));
     }
     for (device, dark) in sends {
         let part = Explanation::new(Culprit::Transceiver(device.clone()), 0);
-        let [silent, sends_nothing, strayed] =
-            [Symptom::Silent, Symptom::SendsNothing, Symptom::Strayed]
+        let [unreachable, sends_nothing, strayed] =
+            [Symptom::Unreachable, Symptom::SendsNothing, Symptom::Strayed]
                 .map(|symptom| part.clone().always([symptom(device.clone())]).always(dark.clone()));
         let deaf = [Symptom::Deaf(device.clone())];
-        all.extend([silent, sends_nothing, part.always(deaf.clone()), strayed.perhaps(deaf)]);
+        all.extend([unreachable, sends_nothing, part.always(deaf.clone()), strayed.perhaps(deaf)]);
     }
     all
 }
@@ -213,7 +213,7 @@ fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let connector = Culprit::Connector(out.sender().clone());
     let now = &out.link.ends[index].now;
     let reflects =
-        (now.answers && !now.errors.is_empty()).then(|| Symptom::Errors(out.sender().clone()));
+        (now.reachable && !now.errors.is_empty()).then(|| Symptom::Errors(out.sender().clone()));
     let dirty = Explanation::new(connector.clone(), 0);
     let dirty = dirty.always(out.missed()).always(out.weak()).always(back.weak());
     all.push(dirty.always(reflects.clone()));

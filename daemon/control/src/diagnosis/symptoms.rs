@@ -32,8 +32,8 @@ pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
 fn of_direction(link: &Link, at: usize, from: usize, symptoms: &mut BTreeSet<Symptom>) {
     let (end, far) = (&link.ends[at], &link.ends[from]);
     let (device, sender) = (&end.device, &far.device);
-    if !end.now.answers {
-        symptoms.insert(Symptom::Silent(device.clone()));
+    if !end.now.reachable {
+        symptoms.insert(Symptom::Unreachable(device.clone()));
         return;
     }
     if !end.now.stands {

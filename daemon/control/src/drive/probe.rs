@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use super::{Command, Drive, PartEnd, Stage, Verdict};
+use super::{Command, DeviceEnd, Drive, Stage, Verdict};
 use crate::state::{DeviceName, Neighbours, Op, Outcome};
 
 impl Drive {
@@ -17,7 +17,7 @@ impl Drive {
             Outcome::Refused(why) | Outcome::Failed(why) | Outcome::Unknown(why) => why,
         };
         let detail = format!("it could not be read after the moves: {why}");
-        self.trouble.entry(device.clone()).or_insert(PartEnd::new(Verdict::Unknown, detail));
+        self.trouble.entry(device.clone()).or_insert(DeviceEnd::new(Verdict::Unknown, detail));
     }
 
     pub(super) fn look(&mut self, commands: &mut Vec<Command>) -> Stage {

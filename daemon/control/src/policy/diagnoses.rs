@@ -6,8 +6,8 @@ use std::iter;
 use lightloom_fabric::fault::Part;
 
 use super::Facts;
-use crate::bypass::is_inside;
 use crate::diagnosis::{Culprit, Named, Symptom, diagnose};
+use crate::replan::is_inside;
 use crate::sightings::Links;
 use crate::state::{DeviceName, Now};
 
@@ -20,12 +20,12 @@ pub struct Diagnosis {
 /// Diagnoses of bypassed parts are kept until they are repaired or the daemon restarts.
 pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagnosis> {
     let (mut links, mut loose) = links(facts, now).all();
-    // Ignore devices that are unresponsive together or that this host cannot query.
-    let silent = facts.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
-    let lost: BTreeSet<&DeviceName> = silent.iter().chain(facts.unasked()).collect();
+    // Ignore devices that are unreachable together or that this host cannot query.
+    let unreachable = facts.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
+    let lost: BTreeSet<&DeviceName> = unreachable.iter().chain(facts.unasked()).collect();
     loose.retain(|loose| !lost.contains(&loose.device));
     for end in links.iter_mut().flat_map(|link| &mut link.ends) {
-        end.now.answers |= lost.contains(&end.device);
+        end.now.reachable |= lost.contains(&end.device);
     }
     let live = diagnose(&links, &loose);
     let mut all: Vec<Diagnosis> =
@@ -34,13 +34,13 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
     // A device that responds again is no longer evidence of a fault.
     let still = kept.iter().filter(|kept| {
         let Named { culprit, evidence, .. } = &kept.named;
-        let mut silent = evidence.iter().filter_map(|symptom| match symptom {
-            Symptom::Silent(device) => Some(device),
+        let mut unreachable = evidence.iter().filter_map(|symptom| match symptom {
+            Symptom::Unreachable(device) => Some(device),
             _ => None,
         });
         failed.keys().any(|part| concerns(culprit, part))
             && all.iter().all(|live| live.named.culprit != *culprit)
-            && !silent.any(|device| facts.sightings.answers(device))
+            && !unreachable.any(|device| facts.sightings.is_read(device))
     });
     let still: Vec<Diagnosis> = still.cloned().collect();
     all.extend(still);

@@ -2,14 +2,15 @@
 //! Decides whether a node or module has failed. Missing replies are not enough evidence, because a
 //! line, a terminal server or the daemon's own host may be at fault.
 //!
-//! * A *suspect* is an unresponsive module, or a node whose modules are all unresponsive.
-//! * No far end receives the suspect's light. Each has missed it for long enough, or is a suspect itself.
-//! * Two far ends are enough witnesses. They and the suspect must not share a
+//! * A device is unreachable, or all devices of a node are.
+//! * No far end receives its light. Each has been dark for long enough and is a *witness*, or is
+//!   unreachable too and may itself have failed.
+//! * Two witnesses are enough. They and the unreachable devices must not share a
 //!   [failure domain](crate::management).
 //! * A switch connected to all network interfaces of a node is a witness if their links are down.
-//! * One witness is enough for a suspect with at most one circuit, unless a common cause exists.
+//! * One witness is enough for devices with at most one circuit, unless a common cause exists.
 //!
-//! Management is lost if devices are unresponsive without a witness. The daemon reports it first and
+//! Management is lost if devices are unreachable without a witness. The daemon reports it first and
 //! makes no changes, until the devices respond again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +20,14 @@ use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::Facts;
-use super::bypasses::CROSSED;
-use crate::bypass;
+use super::bypass::CROSSED;
 use crate::drive::Site;
 use crate::management::{Domain, Trouble};
+use crate::replan;
 use crate::sightings::{DarkFibre, Sight, Testimony};
 use crate::state::{DeviceName, Micros, Now};
 
-/// If at least one in this many devices is unresponsive, individual lines are not the cause.
+/// If at least one in this many devices is unreachable, individual lines are not the cause.
 const SHARE: usize = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,39 +39,40 @@ pub struct ManagementLost {
     pub since: Micros,
 }
 
-struct Suspect<'a> {
+/// An unreachable device, or all devices of an unreachable node, with the evidence for a failure.
+struct Unreachable<'a> {
     devices: Vec<(BundleId, &'a DeviceName)>,
     testimonies: Vec<Testimony>,
     switches: Vec<&'a DeviceName>,
 }
 
-impl Suspect<'_> {
+impl Unreachable<'_> {
     /// Returns the devices that miss its light or its link.
     fn witnesses(&self) -> impl Iterator<Item = &DeviceName> {
         let dark = self.testimonies.iter().filter(|given| matches!(given.sight, Sight::Dark(_)));
-        dark.map(|given| &given.witness.0).chain(self.switches.iter().copied())
+        dark.map(|given| &given.far_end.0).chain(self.switches.iter().copied())
     }
 
-    /// Returns the far ends that cannot testify.
-    fn mute(&self) -> impl Iterator<Item = &DeviceName> {
-        let mute = self.testimonies.iter().filter(|given| given.sight == Sight::Nothing);
-        mute.map(|given| &given.witness.0)
+    /// Returns the far ends of which no reading tells whether they receive its light.
+    fn unknown(&self) -> impl Iterator<Item = &DeviceName> {
+        let unknown = self.testimonies.iter().filter(|given| given.sight == Sight::Unknown);
+        unknown.map(|given| &given.far_end.0)
     }
 
     fn is_lit(&self) -> bool {
         self.testimonies.iter().any(|given| given.sight == Sight::Lit)
     }
 
-    fn faces(&self, other: &Suspect<'_>) -> bool {
-        self.mute().any(|far| other.devices.iter().any(|(_, device)| *device == far))
+    fn faces(&self, other: &Unreachable<'_>) -> bool {
+        self.unknown().any(|far| other.devices.iter().any(|(_, device)| *device == far))
     }
 
     fn why(&self) -> String {
         let mut seen = Vec::new();
-        for Testimony { witness, sight } in &self.testimonies {
+        for Testimony { far_end, sight } in &self.testimonies {
             if let Sight::Dark(mdbm) = sight {
                 let dbm = f64::from(*mdbm) / 1000.0;
-                seen.push(format!("{} receives {dbm:.1} dBm from it", witness.0));
+                seen.push(format!("{} receives {dbm:.1} dBm from it", far_end.0));
             }
         }
         seen.extend(self.switches.iter().map(|switch| format!("{switch} has no link to it")));
@@ -84,30 +86,30 @@ impl<'a> Facts<'a> {
         now: &Now,
         dark: &[DarkFibre],
     ) -> BTreeMap<BundleId, String> {
-        let far =
-            dark.iter().filter(|dark| dark.far_is_down).filter_map(|dark| dark.far.0.bundle());
-        let unlinked = self.unlinked().filter(|node| self.is_surely_silent(now, *node));
-        let nodes: BTreeSet<NodeId> = far.map(|bundle| bundle.node).chain(unlinked).collect();
-        let mut suspects: Vec<Suspect<'_>> =
-            nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        suspects.retain(|suspect| suspect.witnesses().next().is_some() && !suspect.is_lit());
-        // A silent far end must be explained by another suspect, which may be ruled out in turn.
+        let dark = dark.iter().filter(|dark| dark.sender_is_unreachable);
+        let dark = dark.filter_map(|dark| dark.sender.0.bundle());
+        let unlinked = self.unlinked().filter(|node| self.node_stays_unreachable(now, *node));
+        let nodes: BTreeSet<NodeId> = dark.map(|bundle| bundle.node).chain(unlinked).collect();
+        let mut unreachable: Vec<Unreachable<'_>> =
+            nodes.into_iter().flat_map(|node| self.unreachable_of(node)).collect();
+        unreachable.retain(|one| one.witnesses().next().is_some() && !one.is_lit());
+        // An unreachable far end must be explained by another one, which may be ruled out in turn.
         loop {
             let devices: BTreeSet<DeviceName> =
-                suspects.iter().flat_map(|s| &s.devices).map(|(_, d)| (*d).clone()).collect();
-            let before = suspects.len();
-            suspects.retain(|suspect| suspect.mute().all(|far| devices.contains(far)));
-            if suspects.len() == before {
+                unreachable.iter().flat_map(|s| &s.devices).map(|(_, d)| (*d).clone()).collect();
+            let before = unreachable.len();
+            unreachable.retain(|one| one.unknown().all(|far| devices.contains(far)));
+            if unreachable.len() == before {
                 break;
             }
         }
-        let failed = joined(suspects).into_iter().filter(|suspects| self.have_failed(suspects));
+        let failed = joined(unreachable).into_iter().filter(|joined| self.have_failed(joined));
         let mut found = BTreeMap::new();
-        for suspect in failed.flatten() {
-            let why = suspect.why();
-            for (bundle, device) in &suspect.devices {
+        for one in failed.flatten() {
+            let why = one.why();
+            for (bundle, device) in &one.devices {
                 // A module in loopback is judged separately from one with a circuit.
-                if suspect.testimonies.is_empty()
+                if one.testimonies.is_empty()
                     || !self.sightings.testimonies(device, self.ledger).is_empty()
                 {
                     found.insert(*bundle, why.clone());
@@ -117,38 +119,39 @@ impl<'a> Facts<'a> {
         found
     }
 
-    fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
-        let (up, silent): (Vec<_>, Vec<_>) =
-            self.modules_of(node).partition(|(_, device)| self.sightings.is_up(device));
-        match up.is_empty() {
-            true => vec![self.suspect(silent, self.no_link(node).collect())],
-            false => silent.into_iter().map(|device| self.suspect(vec![device], vec![])).collect(),
+    fn unreachable_of(&self, node: NodeId) -> Vec<Unreachable<'_>> {
+        let (reachable, unreachable): (Vec<_>, Vec<_>) =
+            self.modules_of(node).partition(|(_, device)| self.sightings.is_reachable(device));
+        match reachable.is_empty() {
+            true => vec![self.evidence(unreachable, self.no_link(node).collect())],
+            false => unreachable.into_iter().map(|one| self.evidence(vec![one], vec![])).collect(),
         }
     }
 
-    fn suspect(
+    fn evidence(
         &self,
         devices: Vec<(BundleId, &'a DeviceName)>,
         switches: Vec<&'a DeviceName>,
-    ) -> Suspect<'a> {
+    ) -> Unreachable<'a> {
         let testimonies =
             devices.iter().flat_map(|(_, device)| self.sightings.testimonies(device, self.ledger));
-        Suspect { testimonies: testimonies.collect(), devices, switches }
+        Unreachable { testimonies: testimonies.collect(), devices, switches }
     }
 
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
         let hosts = &self.sightings.inventory().hosts;
-        let down = self.sightings.down().filter(|_| !hosts.is_empty());
-        let bundles = down.filter_map(|(device, _)| device.bundle());
+        let unreachable = self.sightings.unreachable().filter(|_| !hosts.is_empty());
+        let bundles = unreachable.filter_map(|(device, _)| device.bundle());
         let nodes: BTreeSet<NodeId> = bundles.map(|bundle| bundle.node).collect();
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
-    /// Uses readings since all modules of the node became unresponsive; empty if a module responds.
+    /// Uses readings since all modules of the node became unreachable; empty if a module responds.
     pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
-        let silent: Option<Vec<Micros>> =
-            self.modules_of(node).map(|(_, device)| self.sightings.down_since(device)).collect();
-        let since = silent.and_then(|silent| silent.into_iter().max());
+        let modules = self.modules_of(node);
+        let since: Option<Vec<Micros>> =
+            modules.map(|(_, device)| self.sightings.unreachable_since(device)).collect();
+        let since = since.and_then(|since| since.into_iter().max());
         let switches = self.sightings.inventory().hosts.get(&node).into_iter().flatten();
         switches.filter(move |switch| {
             let read = since.and_then(|since| self.sightings.reading_since(switch, since));
@@ -161,47 +164,44 @@ impl<'a> Facts<'a> {
         self.setup.modules.range(first..=last).map(|(bundle, device)| (*bundle, device))
     }
 
-    fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
-        self.modules_of(node).all(|(_, device)| self.sightings.is_silent(now, device))
+    fn node_stays_unreachable(&self, now: &Now, node: NodeId) -> bool {
+        self.modules_of(node).all(|(_, device)| self.sightings.stays_unreachable(now, device))
     }
 
     pub(super) fn waits_for_hello(&self, now: &Now) -> bool {
-        self.unlinked().any(|node| !self.is_surely_silent(now, node))
+        self.unlinked().any(|node| !self.node_stays_unreachable(now, node))
     }
 
-    fn have_failed(&self, suspects: &[Suspect<'_>]) -> bool {
+    fn have_failed(&self, unreachable: &[Unreachable<'_>]) -> bool {
         let management = &self.sightings.inventory().management;
-        let devices: BTreeSet<&DeviceName> = suspects
-            .iter()
-            .flat_map(|suspect| &suspect.devices)
-            .map(|(_, device)| *device)
-            .collect();
+        let devices: BTreeSet<&DeviceName> =
+            unreachable.iter().flat_map(|one| &one.devices).map(|(_, device)| *device).collect();
         let mut witnesses: Vec<&DeviceName> =
-            suspects.iter().flat_map(Suspect::witnesses).collect();
+            unreachable.iter().flat_map(Unreachable::witnesses).collect();
         witnesses.retain(|witness| !devices.iter().any(|device| management.share(witness, device)));
         let two = witnesses.iter().enumerate().any(|(index, one)| {
             witnesses[..index].iter().any(|other| !management.share(one, other))
         });
-        let circuits: usize = suspects.iter().map(|suspect| suspect.testimonies.len()).sum();
+        let circuits: usize = unreachable.iter().map(|one| one.testimonies.len()).sum();
         two || (circuits <= 1 && !witnesses.is_empty() && !self.is_in_common(&devices))
     }
 
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let unexplained = self.unexplained().into_iter();
-        let silent: BTreeSet<&DeviceName> =
-            unexplained.filter(|device| self.sightings.is_silent(now, device)).collect();
+        let lost: BTreeSet<&DeviceName> =
+            unexplained.filter(|device| self.sightings.stays_unreachable(now, device)).collect();
         let mut shared = self.sightings.inventory().management.shared();
-        shared.retain(|_, devices| devices.iter().all(|device| silent.contains(*device)));
+        shared.retain(|_, devices| devices.iter().all(|device| lost.contains(*device)));
         let behind: Vec<Domain> = shared.into_keys().cloned().collect();
-        if behind.is_empty() && !self.is_share(silent.len()) {
+        if behind.is_empty() && !self.is_share(lost.len()) {
             return None;
         }
-        let since = silent.iter().filter_map(|device| self.unreachable(device)).min();
-        let lit = silent.iter().filter(|device| self.sightings.sends_light(device, self.ledger));
+        let since = lost.iter().filter_map(|device| self.sightings.unreachable_since(device)).min();
+        let lit = lost.iter().filter(|device| self.sightings.sends_light(device, self.ledger));
         Some(ManagementLost {
             lit: lit.count(),
-            unasked: self.unasked().filter(|device| silent.contains(device)).count(),
-            devices: silent.into_iter().cloned().collect(),
+            unasked: self.unasked().filter(|device| lost.contains(device)).count(),
+            devices: lost.into_iter().cloned().collect(),
             behind,
             since: since.unwrap_or(now.mono),
         })
@@ -209,7 +209,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the nodes of jobs whose failure would go unnoticed, because no far end faces their
     /// fibres and no managed switch is connected to them. The value is whether the node has been
-    /// unresponsive for longer than a heartbeat.
+    /// unreachable for longer than a heartbeat.
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);
         let nodes: BTreeSet<NodeId> = groups
@@ -227,11 +227,11 @@ impl<'a> Facts<'a> {
             if devices.is_empty() || is_plugged || testimonies.next().is_some() {
                 continue;
             }
-            let is_silent = devices.iter().all(|device| {
-                let since = self.unreachable(device);
+            let is_unreachable = devices.iter().all(|device| {
+                let since = self.sightings.unreachable_since(device);
                 since.is_some_and(|since| since + self.setup.heartbeat <= now.mono)
             });
-            unwitnessed.insert(node, is_silent);
+            unwitnessed.insert(node, is_unreachable);
         }
         unwitnessed
     }
@@ -245,27 +245,27 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
-        let down = self.sightings.down();
-        let local = down.filter(|(_, seen)| seen.trouble().is_some_and(Trouble::is_local));
+        let unreachable = self.sightings.unreachable();
+        let local = unreachable.filter(|(_, seen)| seen.trouble().is_some_and(Trouble::is_local));
         local.map(|(device, _)| device)
     }
 
-    fn is_share(&self, silent: usize) -> bool {
-        silent > 1 && silent * SHARE >= self.sightings.inventory().devices.len()
+    fn is_share(&self, unreachable: usize) -> bool {
+        unreachable > 1 && unreachable * SHARE >= self.sightings.inventory().devices.len()
     }
 
     /// Returns the unreachable devices that are neither bypassed nor missed by a witness.
     fn unexplained(&self) -> Vec<&DeviceName> {
-        let down = self.sightings.down().map(|(device, _)| device);
-        let unexplained = down.filter(|device| {
+        let unreachable = self.sightings.unreachable().map(|(device, _)| device);
+        let unexplained = unreachable.filter(|device| {
             device.bundle().is_none_or(|bundle| {
-                !self.is_bypassed(Part::Bundle(bundle)) && !self.is_missed(bundle, device)
+                !self.is_bypassed(Part::Bundle(bundle)) && !self.has_witness(bundle, device)
             })
         });
         unexplained.collect()
     }
 
-    fn is_missed(&self, bundle: BundleId, device: &DeviceName) -> bool {
+    fn has_witness(&self, bundle: BundleId, device: &DeviceName) -> bool {
         let others = self.of_node(bundle).map(|(_, other)| other);
         let mut testimonies = std::iter::once(device)
             .chain(others)
@@ -284,27 +284,27 @@ impl<'a> Facts<'a> {
         for (bundle, why) in self.failed_modules(now, &dark) {
             failed.entry(Part::Bundle(bundle)).or_insert(why);
         }
-        for fibre in dark.iter().filter(|fibre| !fibre.far_is_down) {
-            let ((witness, _, position), (far, ..)) = (&fibre.witness, &fibre.far);
+        for fibre in dark.iter().filter(|fibre| !fibre.sender_is_unreachable) {
+            let ((receiver, _, position), (sender, ..)) = (&fibre.receiver, &fibre.sender);
             let dbm = f64::from(fibre.power_mdbm) / 1000.0;
-            if let (Some(bundle), Some(_)) = (witness.bundle(), far.bundle()) {
+            if let (Some(bundle), Some(_)) = (receiver.bundle(), sender.bundle()) {
                 let path = u8::try_from(position.0).unwrap_or(u8::MAX);
-                let far = match &fibre.far_lit_by {
-                    None => format!("{far} is set to this fibre"),
-                    Some(other) => format!("{far} is lit by {other}: {CROSSED}"),
+                let sender = match &fibre.sender_lit_by {
+                    None => format!("{sender} is set to this fibre"),
+                    Some(other) => format!("{sender} is lit by {other}: {CROSSED}"),
                 };
-                let why = format!("{witness} receives {dbm:.1} dBm, and {far}");
+                let why = format!("{receiver} receives {dbm:.1} dBm, and {sender}");
                 failed.insert(Part::Fibre(Port { bundle, path }), why);
             }
         }
-        let silent = failed.keys().filter_map(|part| match part {
+        let unreachable = failed.keys().filter_map(|part| match part {
             Part::Bundle(bundle) if !known.contains_key(&part.to_string()) => {
-                self.down_since(*bundle).map(|_| *bundle)
+                self.bundle_unreachable_since(*bundle).map(|_| *bundle)
             }
             _ => None,
         });
-        let silent: Vec<BundleId> = silent.collect();
-        for bundle in silent {
+        let unreachable: Vec<BundleId> = unreachable.collect();
+        for bundle in unreachable {
             for (other, device) in self.of_node(bundle) {
                 if self.joins(now, bundle, device) {
                     let why = format!("unresponsive, like {bundle} of the same node");
@@ -316,14 +316,14 @@ impl<'a> Facts<'a> {
     }
 
     fn joins(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
-        self.sightings.down_since(device).is_some()
+        self.sightings.unreachable_since(device).is_some()
             && !self.awaits_verdict(now, bundle, device)
             && !self.sightings.is_unwitnessed(device, now)
             && !self.sightings.sends_light(device, self.ledger)
     }
 
-    fn down_since(&self, bundle: BundleId) -> Option<Micros> {
-        self.sightings.down_since(self.setup.modules.get(&bundle)?)
+    fn bundle_unreachable_since(&self, bundle: BundleId) -> Option<Micros> {
+        self.sightings.unreachable_since(self.setup.modules.get(&bundle)?)
     }
 
     pub(super) fn of_node(
@@ -337,11 +337,12 @@ impl<'a> Facts<'a> {
         if self.sightings.is_unwitnessed(device, now) {
             return false;
         }
-        let Some(since) = self.down_since(bundle) else { return false };
-        let since = self.sightings.down_since(device).map_or(since, |down| since.max(down));
+        let Some(since) = self.bundle_unreachable_since(bundle) else { return false };
+        let since = self.sightings.unreachable_since(device).map_or(since, |own| since.max(own));
         let limits = self.sightings.inventory().limits(device);
-        let waits = Micros(2 * (limits.silent_within + limits.read_within).0);
-        now.mono < since + waits && self.sightings.may_be_silent(device, since, now, self.ledger)
+        let waits = Micros(2 * (limits.reconnect_within + limits.read_within).0);
+        now.mono < since + waits
+            && self.sightings.may_be_unreachable(device, since, now, self.ledger)
     }
 
     /// Waits for other modules of a node that may have failed, so that one change bypasses all.
@@ -362,7 +363,7 @@ impl<'a> Facts<'a> {
         };
         let mut failed: Vec<(Part, String)> = self.detected(now).into_iter().collect();
         failed.retain(|(part, _)| {
-            bypass::is_news(installed, &known, *part)
+            replan::is_news(installed, &known, *part)
                 && known.insert(installed, *part).unwrap_or(false)
         });
         failed
@@ -373,19 +374,20 @@ impl<'a> Facts<'a> {
         self.setup.modules.values().any(|device| {
             let within = self.sightings.inventory().limits(device).read_within;
             let is_awaited =
-                self.sightings.is_up(device) && !self.sightings.is_read_since(device, asked);
+                self.sightings.is_reachable(device) && !self.sightings.is_read_since(device, asked);
             now.mono < asked + within + within && is_awaited
         })
     }
 }
 
-fn joined(suspects: Vec<Suspect<'_>>) -> Vec<Vec<Suspect<'_>>> {
-    let mut groups: Vec<Vec<Suspect<'_>>> = Vec::new();
-    for suspect in suspects {
+/// Joins unreachable devices that are far ends of each other.
+fn joined(unreachable: Vec<Unreachable<'_>>) -> Vec<Vec<Unreachable<'_>>> {
+    let mut joined: Vec<Vec<Unreachable<'_>>> = Vec::new();
+    for one in unreachable {
         let (joins, rest): (Vec<_>, Vec<_>) =
-            groups.into_iter().partition(|group| group.iter().any(|other| suspect.faces(other)));
-        groups = rest;
-        groups.push(joins.into_iter().flatten().chain([suspect]).collect());
+            joined.into_iter().partition(|all| all.iter().any(|other| one.faces(other)));
+        joined = rest;
+        joined.push(joins.into_iter().flatten().chain([one]).collect());
     }
-    groups
+    joined
 }

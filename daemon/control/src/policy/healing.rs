@@ -12,11 +12,11 @@ use lightloom_planner::joint::{Bounds, MoveLimit};
 use lightloom_units::id::NodeId;
 
 use super::Facts;
-use crate::bypass;
 use crate::change::Mode;
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Apply, Note};
 use crate::record::{Broken, Cause};
+use crate::replan;
 use crate::state::Now;
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
@@ -88,7 +88,7 @@ fn search(fabric: &Fabric, plan: &Plan, movable: &BTreeSet<u32>) -> Option<Plan>
     }
     let (moves, limit) = (Some(movable.clone()), MoveLimit::Heal(MOVES_MAX));
     let bounds = Bounds { moves, limit, ..Bounds::default() };
-    let next = bypass::next_plan_within(fabric, plan, &[], &[], &bounds).ok()?.plan;
+    let next = replan::next_plan_within(fabric, plan, &[], &[], &bounds).ok()?.plan;
     fits(plan, &next, movable).then_some(next)
 }
 
@@ -136,8 +136,8 @@ fn change_to(facts: Facts<'_>, plan: &Plan, next: Plan, now: &Now) -> Option<App
     target.retain(|device, want| !facts.stays(device, want));
     let phase = facts.in_stages(plan, kept.plan(), &target);
     let is_leased = phase.is_some() && facts.ledger.lease.is_some();
-    let is_up = target.keys().all(|device| facts.sightings.is_up(device));
-    (is_up && !is_leased).then(|| Apply {
+    let is_reachable = target.keys().all(|device| facts.sightings.is_reachable(device));
+    (is_reachable && !is_leased).then(|| Apply {
         target,
         phase,
         plan_sha256: kept.sha256().to_owned(),

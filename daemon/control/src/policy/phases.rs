@@ -103,14 +103,14 @@ fn worth(plan: &Plan, from: Option<&str>, phase: &PhasePlan, cost: Micros) -> Mi
     let Some(way) = from.and_then(|from| way(plan, from, phase)) else { return cost };
     let planned = Micros(phase.duration_ps.get() / 1_000_000);
     let Some(without) = way.without_ps else { return cost.min(planned) };
-    let saved = u128::from((Micros(without.get() / 1_000_000) - settled(phase)).0);
+    let saved = u128::from((Micros(without.get() / 1_000_000) - at_rate(phase)).0);
     match saved {
         0 => cost,
         saved => Micros((u128::from(cost.0) * u128::from(planned.0)).div_ceil(saved) as u64),
     }
 }
 
-fn settled(phase: &PhasePlan) -> Micros {
+fn at_rate(phase: &PhasePlan) -> Micros {
     let planned = phase.duration_ps.get() / 1_000_000;
     Micros(((1e6 / phase.lambda) as u64).min(planned))
 }
@@ -121,7 +121,7 @@ fn lost(plan: &Plan, from: Option<&str>, phase: &PhasePlan, dark: Micros) -> Mic
     let from = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
     let way = from.and_then(|from| way(plan, from, phase));
     let exposed = way.map_or(0, |way| way.exposed_ps.get() / 1_000_000);
-    let longer = (Micros(phase.duration_ps.get() / 1_000_000) - settled(phase)).0.min(exposed);
+    let longer = (Micros(phase.duration_ps.get() / 1_000_000) - at_rate(phase)).0.min(exposed);
     match exposed {
         0 => dark,
         exposed => {
@@ -199,7 +199,7 @@ impl Control {
         let lease = self.lease(now);
         let is_own = lease.is_some_and(|(held, _)| held.actor == asked.actor && held.job == job);
         let mut actions = Vec::new();
-        let answer = match (self.failed(), is_own) {
+        let answer = match (self.journal_failure(), is_own) {
             (Some(why), _) => Answer::Refused { reasons: vec![why.to_owned()] },
             (None, false) => {
                 Answer::NothingToDo { reasons: vec![format!("the job `{job}` has no lease")] }
@@ -226,7 +226,7 @@ impl Control {
     }
 
     fn acceptable(&self, now: &Now, asked: Asked, wish: Wish) -> Result<Booking, Refusal> {
-        if let Some(why) = self.failed() {
+        if let Some(why) = self.journal_failure() {
             return Err(Refusal::NoJournal(why.to_owned()));
         }
         let in_force = self.plan.as_ref().filter(|plan| circuits::has_circuits(plan));
@@ -377,7 +377,7 @@ impl Control {
         let devices = self.sightings().devices();
         let lit = circuits::positions(self.switches(), &phase.circuits).into_iter();
         let unseen = lit.filter_map(|(device, wanted)| {
-            let seen = devices.get(&device).filter(|seen| seen.is_up());
+            let seen = devices.get(&device).filter(|seen| seen.is_reachable());
             let Some(read) = seen.and_then(|seen| seen.observed()) else {
                 return Some(format!("{device}: does not answer, so its light is unknown"));
             };
@@ -393,14 +393,14 @@ impl Control {
         }
         while self.begins_at().is_some_and(|at| at <= now.mono) {
             let Some(mut booking) = self.phases.waiting.pop_front() else { return };
-            if let Some(standing) = self.settled(now, &booking) {
+            if let Some(standing) = self.standing_without_change(now, &booking) {
                 if matches!(standing, Standing::Lit(_)) {
                     self.phases.in_use_until = booking.until();
                 }
                 self.phases.end(booking, standing, now.mono);
                 continue;
             }
-            if self.ledger().open.is_some() || self.failed.is_some() {
+            if self.ledger().open.is_some() || self.journal_failure.is_some() {
                 self.phases.waiting.push_front(booking);
                 return;
             }
@@ -416,7 +416,7 @@ impl Control {
         }
     }
 
-    fn settled(&mut self, now: &Now, booking: &Booking) -> Option<Standing> {
+    fn standing_without_change(&mut self, now: &Now, booking: &Booking) -> Option<Standing> {
         if booking.plan_sha256 != self.ledger().plan_sha256
             && (booking.wish.revision.is_some() || self.plan.is_none())
         {
@@ -486,9 +486,9 @@ impl Control {
 
     pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
         let past = self.ledger().history.back();
-        let parts = past.iter().flat_map(|past| &past.parts);
-        let failed = parts.filter(|(_, part)| !part.detail.is_empty());
-        let why = failed.map(|(device, part)| format!("{device}: {}", part.detail)).collect();
+        let ends = past.iter().flat_map(|past| &past.ends);
+        let failed = ends.filter(|(_, end)| !end.detail.is_empty());
+        let why = failed.map(|(device, end)| format!("{device}: {}", end.detail)).collect();
         let other_plan = past.is_some_and(|past| {
             result != TxnResult::Aborted && !past.cause.goes_on_top() && past.cause != Cause::Phase
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lightloom_fabric::fault::Part;
 
-use super::bypasses::ASKS_ALL;
+use super::bypass::ASKS_ALL;
 use super::healing::{self, HOUR_MS};
 use super::{Control, OWN, OnFault, diagnoses};
 use crate::actor::Policy;
@@ -25,7 +25,7 @@ fn is_asking(begun: &[Action]) -> bool {
 
 impl Control {
     fn may_bypass(&self) -> bool {
-        let is_busy = self.transactions().is_busy() || self.failed.is_some();
+        let is_busy = self.transactions().is_busy() || self.journal_failure.is_some();
         self.setup.on_fault == OnFault::Bypass && !is_busy
     }
 
@@ -104,7 +104,7 @@ impl Control {
             || from == self.healed_from
             || !transactions.is_free()
             || transactions.is_busy()
-            || self.failed.is_some()
+            || self.journal_failure.is_some()
             || self.controller.budget().spent(now) >= OWN_CHANGES_MAX / 2
             || !facts.plan.is_some_and(|plan| facts.sees_all_but(plan, &[]))
             || !facts.news(now).is_empty()
@@ -130,12 +130,13 @@ impl Control {
         repaired: &[Part],
         reply_to: ReplyTo,
     ) -> Vec<Action> {
-        if let Some(why) = &self.failed {
+        if let Some(why) = &self.journal_failure {
             let reasons = vec![why.to_string()];
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let devices = self.sightings().devices();
-        if !failed.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.is_up()) {
+        let all_unreachable = devices.values().all(|seen| !seen.is_reachable());
+        if !failed.is_empty() && !devices.is_empty() && all_unreachable {
             let why = "no device responds, so the plan cannot be bypassed and would be abandoned: \
                 check the management lines, then report the fault again";
             let reasons = vec![why.to_owned()];
@@ -151,7 +152,7 @@ impl Control {
         let more = match result {
             Ok(mut apply) => {
                 if let Some(next) = apply.plan.as_ref().filter(|_| !kept.is_empty()) {
-                    apply.settles = self.facts().bypassed_by(next.plan());
+                    apply.resolves = self.facts().bypassed_by(next.plan());
                 }
                 let request = Request::Apply(apply);
                 self.handle(now, Event::Request { asked, request, reply_to })
@@ -224,13 +225,13 @@ impl Control {
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
         let known = &self.facts().reported_or_found();
         // A dark fibre is listed in `dark_fibres` until it is bypassed.
-        let silent = news.iter().filter(|(part, _)| {
+        let listed = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
         });
         let reason = self.why_not_bypassed(now, &parts);
-        let not_bypassed = silent.map(|(part, why)| {
+        let not_bypassed = listed.map(|(part, why)| {
             let name = part.to_string();
-            let since = self.facts().unreachable(&DeviceName::from(name.as_str()));
+            let since = self.sightings().unreachable_since(&DeviceName::from(name.as_str()));
             let wall_ms = match (known.get(&name), since) {
                 (Some(failed), _) => failed.wall_ms,
                 (None, Some(since)) => now.wall_ms.saturating_sub((now.mono - since).0 / 1000),
@@ -244,7 +245,7 @@ impl Control {
     }
 
     fn why_not_bypassed(&self, now: &Now, parts: &[Part]) -> String {
-        if self.failed.is_some() {
+        if self.journal_failure.is_some() {
             return "the journal has failed".into();
         }
         if self.setup.on_fault != OnFault::Bypass {
@@ -286,14 +287,14 @@ pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
 }
 
 fn failure(past: &Past) -> String {
-    let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
-    said.sort_by_key(|(_, part)| part.unlit);
+    let mut said: Vec<_> = past.ends.iter().filter(|(_, end)| !end.detail.is_empty()).collect();
+    said.sort_by_key(|(_, end)| end.unlit);
     let result = match past.result {
         TxnResult::Aborted => "aborted",
         TxnResult::RolledBack => "rolled back",
         TxnResult::Partial => "partial",
         TxnResult::Committed => "committed",
     };
-    let why = said.first().map(|(device, part)| format!(": {device}: {}", part.detail));
+    let why = said.first().map(|(device, end)| format!(": {device}: {}", end.detail));
     format!("transaction {} {result}{}", past.txn, why.unwrap_or_default())
 }

@@ -9,10 +9,10 @@ use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
 
 use super::Facts;
-use crate::bypass;
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply, Rollback};
 use crate::record::{Broken, Cause};
+use crate::replan;
 use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
 impl Facts<'_> {
@@ -46,17 +46,17 @@ impl Facts<'_> {
             .map_err(|error| vec![error.to_string()])?;
         let known = back.broken.iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
         let news: Vec<Part> =
-            known.filter(|part| bypass::is_news(installed, &covered, *part)).collect();
+            known.filter(|part| replan::is_news(installed, &covered, *part)).collect();
         if news.is_empty() {
             return Ok((back, Some(plan)));
         }
-        let next = bypass::next_plan(installed, &plan, &news, &[])?;
+        let next = replan::next_plan(installed, &plan, &news, &[])?;
         let mut stood = ledger.owned.clone();
         stood.extend(back.target.clone());
-        let mut around = self.both_halves(&next, &plan, &stood)?;
-        self.leave_what_cannot_be_reached(&mut around);
+        let mut target = self.both_halves(&next, &plan, &stood)?;
+        self.leave_what_cannot_be_reached(&mut target);
         back.target.retain(|device, _| device.bundle().is_none());
-        back.target.extend(around);
+        back.target.extend(target);
         let kept = KeptPlan::new(next);
         let next = kept.plan().clone();
         back.plan_sha256 = kept.sha256().to_owned();
@@ -64,7 +64,7 @@ impl Facts<'_> {
         Ok((back, Some(next)))
     }
 
-    pub fn way_around(
+    pub fn try_bypass(
         &self,
         now: &Now,
         failed: &[(Part, String)],
@@ -97,11 +97,11 @@ impl Facts<'_> {
         let failed = self.known_faults();
         let parts = failed.keys().filter_map(|name| name.parse::<Part>().ok());
         let Ok(known) = FaultSet::of(installed, parts) else { return Ok((sha256, plan)) };
-        if !plan.faults.iter().any(|part: &Part| bypass::is_news(installed, &known, *part)) {
+        if !plan.faults.iter().any(|part: &Part| replan::is_news(installed, &known, *part)) {
             return Ok((sha256, plan));
         }
-        let anew = bypass::plan_anew(installed, &known, plan.seed)?;
-        Ok((bypass::sha256_of(&anew), Arc::new(anew)))
+        let anew = replan::plan_anew(installed, &known, plan.seed)?;
+        Ok((replan::sha256_of(&anew), Arc::new(anew)))
     }
 
     pub fn is_explained(&self, plan: &Plan) -> bool {

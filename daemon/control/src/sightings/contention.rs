@@ -164,11 +164,11 @@ fn wait(restores: u32) -> Micros {
 pub(super) fn restores(ledger: &Ledger, now: &Now) -> BTreeMap<DeviceName, Contention> {
     let mut known = BTreeMap::<DeviceName, Contention>::new();
     for past in &ledger.history {
-        let devices = past.parts.keys().chain(past.stood_before.keys());
+        let devices = past.ends.keys().chain(past.stood_before.keys());
         if !past.actor.is_policy() {
             devices.for_each(|device| drop(known.remove(device)));
         } else if past.cause == Cause::Drift && past.result != TxnResult::Aborted {
-            for device in past.parts.keys() {
+            for device in past.ends.keys() {
                 take_in(known.entry(device.clone()).or_default(), past, device, now);
             }
         }

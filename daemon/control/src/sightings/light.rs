@@ -2,8 +2,8 @@
 //! Decides when missing light proves a fibre fault, and who receives light from whom.
 //!
 //! ```text
-//!   witness    ....dark────dark────dark────dark     reads without light, witness at its position
-//!   far end    faces────────faces───────────faces   reads in which it looks into the fibre
+//!   receiver   ....dark────dark────dark────dark     reads without light, receiver at its position
+//!   sender     faces────────faces───────────faces   reads in which it looks into the fibre
 //!                  |<── longer than light takes to settle ──>|   so: a fault
 //! ```
 //!
@@ -30,17 +30,17 @@ pub(super) struct Dark {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
-    pub witness: FibreEnd,
-    pub far: FibreEnd,
-    pub far_is_down: bool,
+    pub receiver: FibreEnd,
+    pub sender: FibreEnd,
+    pub sender_is_unreachable: bool,
     pub power_mdbm: i32,
-    pub far_lit_by: Option<String>,
+    pub sender_lit_by: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShutEnd {
     pub end: FibreEnd,
-    pub far: FibreEnd,
+    pub receiver: FibreEnd,
     pub why: Shut,
     pub since: Micros,
 }
@@ -56,19 +56,19 @@ pub struct Crossed {
 pub enum Sight {
     Dark(i32),
     Lit,
-    Nothing,
+    Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Testimony {
-    pub witness: FibreEnd,
+    pub far_end: FibreEnd,
     pub sight: Sight,
 }
 
 struct DarkSlot {
     slot: Slot,
     power_mdbm: i32,
-    far: FibreEnd,
+    sender: FibreEnd,
 }
 
 impl Sightings {
@@ -81,12 +81,12 @@ impl Sightings {
         let Some(seen) = self.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.iter().any(|dark| dark.slot == *slot));
         let was_read = seen.signalled.was_read();
-        for DarkSlot { slot, power_mdbm, far } in dark {
+        for DarkSlot { slot, power_mdbm, sender } in dark {
             let Some(seen) = self.get_mut(device) else { return };
             if !was_read {
                 let to = seen.observed.as_ref().map_or(Position::DARK, |o| at(&o.positions, slot));
                 seen.signalled.never_saw(slot, seen.read_at);
-                self.suspect(now, &(device.clone(), slot, to), ledger);
+                self.check_node(now, &(device.clone(), slot, to), ledger);
             }
             let Some(seen) = self.get_mut(device) else { return };
             let first = Dark { reads: 0, since: now.mono, power_mdbm };
@@ -94,17 +94,17 @@ impl Sightings {
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
-            if self.looks_back(&far) && self.dark_fibre(device, slot, ledger).is_none() {
+            if self.looks_back(&sender) && self.dark_fibre(device, slot, ledger).is_none() {
                 // Without a delay, two dark ends would trigger each other's reads forever.
                 let wait = wait.max(limits.settle_poll);
-                for device in [device, &far.0] {
+                for device in [device, &sender.0] {
                     self.look_within(device, wait);
                 }
                 if is_first {
-                    self.look_around(&far.0, ledger);
+                    self.read_related_soon(&sender.0, ledger);
                 }
-                let sees_neighbour = self.sees_neighbour(&far);
-                if let Some(seen) = self.get_mut(&far.0) {
+                let sees_neighbour = self.sees_neighbour(&sender);
+                if let Some(seen) = self.get_mut(&sender.0) {
                     seen.missed_opposite |= sees_neighbour;
                 }
             }
@@ -126,14 +126,14 @@ impl Sightings {
             let stands = at(&read.positions, slot) == to && !read.tuning.contains(&slot);
             let power_mdbm = *read.power_mdbm.get(&slot).filter(|_| stands)?;
             let end = (device.clone(), slot, to);
-            let far = self.far_end(&end)?;
-            let shut = self.is_shut(&end) || self.is_shut(far);
-            let probed = ledger.is_probed(&end) || ledger.is_probed(far);
-            let is_dark = power_mdbm < least && ledger.is_at_rest(&far.0);
-            (ledger.owns(far) && !shut && !probed && is_dark).then(|| DarkSlot {
+            let sender = self.far_end(&end)?;
+            let shut = self.is_shut(&end) || self.is_shut(sender);
+            let probed = ledger.is_probed(&end) || ledger.is_probed(sender);
+            let is_dark = power_mdbm < least && ledger.is_at_rest(&sender.0);
+            (ledger.owns(sender) && !shut && !probed && is_dark).then(|| DarkSlot {
                 slot,
                 power_mdbm,
-                far: far.clone(),
+                sender: sender.clone(),
             })
         });
         dark.collect()
@@ -146,42 +146,46 @@ impl Sightings {
     }
 
     fn dark_fibre(&self, device: &DeviceName, slot: Slot, ledger: &Ledger) -> Option<DarkFibre> {
-        let seen = self.devices.get(device).filter(|seen| seen.up)?;
+        let seen = self.devices.get(device).filter(|seen| seen.reachable)?;
         let dark = seen.dark.get(&slot)?;
         let to = ledger.owned.get(device).map_or(Position::DARK, |p| at(p, slot));
-        let witness = (device.clone(), slot, to);
-        let far = self.far_end(&witness)?;
-        let far_seen = self.devices.get(&far.0)?;
-        let (limits, far_limits) = (self.inventory.limits(device), self.inventory.limits(&far.0));
-        let shut = self.is_shut(&witness) || self.is_shut(far);
-        let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&far.0) && !shut;
-        let failed = !far_seen.up && far_seen.signalled.is_found_failed;
+        let receiver = (device.clone(), slot, to);
+        let sender = self.far_end(&receiver)?;
+        let sender_seen = self.devices.get(&sender.0)?;
+        let (limits, sender_limits) =
+            (self.inventory.limits(device), self.inventory.limits(&sender.0));
+        let shut = self.is_shut(&receiver) || self.is_shut(sender);
+        let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&sender.0) && !shut;
+        let failed = !sender_seen.reachable && sender_seen.signalled.is_found_failed;
         if !at_rest
             || (!failed && dark.reads < limits.power_samples)
-            || (far_seen.up && far_seen.stood.is_none())
-            || !self.looks_back(far)
+            || (sender_seen.reachable && sender_seen.stood.is_none())
+            || !self.looks_back(sender)
         {
             return None;
         }
-        // If the far end receives light from another end, a cable is crossed and the fibre is
+        // If the sender receives light from another end, a cable is crossed and the fibre is
         // healthy, so only reads with neighbour names are considered.
-        let names = self.sees_neighbour(far);
-        let far_read_at = if names { far_seen.named_at } else { far_seen.read_at };
-        let since = dark.since.max(seen.stands_since).max(far_seen.stands_since);
-        let (since, until) = match far_seen.up {
-            true => (since, seen.read_at.min(far_read_at)),
-            false => (since.max(far_seen.silent_from(far_limits.silent_within)), seen.read_at),
+        let names = self.sees_neighbour(sender);
+        let sender_read_at = if names { sender_seen.named_at } else { sender_seen.read_at };
+        let since = dark.since.max(seen.stands_since).max(sender_seen.stands_since);
+        let (since, until) = match sender_seen.reachable {
+            true => (since, seen.read_at.min(sender_read_at)),
+            false => (
+                since.max(sender_seen.unreachable_from(sender_limits.reconnect_within)),
+                seen.read_at,
+            ),
         };
-        let dark_within = match far_seen.was_up {
-            true => limits.dark_within.max(far_limits.dark_within),
+        let dark_within = match sender_seen.was_reachable {
+            true => limits.dark_within.max(sender_limits.dark_within),
             false => limits.dark_within,
         };
         (failed || until >= since + dark_within).then(|| DarkFibre {
-            witness,
-            far: far.clone(),
-            far_is_down: !far_seen.up,
+            receiver,
+            sender: sender.clone(),
+            sender_is_unreachable: !sender_seen.reachable,
             power_mdbm: dark.power_mdbm,
-            far_lit_by: self.lit_by_another(far, ledger),
+            sender_lit_by: self.lit_by_another(sender, ledger),
         })
     }
 
@@ -253,48 +257,48 @@ impl Sightings {
     }
 
     pub fn shut_ends(&self, ledger: &Ledger) -> Vec<ShutEnd> {
-        let up = self.devices.iter().filter(|(_, seen)| seen.up);
+        let up = self.devices.iter().filter(|(_, seen)| seen.reachable);
         let shut = up.flat_map(|(device, seen)| {
             let slots = seen.shut.iter();
             slots.map(move |(slot, (why, since))| (device, *slot, *why, *since))
         });
         let ends = shut.filter_map(|(device, slot, why, since)| {
             let end = (device.clone(), slot, *ledger.owned.get(device)?.get(&slot)?);
-            let far = self.far_end(&end)?.clone();
-            Some(ShutEnd { end, far, why, since })
+            let receiver = self.far_end(&end)?.clone();
+            Some(ShutEnd { end, receiver, why, since })
         });
         ends.collect()
     }
 
     pub(crate) fn testimonies(&self, device: &DeviceName, ledger: &Ledger) -> Vec<Testimony> {
-        let witnesses = self.far_ends(device, ledger).filter(|far| ledger.owns(far));
-        let testimonies = witnesses.map(|witness| Testimony {
-            sight: self.sight(device, witness, ledger),
-            witness: witness.clone(),
+        let far_ends = self.far_ends(device, ledger).filter(|far_end| ledger.owns(far_end));
+        let testimonies = far_ends.map(|far_end| Testimony {
+            sight: self.sight(device, far_end, ledger),
+            far_end: far_end.clone(),
         });
         testimonies.collect()
     }
 
-    fn sight(&self, device: &DeviceName, witness: &FibreEnd, ledger: &Ledger) -> Sight {
-        let (name, slot, to) = witness;
+    fn sight(&self, device: &DeviceName, far_end: &FibreEnd, ledger: &Ledger) -> Sight {
+        let (name, slot, to) = far_end;
         let dark = self.dark_fibre(name, *slot, ledger);
-        if let Some(dark) = dark.filter(|dark| dark.far.0 == *device) {
+        if let Some(dark) = dark.filter(|dark| dark.sender.0 == *device) {
             return Sight::Dark(dark.power_mdbm);
         }
-        let Some(down_since) = self.devices.get(device).map(|seen| seen.down_since) else {
-            return Sight::Nothing;
+        let Some(since) = self.devices.get(device).map(|seen| seen.unreachable_since) else {
+            return Sight::Unknown;
         };
         let least = self.inventory.limits(name).power_min_mdbm;
-        let is_lit = self.reading_since(name, down_since).is_some_and(|read| {
+        let is_lit = self.reading_since(name, since).is_some_and(|read| {
             at(&read.positions, *slot) == *to
                 && read.power_mdbm.get(slot).is_some_and(|power| *power >= least)
         });
-        if is_lit { Sight::Lit } else { Sight::Nothing }
+        if is_lit { Sight::Lit } else { Sight::Unknown }
     }
 
     pub(crate) fn sends_light(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        let mut witnesses = self.far_ends(device, ledger);
-        witnesses.any(|witness| self.sight(device, witness, ledger) == Sight::Lit)
+        let mut far_ends = self.far_ends(device, ledger);
+        far_ends.any(|far_end| self.sight(device, far_end, ledger) == Sight::Lit)
     }
 }
 

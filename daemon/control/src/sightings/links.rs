@@ -76,7 +76,7 @@ impl Links<'_> {
         let loose = cabled.difference(&linked).map(|&device| Loose {
             node: node_of(device),
             device: device.clone(),
-            answers: !self.sightings.is_silent(self.now, device),
+            reachable: !self.sightings.stays_unreachable(self.now, device),
         });
         (links, loose.collect())
     }
@@ -92,22 +92,22 @@ impl Links<'_> {
         let least = self.sightings.inventory.limits(device).power_min_mdbm;
         let usual = seen.usual.get(&(*slot, *to)).copied().unwrap_or(least);
         let now = PortReading {
-            answers: !self.sightings.is_silent(self.now, device),
-            stands: !seen.up
+            reachable: !self.sightings.stays_unreachable(self.now, device),
+            stands: !seen.reachable
                 || seen.observed.as_ref().is_none_or(|read| at(&read.positions, *slot) == *to),
             tap: self.certain_tap(seen, end, far),
             ..PortReading::default()
         };
-        let usual =
-            PortReading { answers: true, stands: true, tap: Some(usual), ..PortReading::default() };
+        let tap = Some(usual);
+        let usual = PortReading { reachable: true, stands: true, tap, ..PortReading::default() };
         End { node: node_of(device), device: device.clone(), now, usual }
     }
 
     fn certain_tap(&self, seen: &Sighting, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.sightings.inventory.limits(device);
-        let tap = seen.tap(*slot, *to).filter(|_| seen.up)?;
-        let far_is_up = self.sightings.is_up(&far.0);
+        let tap = seen.tap(*slot, *to).filter(|_| seen.reachable)?;
+        let far_is_up = self.sightings.is_reachable(&far.0);
         let dark = seen.dark.get(slot);
         let counts = dark.is_some_and(|dark| dark.reads >= limits.power_samples || !far_is_up);
         (tap >= limits.power_min_mdbm || counts).then_some(tap)

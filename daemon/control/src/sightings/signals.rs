@@ -19,10 +19,11 @@ const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
-    pub(super) suspected: Option<Micros>,
-    pub(super) missed: u32,
+    /// Since when a far end receives no light from this device's node.
+    pub(super) node_dark_since: Option<Micros>,
+    pub(super) missing_replies: u32,
     /// Time at which the reply counted as missing that led to giving up the device.
-    pub(super) silent_since: Option<Micros>,
+    pub(super) unreachable_since: Option<Micros>,
     heard_at: Micros,
     pub(super) wanted_at: Micros,
     pub(super) is_found_failed: bool,
@@ -94,8 +95,8 @@ impl Signalled {
         true
     }
 
-    pub(super) fn is_suspected_since(&self, asked: Micros) -> bool {
-        self.suspected.is_some_and(|lost| asked < lost)
+    pub(super) fn node_went_dark_after(&self, asked: Micros) -> bool {
+        self.node_dark_since.is_some_and(|lost| asked < lost)
     }
 
     pub(super) fn lost_at(&self, slot: Slot) -> Option<Micros> {
@@ -103,24 +104,24 @@ impl Signalled {
     }
 
     pub(super) fn answered(&mut self, asked: Micros) {
-        self.suspected.take_if(|suspected| *suspected <= asked);
-        self.missed = 0;
+        self.node_dark_since.take_if(|since| *since <= asked);
+        self.missing_replies = 0;
         (self.is_found_failed, self.is_unwitnessed) = (false, false);
     }
 
     pub(super) fn is_heard(&mut self, now: &Now) {
-        (self.heard_at, self.missed) = (now.mono, 0);
+        (self.heard_at, self.missing_replies) = (now.mono, 0);
     }
 
     pub(super) fn is_heard_since_loss(&self) -> bool {
-        let Self { lost, suspected, heard_at, .. } = self;
-        !lost.is_empty() || suspected.is_none_or(|suspected| *heard_at > suspected)
+        let Self { lost, node_dark_since, heard_at, .. } = self;
+        !lost.is_empty() || node_dark_since.is_none_or(|since| *heard_at > since)
     }
 
     /// The module is known to have failed if far ends miss its light; otherwise only its node is.
-    pub(super) fn found_failed(&mut self, gone: bool, unanswered: Option<Micros>) {
+    pub(super) fn found_failed(&mut self, gone: bool, missing_since: Option<Micros>) {
         (self.is_found_failed, self.is_unwitnessed) = (gone, !gone);
-        self.silent_since = unanswered;
+        self.unreachable_since = missing_since;
     }
 
     pub(super) fn is_given_up(&self) -> bool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a change waits for unresponsive devices, and how their deferred changes are completed.
+//! How long a change waits for unreachable devices, and how their deferred changes are completed.
 
 use std::collections::BTreeMap;
 
@@ -37,11 +37,11 @@ impl Transactions {
         let deferred = self.ledger.deferred.contains_key(device);
         match (&self.ledger.open, &self.ledger.pending) {
             (Some(open), _) => Remedy::Over(open.intent.txn),
-            _ if !sightings.answers(device) => Remedy::Answer { deferred },
+            _ if !sightings.is_read(device) => Remedy::Answer { deferred },
             (None, Some(pending)) => Remedy::Decide(pending.txn),
             (None, None) => {
                 let mut devices = sightings.devices().values();
-                Remedy::Adopt { apply: devices.all(|seen| seen.answers()) }
+                Remedy::Adopt { apply: devices.all(|seen| seen.is_read()) }
             }
         }
     }
@@ -63,13 +63,13 @@ impl Transactions {
 
     pub fn waits_for(&self, now: &Now, sightings: &Sightings) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
-        let silent = waits.filter_map(|(device, until)| {
+        let unreachable = waits.filter_map(|(device, until)| {
             let flight = sightings.devices().get(&device).and_then(|seen| seen.in_flight());
             let is_slow = flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono);
             let last = flight.map_or(Micros(0), |flight| flight.deadline);
-            (is_slow || !sightings.answers(&device)).then(|| (device, until.max(last) - now.mono))
+            (is_slow || !sightings.is_read(&device)).then(|| (device, until.max(last) - now.mono))
         });
-        silent.collect()
+        unreachable.collect()
     }
 
     pub(super) fn changes_back(
@@ -82,7 +82,7 @@ impl Transactions {
         let assumed: BTreeMap<DeviceName, Observation> = back
             .target
             .keys()
-            .filter(|device| !sightings.answers(device))
+            .filter(|device| !sightings.is_read(device))
             .map(|device| {
                 let positions = self.ledger.belongs(device).into_owned();
                 (device.clone(), Observation { positions, ..Observation::default() })
@@ -94,11 +94,11 @@ impl Transactions {
             Some(Known { observed, ..known })
         });
         let changes = changes.map_err(|objections| change::in_words(&objections))?;
-        back.target.retain(|device, _| sightings.answers(device) || changes.contains_key(device));
+        back.target.retain(|device, _| sightings.is_read(device) || changes.contains_key(device));
         Ok(changes)
     }
 
-    fn can_settle(&self, device: &DeviceName, deferred: &Deferred, sightings: &Sightings) -> bool {
+    fn is_ready(&self, device: &DeviceName, deferred: &Deferred, sightings: &Sightings) -> bool {
         static NOTHING: Positions = Positions::new();
         let owned = self.ledger.owned.get(device).unwrap_or(&NOTHING);
         sightings.reading(device).is_some_and(|read| {
@@ -109,7 +109,7 @@ impl Transactions {
 
     pub fn is_brought_back(&self, device: &DeviceName, sightings: &Sightings) -> bool {
         self.ledger.deferred.get(device).is_some_and(|deferred| {
-            !sightings.answers(device) || self.can_settle(device, deferred, sightings)
+            !sightings.is_read(device) || self.is_ready(device, deferred, sightings)
         })
     }
 
@@ -117,16 +117,16 @@ impl Transactions {
         self.tries.get(device).copied().unwrap_or_default()
     }
 
-    pub(crate) fn settles_at(&self, sightings: &Sightings) -> Option<Micros> {
+    pub(crate) fn deferred_at(&self, sightings: &Sightings) -> Option<Micros> {
         let deferred = self.ledger.deferred.iter().filter(|_| self.is_free());
-        let ready = deferred.filter(|(device, one)| self.can_settle(device, one, sightings));
+        let ready = deferred.filter(|(device, one)| self.is_ready(device, one, sightings));
         ready.map(|(device, _)| self.tries(device).next).min()
     }
 
-    pub(crate) fn settle(&mut self, cx: &mut Context<'_>) -> Option<Decision> {
+    pub(crate) fn complete_deferred(&mut self, cx: &mut Context<'_>) -> Option<Decision> {
         let mut deferred = self.ledger.deferred.iter().filter(|_| self.is_free());
         let (device, deferred) = deferred.find(|(device, one)| {
-            self.can_settle(device, one, cx.sightings) && self.tries(device).next <= cx.now.mono
+            self.is_ready(device, one, cx.sightings) && self.tries(device).next <= cx.now.mono
         })?;
         let mut apply = Apply {
             target: [(device.clone(), deferred.to.clone())].into(),

@@ -140,11 +140,11 @@ impl Transactions {
             broken: apply.broken,
             phase,
             stages: stages.unwrap_or_default(),
-            settles: apply.settles,
+            resolves: apply.resolves,
         };
         self.neighbours = apply.neighbours;
         let start = match intent.cause.undoes() {
-            true => Start::WhatAnswers(cx.sightings.long_silent(cx.now)),
+            true => Start::Reachable(cx.sightings.long_unread(cx.now)),
             false => Start::AllOrNothing(before),
         };
         let plan = apply.plan.filter(|plan| !self.ledger.plans.contains_key(plan.sha256()));
@@ -177,7 +177,7 @@ impl Transactions {
     }
 
     fn rollback(&mut self, cx: &mut Context<'_>, asked: Asked, rollback: Rollback) -> Decision {
-        let Rollback { txn, confirm_within, around } = rollback;
+        let Rollback { txn, confirm_within, avoiding } = rollback;
         if self.ledger.open.is_some() {
             return self.busy(cx).unwrap_or(Decision::Answered(Answer::Done));
         }
@@ -191,8 +191,8 @@ impl Transactions {
                     another one: omit `--confirm-within`"
             ));
         }
-        let back = match around {
-            Some(around) => Ok(*around),
+        let back = match avoiding {
+            Some(back) => Ok(*back),
             None => self.led_back(txn, Cause::Rollback(txn)),
         };
         match back {
@@ -221,12 +221,12 @@ impl Transactions {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    pub(crate) fn lead_back_around(&mut self, txn: Txn, back: Apply) {
-        self.around = Some((txn, back));
+    pub(crate) fn lead_back_to(&mut self, txn: Txn, back: Apply) {
+        self.lead_back = Some((txn, back));
     }
 
     pub(super) fn led_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
-        match self.around.as_ref().filter(|(led, _)| *led == txn) {
+        match self.lead_back.as_ref().filter(|(led, _)| *led == txn) {
             Some((_, back)) => Ok(Apply { cause: Some(cause), ..back.clone() }),
             None => self.way_back(txn, cause),
         }
@@ -259,8 +259,8 @@ impl Transactions {
                 )),
             }
         }
-        let silent = reasons.len();
-        if silent > 0 && (positions.is_empty() || !adopt.leave_out_silent) {
+        let unreachable = reasons.len();
+        if unreachable > 0 && (positions.is_empty() || !adopt.leave_out_unreachable) {
             return Decision::refused(reasons);
         }
         let devices: Vec<DeviceName> = positions.keys().cloned().collect();
@@ -270,7 +270,7 @@ impl Transactions {
         }
         let slots = positions.values().map(Positions::len).sum();
         self.append(Record::Adopted { asked, positions, wall_ms: cx.now.wall_ms }, cx.out);
-        let answer = Answer::Adopted { devices: devices.len(), slots, silent };
+        let answer = Answer::Adopted { devices: devices.len(), slots, unreachable };
         Decision::Adopted(answer, devices)
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cost of a bypass must depend on the number of its changes, not on the ring's size.
 
-use lightloom_control::bypass::sha256_of;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;
+use lightloom_control::replan::sha256_of;
 use lightloom_control::state::Micros;
 
 use crate::lost_management::world::World;

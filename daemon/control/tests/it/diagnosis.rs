@@ -186,7 +186,7 @@ impl World {
             })
             .collect();
         let stands = !self.has(Fault::Strayed(link, end));
-        PortReading { answers: true, stands, sent, tap, received, errors }
+        PortReading { reachable: true, stands, sent, tap, received, errors }
     }
 
     fn on_the_way(&self, link: usize, end: usize, rng: &mut Stream) -> PortOnTheWay {
@@ -321,7 +321,7 @@ fn diagnosis_gives_reason_and_alternative() {
     assert!(text[0].contains("; or else "), "{text:?}");
 }
 
-/// One module of the node is on a link in use, the other is not. If both are unresponsive, the node
+/// One module of the node is on a link in use, the other is not. If both are unreachable, the node
 /// has failed; if only one is, the module has.
 #[test]
 fn diagnosis_separates_node_and_module_without_link() {
@@ -331,7 +331,7 @@ fn diagnosis_separates_node_and_module_without_link() {
     let (one, other) = world.links.remove(0);
     world.faults = vec![Fault::NodeDead(1)];
     let links = world.links(&mut rng);
-    let loose = |answers| Loose { node: "n1".into(), device: other.clone(), answers };
+    let loose = |reachable| Loose { node: "n1".into(), device: other.clone(), reachable };
     assert_eq!((one.as_str(), other.as_str()), ("n0/b1", "n1/b0"));
     let named = diagnose(&links, &[loose(false)]);
     assert_eq!(named[0].culprit, Culprit::Node("n1".into()));

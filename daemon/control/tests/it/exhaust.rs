@@ -253,7 +253,7 @@ fn judge_detects_broken_leadership_rules() {
         (Mutant::EpochGoesBack, modules(true), "I2"),
         (Mutant::DeviceTakesAll, modules(true), "I2"),
         (Mutant::NoSettleTime, modules(false), "I2"),
-        (Mutant::TakesSilenceForYes, modules(true), "I5"),
+        (Mutant::TakesTimeoutForYes, modules(true), "I5"),
     ];
     for (mutant, scenario, invariant) in broken {
         assert_found(mutant, scenario, invariant);

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use lightloom_control::bypass::sha256_of;
 use lightloom_control::policy::HealPolicy;
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
+use lightloom_control::replan::sha256_of;
 use lightloom_control::state::{Micros, Position, Slot};
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::NodeId;

@@ -231,7 +231,7 @@ fn single_failed_module_is_bypassed_without_a_hello() {
     assert!(most > Micros(0) && most <= Micros::from_millis(30), "{most:?}");
 }
 
-/// A fibre is cut, and a module at one of its ends is unresponsive for a while after its report.
+/// A fibre is cut, and a module at one of its ends is unreachable for a while after its report.
 #[test]
 fn lost_answers_do_not_blame_a_module_that_reported_its_fibre() {
     for node in 0..32 {
@@ -324,7 +324,7 @@ fn rejects_fault_reports_while_no_device_answers() {
 }
 
 /// A node that contains its whole group does not send light to other nodes. A network switch that
-/// has lost its link is a witness if all modules of the node are unresponsive.
+/// has lost its link is a witness if all modules of the node are unreachable.
 #[test]
 fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
     for node in [0, 9, 23] {
@@ -338,16 +338,16 @@ fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
 }
 
 #[test]
-fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
+fn neither_lost_link_nor_missing_replies_suffice_for_a_node_fault() {
     let mut world = World::plugged_into(2, 32, 96, 4);
     // This node has no links, but responds.
     world.unplugged.insert(NodeId(9));
     world.run_for(seconds(30));
-    // This node is unresponsive, but its links are up.
+    // This node is unreachable, but its links are up.
     lose(&mut world, 4..5);
     world.run_for(seconds(30));
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
-    // This node and its switch are unresponsive. Earlier readings are not evidence.
+    // This node and its switch are unreachable. Earlier readings are not evidence.
     world.lost.insert(switch_of(11, 2));
     world.run_for(seconds(5));
     world.die(11);
@@ -359,9 +359,9 @@ fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
 }
 
 /// Only the switches keep their management lines, and some links are lost. Devices that become
-/// unresponsive together have not failed.
+/// unreachable together have not failed.
 #[test]
-fn silent_nodes_with_lost_links_at_one_switch_move_nothing() {
+fn unreachable_nodes_with_lost_links_at_one_switch_move_nothing() {
     let mut world = World::plugged_into(2, 32, 96, 4);
     lose(&mut world, 0..32);
     world.unplugged.extend((0..32).step_by(2).map(NodeId));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The path of a fault, as the front page of the crate describes it.
+//! The eight stages of the path of a fault, as the front page of the crate describes them.
+
+use std::collections::BTreeSet;
 
 use lightloom_control::controller::{Action, Answer, ReplyTo};
-use lightloom_control::record::{Asked, Cause, Intent, Record, TxnResult};
+use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::{BundleId, NodeId};
@@ -11,6 +13,7 @@ use crate::lost_management::world::{SLOT, World, module};
 
 #[test]
 fn path_of_a_fault() {
+    const STAGES: usize = 8;
     let mut world = World::new(16, 32, 16);
     let node = world.control.plan().unwrap().groups[0].nodes[1].0;
     let modules: [DeviceName; 2] = [0, 1].map(|bundle| module(node, bundle));
@@ -18,20 +21,24 @@ fn path_of_a_fault() {
     let (plan, before) = (world.control.ledger().plan_sha256.clone(), world.records.len());
     world.die(node);
 
-    let mut path: Vec<(&str, Micros)> = Vec::new();
-    while path.last().is_none_or(|(stage, _)| *stage != "committed") {
+    let (mut path, mut asked): (Vec<(&str, Micros)>, _) = (Vec::new(), BTreeSet::new());
+    while path.len() < STAGES {
         world.run_for(Micros(50));
+        asked.extend(modules.iter().filter(|name| world.is_asked_for_status(name)).cloned());
         let sightings = world.control.sightings();
         let is_dark = |far: &DeviceName| {
             sightings.reading(far).is_some_and(|read| read.power_mdbm[&SLOT] < -30_000)
         };
         let written = |is: fn(&Record) -> bool| world.records[before..].iter().any(is);
-        let stages = [
+        let is_unreachable = |name| sightings.stays_unreachable(&world.now, name);
+        let stages: [(&str, bool); STAGES] = [
             ("a reading without light", far.iter().any(is_dark)),
-            ("unresponsive", modules.iter().all(|name| sightings.is_silent(&world.now, name))),
-            ("failed parts", !world.bypassed.is_empty()),
-            ("intent", written(|one| matches!(one, Record::Intent(to) if is_bypass(to)))),
-            ("moves", written(|one| matches!(one, Record::Fire { .. }))),
+            ("status requests to the node", asked.len() == modules.len()),
+            ("unreachable", modules.iter().all(is_unreachable)),
+            ("failed", !world.bypassed.is_empty()),
+            ("allowed", world.retry_in == Some(Micros::from_secs(1))),
+            ("plan", written(|one| matches!(one, Record::Plan(_) | Record::PlanAfter(_)))),
+            ("drive", written(is_bypass) && written(|one| matches!(one, Record::Fire { .. }))),
             ("committed", written(|one| matches!(one, Record::End { .. }))),
         ];
         let next = stages.iter().skip(path.len()).take_while(|(_, is_reached)| *is_reached);
@@ -77,6 +84,6 @@ fn node_that_is_not_installed_is_not_a_known_fault() {
     assert_eq!(answer, Some(vec!["n3 is not installed".to_owned()]));
 }
 
-fn is_bypass(intent: &Intent) -> bool {
-    intent.cause == Cause::Bypass
+fn is_bypass(record: &Record) -> bool {
+    matches!(record, Record::Intent(intent) if intent.cause == Cause::Bypass)
 }

@@ -25,7 +25,7 @@ fn reads(devices: u32, seconds: u64) -> BTreeMap<DeviceName, Vec<u64>> {
     let at = |mono: u64| Now { mono: Micros(mono), wall_ms: mono / 1_000, boot: "1".into() };
     let (mut controller, mut actions) = Controller::start(inventory, Ledger::default(), &at(0));
     for name in &names {
-        actions.extend(controller.handle(&at(0), Event::Up(name.clone())));
+        actions.extend(controller.handle(&at(0), Event::Reachable(name.clone())));
     }
     let mut asked: BTreeMap<DeviceName, Vec<u64>> = BTreeMap::new();
     let mut time = 0;

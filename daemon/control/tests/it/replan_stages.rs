@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lightloom_control::bypass::plan_anew;
 use lightloom_control::change::{Known, Mode, PhaseOrder, Wave, difference, waves_in_stages};
 use lightloom_control::controller::Apply;
 use lightloom_control::desired::{circuits, position, stated};
 use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::policy::{ChangeStart, Setup};
+use lightloom_control::replan::plan_anew;
 use lightloom_control::state::{DeviceName, Observation, Position, Sharing, SwitchState, at};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;

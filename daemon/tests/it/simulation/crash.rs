@@ -194,7 +194,7 @@ fn s4_restart_during_64_circuits_settles_soon_after_boot() {
             let over = |world: &World| {
                 let controller = world.controller().unwrap();
                 let seen = &controller.sightings().devices()[&device];
-                !controller.transactions().is_busy() && seen.answers()
+                !controller.transactions().is_busy() && seen.is_read()
             };
             world.run_for(boot);
             while !over(&world) {

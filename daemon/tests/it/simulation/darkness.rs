@@ -136,7 +136,7 @@ fn reports_a_device_failed_before_an_apply_within_its_deadline() {
     world.run_for(Micros(reply_within.0 * 3 / 2 + 200_000));
     assert_eq!(world.ended.last().map(|end| end.1), Some(TxnResult::Aborted));
     let ledger = world.controller().unwrap().ledger();
-    let detail = &ledger.history.back().unwrap().parts[&module(2)].detail;
+    let detail = &ledger.history.back().unwrap().ends[&module(2)].detail;
     assert!(detail.contains("does not answer"), "{detail}");
     world.ask(Micros::default(), "alice", "again", apply());
     world.run_for(Micros::from_millis(10));
@@ -166,7 +166,7 @@ fn i9_shut_down_port_is_reported_and_moves_nothing() {
         assert_eq!((world.counts.switches, spent(&world)), (switches, 0), "seed {seed}");
         assert!(world.dark.is_empty(), "{:?}", world.dark);
         let shut = ends(&world).remove(0);
-        assert_eq!((&shut.end.0, &shut.far.0, shut.why), (&n0, &n1, Shut::TxDisabled));
+        assert_eq!((&shut.end.0, &shut.receiver.0, shut.why), (&n0, &n1, Shut::TxDisabled));
         assert!(shut.since >= began && shut.since <= began + Micros::from_millis(200));
         // The neighbours of a shut-down port can be moved, because light from it is not expected.
         let again = world.plan_without("n2/b0.1");
@@ -333,7 +333,7 @@ fn limits_follow_module_promises_and_line_speed() {
     let [slow, usual] = [over(115_200), over(921_600)];
     assert_eq!((usual.read_within, usual.switch_within), (Micros(52_778), Micros(57_778)));
     assert_eq!((slow.read_within, slow.switch_within), (Micros(72_223), Micros(77_223)));
-    assert_eq!((usual.dark_within, usual.silent_within), (Micros(5_000), Micros(57_778)));
+    assert_eq!((usual.dark_within, usual.reconnect_within), (Micros(5_000), Micros(57_778)));
     assert_eq!(usual.reply_within, Limits::default().reply_within, "while its light arrives");
     let written = Follows { bits_per_second: 921_600, reply_written: true, settle_written: true };
     let short = Limits { reply_within: Micros(9_000), ..Limits::default() };

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use lightloom_control::bypass::{plan_anew, sha256_of};
 use lightloom_control::desired::{circuits, stated};
 use lightloom_control::record::{Intent, OnFailure};
+use lightloom_control::replan::{plan_anew, sha256_of};
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_fabric::plan::Plan;
@@ -199,7 +199,7 @@ fn s5_failed_device_stops_the_change_in_its_stage() {
             let first = stages.iter().position(|stage| stage.contains(&device)).unwrap();
             assert_eq!(later, first + 1, "no stage after {first} began");
             let past = world.control().unwrap().ledger().history.back().unwrap().clone();
-            let why = past.parts[&device].detail.clone();
+            let why = past.ends[&device].detail.clone();
             println!("{device} {on_failure:?}: {why}");
             assert!(why.contains(&format!("stopped in wave {} of", first + 1)), "{at}: {why}");
             world.faults_of.clear();

@@ -27,7 +27,7 @@ impl World {
         };
         let dark = controller.sightings().dark_fibres(controller.ledger());
         dark.iter().for_each(|dark| self.check_darkness(dark));
-        self.dark.extend(dark.into_iter().map(|dark| (dark.witness, dark.far)));
+        self.dark.extend(dark.into_iter().map(|dark| (dark.receiver, dark.sender)));
     }
 
     fn listed(&self, device: &DeviceName) -> bool {
@@ -41,11 +41,11 @@ impl World {
 
     /// I9: no fibre is considered dark without a fault, unless one end is in attention.
     fn check_darkness(&self, dark: &DarkFibre) {
-        let crossed = self.cables[&dark.witness] != self.inventory.fibres[&dark.witness];
-        let weak = self.devices[&dark.witness.0].is_weak(dark.witness.1);
-        let gone = self.devices[&dark.far.0].was_gone(self.now.mono - Micros::from_secs(2));
-        let listed = self.listed(&dark.witness.0) || self.listed(&dark.far.0);
-        if !self.is_cut(&dark.witness) && !crossed && !weak && !gone && !listed {
+        let crossed = self.cables[&dark.receiver] != self.inventory.fibres[&dark.receiver];
+        let weak = self.devices[&dark.receiver.0].is_weak(dark.receiver.1);
+        let gone = self.devices[&dark.sender.0].was_gone(self.now.mono - Micros::from_secs(2));
+        let listed = self.listed(&dark.receiver.0) || self.listed(&dark.sender.0);
+        if !self.is_cut(&dark.receiver) && !crossed && !weak && !gone && !listed {
             self.violated("I9", &format!("a fibre without a fault is taken for dark: {dark:?}"));
         }
     }
@@ -300,7 +300,7 @@ impl World {
             }
             let listed = ledger.attention.contains_key(name)
                 || controller.sightings().devices()[name].drift().iter().any(|_| true)
-                || !controller.sightings().devices()[name].is_up();
+                || !controller.sightings().devices()[name].is_reachable();
             if model.positions != *owned && !listed {
                 let what = format!("{name} stands at {:?}, reported {owned:?}", model.positions);
                 self.violated("I2", &what);

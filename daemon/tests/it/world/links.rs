@@ -12,12 +12,12 @@ impl World {
             let life = self.life;
             self.at(Micros::from_secs(1), Happening::Up { life, device: device.clone() });
             if self.disconnected.insert(device.clone()) {
-                self.handle(Event::Down(device, "no answer to a hello".into()));
+                self.handle(Event::Unreachable(device, "no answer to a hello".into()));
             }
             return;
         }
         self.disconnected.remove(&device);
-        self.handle(Event::Up(device));
+        self.handle(Event::Reachable(device));
     }
 
     pub(crate) fn cut(&mut self, end: &FibreEnd, cut: bool) {

@@ -371,7 +371,7 @@ impl World {
             Happening::Up { life, device } if life == self.life => self.up(device),
             Happening::Down { life, device } if life == self.life => {
                 self.disconnected.insert(device.clone());
-                self.handle(Event::Down(device.clone(), "no answer in time".into()));
+                self.handle(Event::Unreachable(device.clone(), "no answer in time".into()));
                 self.at(RECONNECT, Happening::Up { life, device });
             }
             Happening::Signal { life, device, slot } if life == self.life => {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-use lightloom_control::bypass::{next_plan, plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Request};
 use lightloom_control::desired;
 use lightloom_control::inventory::Inventory;
 use lightloom_control::policy::{OnFault, Setup};
 use lightloom_control::record::TxnResult;
+use lightloom_control::replan::{next_plan, plan_anew, sha256_of};
 use lightloom_control::state::{DeviceName, Micros, Position, Slot};
 use lightloom_daemon::config;
 use lightloom_fabric::fabric::Fabric;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_daemon_api::alarm::{silent_names, way};
+use lightloom_daemon_api::alarm::{unreachable_names, way};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
 use lightloom_daemon_api::status::Status;
 use lightloom_daemon_api::text::{NAMES_MAX, count, named};
@@ -51,7 +51,7 @@ pub(in crate::ctl) fn on_its_way(txn: u32, status: &Status, elapsed: &str) -> St
     let silent = if unseen.is_empty() {
         String::new()
     } else {
-        format!("; cannot be read: {}", silent_names(&unseen))
+        format!("; cannot be read: {}", unreachable_names(&unseen))
     };
     let (way, devices) = (way(&open), count(open.devices, "device"));
     format!("transaction {txn}: {way} for {elapsed} now, {devices}{silent}")

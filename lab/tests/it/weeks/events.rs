@@ -10,9 +10,9 @@
 //!   wait 300 · quiet        milliseconds until the next event; or until everything had time, and is judged
 //! ```
 
-use lightloom_control::bypass::{plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Request, Rollback};
+use lightloom_control::replan::{plan_anew, sha256_of};
 use lightloom_control::state::{DeviceName, FibreEnd, Micros, Position, Slot, Txn};
 use lightloom_daemon::runtime::{Call, Runtime};
 use lightloom_fabric::fault::{FaultSet, Part};

@@ -92,7 +92,8 @@ impl World {
         self.comes_to_rest();
         if self.is_busy() {
             let open = self.ledger().and_then(|ledger| ledger.open.as_ref());
-            let why = self.runtime.as_ref().and_then(|r| r.control.failed().map(str::to_owned));
+            let why =
+                self.runtime.as_ref().and_then(|r| r.control.journal_failure().map(str::to_owned));
             // A later event repairs a disk that still fails.
             if why.is_some() {
                 return None;
@@ -175,7 +176,7 @@ impl World {
 
     fn said(&self) -> Option<Finding> {
         let ledger = self.ledger()?;
-        if self.runtime.as_ref()?.control.failed().is_some() {
+        if self.runtime.as_ref()?.control.journal_failure().is_some() {
             return None;
         }
         let property = match self.disk.has_failed() {

@@ -296,7 +296,7 @@ impl World {
             match command {
                 ToDevice::Run(ticket, op) => self.sends(name, ticket, op),
                 ToDevice::Abandon(_) => {
-                    let event = Event::Down(name.clone(), "no answer in time".into());
+                    let event = Event::Unreachable(name.clone(), "no answer in time".into());
                     self.unreached.insert(name.clone());
                     self.later(RECONNECT, Happening::Up(self.life, name));
                     self.with(|runtime| runtime.take_event(FromDevice::Event(Box::new(event))));
@@ -343,7 +343,7 @@ impl World {
         if !self.plant.answers(&device) {
             self.later(TRIES_EVERY, Happening::Up(self.life, device.clone()));
             if self.unreached.insert(device.clone()) || !self.is_known_down(&device) {
-                self.event(Event::Down(device, "no answer to a hello".into()));
+                self.event(Event::Unreachable(device, "no answer to a hello".into()));
             }
             return;
         }
@@ -351,12 +351,14 @@ impl World {
         let identity = format!("maker,module,{}", self.plant.modules[&device].serial);
         let name = device.clone();
         self.with(|runtime| runtime.take_event(FromDevice::Identity(name, identity)));
-        self.event(Event::Up(device));
+        self.event(Event::Reachable(device));
     }
 
     fn is_known_down(&self, device: &DeviceName) -> bool {
         let runtime = self.runtime.as_ref();
-        runtime.is_some_and(|runtime| runtime.contacts[device].trouble.is_some())
+        runtime.is_some_and(|runtime| {
+            runtime.control.sightings().devices()[device].trouble().is_some()
+        })
     }
 
     fn event(&mut self, event: Event) {
@@ -410,7 +412,7 @@ impl World {
 
     fn deadline(&self) -> Option<Micros> {
         let runtime = self.runtime.as_ref()?;
-        let mends = runtime.control.failed().map(|_| self.time + TRIES_EVERY);
+        let mends = runtime.control.journal_failure().map(|_| self.time + TRIES_EVERY);
         let now = self.clock.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let deadline = runtime.control.deadline(&now);
         let deadline = deadline.map(|at| (at - self.ahead).max(self.time));

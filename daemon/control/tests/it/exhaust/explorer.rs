@@ -110,7 +110,7 @@ pub(crate) enum Mutant {
     /// A new leader does not wait for late commands of the previous one.
     NoSettleTime,
     /// A record that etcd did not acknowledge is treated as written.
-    TakesSilenceForYes,
+    TakesTimeoutForYes,
 }
 
 pub(crate) struct Explorer {
@@ -190,7 +190,7 @@ impl Explorer {
         let names: Vec<DeviceName> = state.models.keys().cloned().collect();
         let mut actions = actions;
         for name in names {
-            actions.extend(state.controller.handle(&state.now, Event::Up(name)));
+            actions.extend(state.controller.handle(&state.now, Event::Reachable(name)));
         }
         self.perform(state, actions);
         loop {
@@ -389,17 +389,17 @@ impl Explorer {
             state.say(|| format!("{device} comes back"));
             let epoch = state.epoch;
             state.models.get_mut(&device).expect("it is one").connected(epoch);
-            let down = Event::Down(device.clone(), "no answer".into());
+            let down = Event::Unreachable(device.clone(), "no answer".into());
             let mut actions = state.controller.handle(&state.now, down);
-            actions.extend(state.controller.handle(&state.now, Event::Up(device)));
+            actions.extend(state.controller.handle(&state.now, Event::Reachable(device)));
             return self.perform(state, actions);
         }
         for device in
             state.dead.keys().filter(|d| state.down.contains(*d)).cloned().collect::<Vec<_>>()
         {
             let seen = &state.controller.sightings().devices()[&device];
-            if seen.is_up() {
-                let down = Event::Down(device, "no answer".into());
+            if seen.is_reachable() {
+                let down = Event::Unreachable(device, "no answer".into());
                 return self.handle(state, down);
             }
         }

@@ -74,8 +74,8 @@ impl Explorer {
         let mut actions = self.begin_life(&mut state);
         for name in state.models.keys().cloned().collect::<Vec<_>>() {
             let event = match state.dead.contains_key(&name) {
-                true => Event::Down(name, "no answer to a hello".into()),
-                false => Event::Up(name),
+                true => Event::Unreachable(name, "no answer to a hello".into()),
+                false => Event::Reachable(name),
             };
             actions.extend(state.controller.handle(&state.now, event));
         }
@@ -198,14 +198,14 @@ impl Explorer {
             state.connecting.remove(device);
             if state.dead.contains_key(device) {
                 state.down.insert(device.clone());
-                let down = Event::Down(device.clone(), "no answer to a hello".into());
+                let down = Event::Unreachable(device.clone(), "no answer to a hello".into());
                 self.handle(state, down);
                 continue;
             }
             state.say(|| format!("{device} is reached"));
             let epoch = state.epoch;
             state.models.get_mut(device).expect("it is one").connected(epoch);
-            self.handle(state, Event::Up(device.clone()));
+            self.handle(state, Event::Reachable(device.clone()));
         }
     }
 
@@ -215,7 +215,7 @@ impl Explorer {
             let mut state = before.clone();
             state.faults -= 1;
             state.say(|| format!("ETCD SILENT, record taken {taken}"));
-            if self.mutant == Mutant::TakesSilenceForYes {
+            if self.mutant == Mutant::TakesTimeoutForYes {
                 let kept = records.iter().filter(|_| taken).cloned();
                 Arc::make_mut(&mut state.durable).extend(kept);
                 self.perform(state, rest.to_vec());

@@ -110,7 +110,7 @@ fn judge_detects_lost_management_treated_as_darkness() {
     let mut found = 0;
     for node in 0..NODES {
         let mut world = ring();
-        world.silence_is_darkness = true;
+        world.unreachable_is_dark = true;
         let world = lost_and_back(world, 0b11 << (2 * node), None);
         found += u32::from(!wrong(&world).is_empty());
     }

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lightloom_control::bypass::{plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{
     Action, Answer, Apply, Event, Note, ReplyTo, Request, Signal, Ticket,
@@ -16,8 +15,10 @@ use lightloom_control::management::{Domain, DomainKind, Trouble};
 use lightloom_control::mover::{Follows, Promise, RECONNECT};
 use lightloom_control::policy::{Control, OnFault, Setup};
 use lightloom_control::record::{Asked, Record};
+use lightloom_control::replan::{plan_anew, sha256_of};
 use lightloom_control::state::{
-    DeviceName, FibreEnd, Micros, Now, Observation, Op, Outcome, Position, Sharing, Slot, Txn,
+    DeviceName, FibreEnd, Micros, Neighbours, Now, Observation, Op, Outcome, Position, Sharing,
+    Slot, Txn,
 };
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -78,7 +79,7 @@ pub(crate) struct World {
     /// Lost devices whose serial lines the daemon's host cannot open.
     pub(crate) unopened: BTreeSet<DeviceName>,
     /// Makes the world deliberately wrong: a device without management does not send light.
-    pub(crate) silence_is_darkness: bool,
+    pub(crate) unreachable_is_dark: bool,
     unanswered: BTreeMap<DeviceName, Micros>,
     moved_in: BTreeMap<DeviceName, Txn>,
     pub(crate) wrongly_cut: Vec<String>,
@@ -88,6 +89,7 @@ pub(crate) struct World {
     pub(crate) moved: u32,
     pub(crate) moves: u64,
     pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,
+    pub(crate) retry_in: Option<Micros>,
     pub(crate) healed: Vec<Healing>,
 }
 
@@ -194,7 +196,7 @@ impl World {
             unplugged: BTreeSet::new(),
             lost: BTreeSet::new(),
             unopened: BTreeSet::new(),
-            silence_is_darkness: false,
+            unreachable_is_dark: false,
             unanswered: BTreeMap::new(),
             moved_in: BTreeMap::new(),
             wrongly_cut: Vec::new(),
@@ -203,6 +205,7 @@ impl World {
             moved: 0,
             moves: 0,
             bypassed: Vec::new(),
+            retry_in: None,
             healed: Vec::new(),
         };
         world.start();
@@ -294,7 +297,7 @@ impl World {
             None => true,
             Some(far) => {
                 let is_dark = self.is_dead(&far.0)
-                    || (self.silence_is_darkness && self.lost.contains(&far.0));
+                    || (self.unreachable_is_dark && self.lost.contains(&far.0));
                 !self.cut.contains(&end) && !is_dark && self.stands[&far.0] == far.2
             }
         }
@@ -330,6 +333,16 @@ impl World {
     pub(crate) fn node_in_use(&self) -> u32 {
         let groups = &self.control.plan().unwrap().groups;
         groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0
+    }
+
+    /// Returns whether the device has a request for its status only, without a reply so far.
+    pub(crate) fn is_asked_for_status(&self, device: &DeviceName) -> bool {
+        self.queue.values().any(|(_, happens)| match happens {
+            Happens::Answer(to, _, Op::Observe { neighbours, .. }) => {
+                to == device && *neighbours == Neighbours::Never
+            }
+            _ => false,
+        })
     }
 
     pub(crate) fn is_bypassed(&self, node: u32) -> bool {
@@ -368,7 +381,8 @@ impl World {
                     true => self.later(self.answers_after, Happens::Answer(device, ticket, op)),
                 },
                 Action::Abandon(device, _) => self.later(Micros(50), Happens::Dropped(device)),
-                Action::Note(Note::Bypassing(parts, _)) => {
+                Action::Note(Note::Bypassing(parts, retry_in)) => {
+                    self.retry_in = Some(retry_in);
                     // Groups of the stopped job may move while all other modules respond.
                     let answers = |device: &DeviceName| {
                         self.is_reached(device)
@@ -494,7 +508,7 @@ impl World {
             refuses_late: false,
         };
         self.handle(Event::Promised(device.clone(), promise));
-        self.handle(Event::Up(device));
+        self.handle(Event::Reachable(device));
     }
 
     fn dropped(&mut self, device: DeviceName, why: Trouble) {
@@ -505,7 +519,7 @@ impl World {
         line.said_down = !was_up;
         self.later(wait, Happens::Hello(device.clone()));
         if says {
-            self.handle(Event::Down(device, why));
+            self.handle(Event::Unreachable(device, why));
         }
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans a bypass of the failed parts. The checker verifies each plan before use.
+//! Computes the plan after a fault or a repair, and when to try it again. The checker verifies each
+//! plan before use. [`policy`](crate::policy) makes the change that bypasses the failed parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,7 @@ pub fn said(moved: &MovedForOthers) -> Option<String> {
 }
 
 #[derive(Clone, Debug)]
-pub struct Around {
+pub struct NextPlan {
     pub plan: Plan,
     pub moved: MovedForOthers,
 }
@@ -80,7 +81,7 @@ pub fn next_plan_within(
     failed: &[Part],
     repaired: &[Part],
     bounds: &Bounds,
-) -> Result<Around, Vec<String>> {
+) -> Result<NextPlan, Vec<String>> {
     let (_, mut faults) = from_document(fabric, plan).map_err(reason)?;
     for part in failed {
         faults.insert(fabric, *part).map_err(reason)?;
@@ -95,7 +96,7 @@ pub fn next_plan_within(
     let replanned =
         joint::replan_within(fabric, plan, &faults, is_repair, bounds, options(plan.seed));
     let next = replanned.map_err(reason)?;
-    Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved: next.change.moved })
+    Ok(NextPlan { plan: proven(fabric, &faults, next.plan)?, moved: next.change.moved })
 }
 
 fn reason(error: impl std::fmt::Display) -> Vec<String> {
@@ -110,9 +111,9 @@ pub fn or_moving_what_stands_still(
     plan: &Plan,
     failed: &[Part],
     open: BTreeSet<NodeId>,
-    first: Around,
+    first: NextPlan,
     groups: MoveGroups,
-) -> Result<Around, Vec<String>> {
+) -> Result<NextPlan, Vec<String>> {
     if first.plan.metrics.gpus_used >= plan.metrics.gpus_used {
         return Ok(first);
     }
@@ -235,10 +236,10 @@ pub(crate) fn suspects<'a>(
         .take_while(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);
     let mut suspects = BTreeMap::new();
     for past in failed.filter(|past| past.result != TxnResult::Aborted) {
-        let failed = past.parts.iter().filter_map(|(device, end)| {
-            let silent = matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
+        let failed = past.ends.iter().filter_map(|(device, end)| {
+            let unreachable = matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
             let bundle = device.bundle()?;
-            (!end.detail.is_empty() && !silent).then_some((bundle, end))
+            (!end.detail.is_empty() && !unreachable).then_some((bundle, end))
         });
         // If an end reports only missing light, the other end is usually the cause.
         let (unlit, other): (Vec<_>, Vec<_>) = failed.partition(|(_, end)| end.unlit);
@@ -259,7 +260,7 @@ pub(crate) fn suspects<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::PartEnd;
+    use crate::drive::DeviceEnd;
     use crate::state::Txn;
 
     #[test]
@@ -457,9 +458,9 @@ mod tests {
         assert!(wider > 0, "some bypasses moved rings of the stopped job");
     }
 
-    fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {
-        let part = |&(device, verdict, detail, unlit): &(&str, Verdict, &str, bool)| {
-            (device.into(), PartEnd { verdict, detail: detail.into(), unlit })
+    fn past(result: TxnResult, ends: &[(&str, Verdict, &str, bool)]) -> Past {
+        let end = |&(device, verdict, detail, unlit): &(&str, Verdict, &str, bool)| {
+            (device.into(), DeviceEnd { verdict, detail: detail.into(), unlit })
         };
         Past {
             txn: Txn(5),
@@ -471,7 +472,7 @@ mod tests {
             plan_devices_before: None,
             wall_ms: 0,
             result,
-            parts: parts.iter().map(part).collect(),
+            ends: ends.iter().map(end).collect(),
             stood_before: BTreeMap::new(),
             confirm_within: None,
             confirmed_ms: None,
@@ -509,8 +510,13 @@ mod tests {
             ["n8/b1.2 suspect: bypass 5 failed there: slot 0 has"]
         );
         assert_eq!(of(&[lied.clone(), dark.clone()]).len(), 2, "all that failed since");
-        let silent = past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);
-        assert_eq!(of(&[lied.clone(), silent.clone()]).len(), 1, "nothing moved: nobody failed");
+        let unreachable =
+            past(Aborted, &[("n9/b0", Verdict::Unknown, "it does not answer", false)]);
+        assert_eq!(
+            of(&[lied.clone(), unreachable.clone()]).len(),
+            1,
+            "nothing moved: nobody failed"
+        );
         let went = past(Committed, &[("n9/b0", Verdict::Applied, "", false)]);
         assert_eq!(of(&[lied, went]), [""; 0]);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds a plan around all known faults, and tells which parts a plan avoids.
+//! Makes the change that bypasses all known faults, and tells which parts a plan avoids. The plan
+//! itself comes from [`replan`](crate::replan).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +11,15 @@ use lightloom_planner::joint::Bounds;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::Facts;
-use crate::bypass::{self, is_inside};
 use crate::change::{Mode, Phase};
 use crate::desired::successor::PlanSuccessor;
 use crate::desired::{self, circuits};
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply};
 use crate::record::{Asked, Broken, Cause};
+use crate::replan::{self, is_inside};
 use crate::sightings::{Crossed, end_name};
-use crate::state::{DeviceName, Micros, Now, Position, Positions, Slot, SwitchState, at};
+use crate::state::{DeviceName, Now, Position, Positions, Slot, SwitchState, at};
 
 pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
@@ -32,7 +33,7 @@ struct Avoided {
 
 /// A plan around failed parts, and the positions that must change.
 struct Candidate {
-    next: bypass::Around,
+    next: replan::NextPlan,
     target: SwitchState,
 }
 
@@ -50,10 +51,6 @@ impl<'a> Facts<'a> {
     /// `None` for plans of circuits without GPUs, which cannot avoid faults.
     pub(super) fn replannable(&self) -> Option<&'a Fabric> {
         self.installed().filter(|fabric| fabric.circuits_alone().is_none())
-    }
-
-    pub(super) fn unreachable(&self, device: &DeviceName) -> Option<Micros> {
-        self.unreachable.get(device).map(|(since, _)| *since)
     }
 
     /// Names parts as plans do; for a fibre, plans use its lower port. Adds crossed cables to the
@@ -83,9 +80,9 @@ impl<'a> Facts<'a> {
     fn is_found_crossed(&self, part: Part) -> bool {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
-        let witness = (device.clone(), Slot(0), Position(u32::from(port.path)));
+        let receiver = (device.clone(), Slot(0), Position(u32::from(port.path)));
         let dark = self.sightings.dark_fibres(self.ledger);
-        dark.iter().any(|dark| dark.witness == witness && dark.far_lit_by.is_some())
+        dark.iter().any(|dark| dark.receiver == receiver && dark.sender_lit_by.is_some())
     }
 
     fn crossed_at(&self, part: Part) -> Option<String> {
@@ -128,8 +125,8 @@ impl<'a> Facts<'a> {
                 false => Answer::NothingToDo { reasons },
             });
         }
-        let silent = repaired.iter().find(|part| !self.answers(&part.to_string()));
-        if let Some(part) = silent.filter(|_| !again) {
+        let unreachable = repaired.iter().find(|part| !self.is_reachable(&part.to_string()));
+        if let Some(part) = unreachable.filter(|_| !again) {
             let when =
                 format!("lightloom ctl wait {part} && lightloom ctl fault --repaired {part}");
             return Err(refused(format!(
@@ -147,15 +144,15 @@ impl<'a> Facts<'a> {
             is_automatic.then(|| parts.iter().flat_map(|part| self.nodes_of(*part)).collect());
         let planned = self.plan_within(now, plan, &parts, repaired, cuts_at);
         let Candidate { next, target } = planned.map_err(|reasons| Answer::Refused { reasons })?;
-        let bypass::Around { plan: next, moved } = next;
+        let replan::NextPlan { plan: next, moved } = next;
         let cause = if parts.is_empty() { Cause::Repair } else { Cause::Bypass };
         let known = self.known_faults_with(&next, now, |part| {
             let avoided = avoided.iter().find(|avoided| avoided.part == *part);
             let Some(Avoided { why, suspected, .. }) = avoided else { return Broken::default() };
-            let price = bypass::said(&moved).unwrap_or_default();
+            let price = replan::said(&moved).unwrap_or_default();
             Broken { why: why.clone(), suspected: *suspected, price, ..Broken::default() }
         });
-        let settles = match cause {
+        let resolves = match cause {
             Cause::Repair => self.repaired_by(repaired, &known),
             _ => self.bypassed_by(&next),
         };
@@ -176,13 +173,13 @@ impl<'a> Facts<'a> {
             cause: Some(cause),
             broken: Some(known),
             plan: Some(Box::new(kept)),
-            settles,
+            resolves,
             ..Apply::default()
         })
     }
 
-    /// If the plan needs an unresponsive module, uses a plan without this module: immediately if it
-    /// is as good, otherwise after the module has been unresponsive for a heartbeat.
+    /// If the plan needs an unreachable module, uses a plan without this module: immediately if it
+    /// is as good, otherwise after the module has been unreachable for a heartbeat.
     fn plan_within(
         &self,
         now: &Now,
@@ -194,26 +191,26 @@ impl<'a> Facts<'a> {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
         let open = if cuts_at.is_none() { self.open_at(plan) } else { BTreeSet::new() };
         let mut bounds = Bounds { cuts_at, open, ..Bounds::default() };
-        let mut narrow = bypass::next_plan_within(installed, plan, parts, repaired, &bounds)?;
+        let mut narrow = replan::next_plan_within(installed, plan, parts, repaired, &bounds)?;
         if bounds.cuts_at.is_some() && self.sees_all_but(plan, parts) {
             narrow = self.or_wider(installed, plan, parts, narrow)?;
         }
         let first = self.candidate(narrow, plan)?;
-        if first.target.keys().all(|device| self.sightings.is_up(device)) {
+        if first.target.keys().all(|device| self.sightings.is_reachable(device)) {
             return Ok(first);
         }
-        let down = self.setup.modules.iter().filter(|(_, device)| !self.sightings.is_up(device));
-        bounds.out_of_reach = down.map(|(bundle, _)| bundle.node).collect();
-        let other = bypass::next_plan_within(installed, plan, parts, repaired, &bounds);
+        let unreachable =
+            self.setup.modules.iter().filter(|(_, device)| !self.sightings.is_reachable(device));
+        bounds.out_of_reach = unreachable.map(|(bundle, _)| bundle.node).collect();
+        let other = replan::next_plan_within(installed, plan, parts, repaired, &bounds);
         let Ok(other) = other.and_then(|next| self.candidate(next, plan)) else { return Ok(first) };
         let waits = first.target.keys().any(|device| {
-            let since = self.unreachable(device);
-            !self.sightings.is_up(device)
-                && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
+            let since = self.sightings.unreachable_since(device);
+            since.is_some_and(|since| since + self.setup.heartbeat > now.mono)
         });
         let is_as_good = !waits || other.gpus_used() >= first.gpus_used();
-        let is_up = other.target.keys().all(|device| self.sightings.is_up(device));
-        Ok(if is_as_good && is_up { other } else { first })
+        let is_reachable = other.target.keys().all(|device| self.sightings.is_reachable(device));
+        Ok(if is_as_good && is_reachable { other } else { first })
     }
 
     fn or_wider(
@@ -221,12 +218,12 @@ impl<'a> Facts<'a> {
         installed: &Fabric,
         plan: &Plan,
         parts: &[Part],
-        narrow: bypass::Around,
-    ) -> Result<bypass::Around, Vec<String>> {
+        narrow: replan::NextPlan,
+    ) -> Result<replan::NextPlan, Vec<String>> {
         let (used, may_move) = (narrow.plan.metrics.gpus_used, &self.setup.may_move);
         let (open, groups) = (self.open_at(plan), may_move.groups);
         let wider =
-            bypass::or_moving_what_stands_still(installed, plan, parts, open, narrow, groups)?;
+            replan::or_moving_what_stands_still(installed, plan, parts, open, narrow, groups)?;
         if let Some(why) = may_move.asks(parts, &wider.moved) {
             return Err(vec![why]);
         }
@@ -236,17 +233,17 @@ impl<'a> Facts<'a> {
         Ok(wider)
     }
 
-    fn candidate(&self, next: bypass::Around, plan: &Plan) -> Result<Candidate, Vec<String>> {
+    fn candidate(&self, next: replan::NextPlan, plan: &Plan) -> Result<Candidate, Vec<String>> {
         let modules = &self.setup.modules;
         let mut target = desired::paths_where(&next.plan, modules, |device: &DeviceName, to| {
             !self.stays(device, &[(Slot(0), to)].into())
         })?;
         self.add_circuits(&mut target, &next.plan, plan, &self.ledger.owned);
         target.retain(|device, want| {
-            // An unresponsive optical switch keeps passing light, so rings do not wait for it.
+            // An unreachable optical switch keeps passing light, so rings do not wait for it.
             let mut switches = self.setup.switches.values();
             let is_switch = switches.any(|(switch, _)| switch == device);
-            !self.stays(device, want) && (!is_switch || self.sightings.is_up(device))
+            !self.stays(device, want) && (!is_switch || self.sightings.is_reachable(device))
         });
         Ok(Candidate { next, target })
     }
@@ -266,8 +263,8 @@ impl<'a> Facts<'a> {
         let failed: BTreeSet<NodeId> =
             plan.faults.iter().chain(parts).filter_map(|part| part.node()).collect();
         let Some(asked) = self.asked_all else {
-            let mut down = self.sightings.down();
-            return down.all(|(device, _)| {
+            let mut unreachable = self.sightings.unreachable();
+            return unreachable.all(|(device, _)| {
                 device.bundle().is_none_or(|bundle| failed.contains(&bundle.node))
             });
         };
@@ -290,21 +287,21 @@ impl<'a> Facts<'a> {
         if !ledger.owned.contains_key(device) || *ledger.belongs(device) != *want {
             return false;
         }
-        if !self.sightings.is_up(device) {
+        if !self.sightings.is_reachable(device) {
             return true;
         }
         let read = self.sightings.reading(device);
         let stands =
             read.is_none_or(|read| want.iter().all(|(slot, to)| at(&read.positions, *slot) == *to));
-        let is_settled = !ledger.attention.contains_key(device)
+        let is_certain = !ledger.attention.contains_key(device)
             && !ledger.probed.contains_key(device)
             && !self.transactions.is_brought_back(device, self.sightings);
-        stands && is_settled
+        stands && is_certain
     }
 
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut SwitchState) {
         target.retain(|device, want| {
-            self.sightings.is_up(device) || *self.ledger.belongs(device) != *want
+            self.sightings.is_reachable(device) || *self.ledger.belongs(device) != *want
         });
     }
 
@@ -338,16 +335,16 @@ impl<'a> Facts<'a> {
         self.reports(|name| !self.avoids(plan, name))
     }
 
-    fn reports(&self, settled: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    fn reports(&self, is_resolved: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let reported = self.ledger.reported.keys();
-        reported.filter(|name| settled(name)).cloned().collect()
+        reported.filter(|name| is_resolved(name)).cloned().collect()
     }
 
     fn avoids(&self, plan: &Plan, name: &str) -> bool {
         let (Some(installed), Some(covered)) = (self.replannable(), self.covered(plan)) else {
             return false;
         };
-        name.parse().is_ok_and(|part| !bypass::is_news(installed, &covered, part))
+        name.parse().is_ok_and(|part| !replan::is_news(installed, &covered, part))
     }
 
     pub(super) fn covered(&self, plan: &Plan) -> Option<FaultSet> {
@@ -363,7 +360,7 @@ impl<'a> Facts<'a> {
             return Vec::new();
         };
         let used = known.iter().filter(|(name, _)| {
-            name.parse().is_ok_and(|part| bypass::is_news(installed, &covered, part))
+            name.parse().is_ok_and(|part| replan::is_news(installed, &covered, part))
         });
         used.collect()
     }
@@ -434,12 +431,12 @@ impl<'a> Facts<'a> {
         self.plan.is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
-    fn answers(&self, part: &str) -> bool {
+    fn is_reachable(&self, part: &str) -> bool {
         let touched = self.setup.modules.iter().filter(|(bundle, _)| {
             let bundle = bundle.to_string();
             is_inside(&bundle, part) || is_inside(part, &bundle)
         });
-        touched.map(|(_, device)| device).all(|device| self.sightings.is_up(device))
+        touched.map(|(_, device)| device).all(|device| self.sightings.is_reachable(device))
     }
 
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
@@ -453,7 +450,7 @@ impl<'a> Facts<'a> {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("plan it again with `--fault {names}`");
             // Suggest another mode only if all parts respond.
-            if known.keys().all(|name| self.answers(name)) {
+            if known.keys().all(|name| self.is_reachable(name)) {
                 ways += ", report repaired parts with `ctl fault --repaired PART`, or apply with mode `update`, \
                          which forgets the faults";
             }
@@ -476,7 +473,7 @@ impl<'a> Facts<'a> {
         let reported = failed.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return avoided };
         let history = self.ledger.history.iter().rev();
-        let suspects = bypass::suspects(history, |sha256: &str, bundle: BundleId| {
+        let suspects = replan::suspects(history, |sha256: &str, bundle: BundleId| {
             let plan = self.ledger.plan_named(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
@@ -498,7 +495,7 @@ impl<'a> Facts<'a> {
             }
         }
         more.retain(|part, _| {
-            bypass::is_news(installed, &known, *part) && !repaired.contains(part)
+            replan::is_news(installed, &known, *part) && !repaired.contains(part)
         });
         let more = more.into_iter();
         avoided.extend(more.map(|(part, (why, suspected))| Avoided { part, why, suspected }));

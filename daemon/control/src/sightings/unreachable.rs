@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Distinguishes late replies from unresponsive devices.
+//! Distinguishes late replies from unreachable devices.
 //!
 //! A late reply is weak evidence, because the host may be busy or a byte may be lost. The daemon
 //! therefore waits for `reply_within` while neighbours receive the device's light. It stops waiting
-//! if the light is missing, or if another module of the node is unresponsive and dark. The device
+//! if the light is missing, or if another module of the node is unreachable and dark. The device
 //! has then failed unless it replies to a hello on a fresh connection.
 //!
 //! After an unsolicited report of lost light, a whole node can be found failed without that hello.
 //!
-//! A report alone decides nothing. With a reading that confirms it, its sender is a witness:
+//! A report alone decides nothing. With a reading that confirms it, the far end is a witness:
 //!
 //! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
 //!   after twice the sum of the promised time and the duration of recent reads, but no later than
 //!   five times the promise plus the line time.
-//! * At least two modules of the node must be unresponsive, or two far ends must report the loss. A
+//! * At least two modules of the node must be unreachable, or two far ends must report the loss. A
 //!   single module has failed if it misses three requests while its neighbours reply promptly.
 //! * A busy host delays all replies, so the witness must then reply promptly again.
 //!
@@ -53,13 +53,13 @@ impl Sightings {
         signal: Signal,
         ledger: &Ledger,
     ) {
-        let Some(seen) = self.get_mut(device).filter(|seen| seen.up) else { return };
+        let Some(seen) = self.get_mut(device).filter(|seen| seen.reachable) else { return };
         if !seen.signalled.takes(now, signal) {
             return;
         }
         self.read_now(now, device);
         if let Signal::LightLost(slot, to) = signal {
-            self.suspect(now, &(device.clone(), slot, to), ledger);
+            self.check_node(now, &(device.clone(), slot, to), ledger);
         }
     }
 
@@ -71,31 +71,32 @@ impl Sightings {
 
     pub(crate) fn read_all(&mut self, now: &Now) {
         self.index.changed.extend(self.devices.keys().cloned());
-        let in_reach = self.devices.values_mut().filter(|seen| seen.up);
+        let in_reach = self.devices.values_mut().filter(|seen| seen.reachable);
         in_reach.for_each(|seen| seen.wants_read(now));
     }
 
-    pub(super) fn suspect(&mut self, now: &Now, witness: &FibreEnd, ledger: &Ledger) {
-        let Some(far) = self.far_end(witness).cloned() else { return };
-        let intended = !ledger.is_at_rest(&witness.0) || !ledger.is_at_rest(&far.0);
-        if intended || !ledger.owns(witness) || !ledger.owns(&far) {
+    /// Reads the node at the other end of a fibre next, because this end receives no light.
+    pub(super) fn check_node(&mut self, now: &Now, receiver: &FibreEnd, ledger: &Ledger) {
+        let Some(sender) = self.far_end(receiver).cloned() else { return };
+        let intended = !ledger.is_at_rest(&receiver.0) || !ledger.is_at_rest(&sender.0);
+        if intended || !ledger.owns(receiver) || !ledger.owns(&sender) {
             return;
         }
-        for device in self.node_of(&far.0) {
+        for device in self.node_of(&sender.0) {
             if let Some(seen) = self.get_mut(&device) {
-                seen.signalled.suspected.get_or_insert(now.mono);
+                seen.signalled.node_dark_since.get_or_insert(now.mono);
             }
             self.read_now(now, &device);
         }
-        self.look_around(&far.0, ledger);
+        self.read_related_soon(&sender.0, ledger);
     }
 
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Sighting) -> bool {
-        seen.up
+        seen.reachable
             && seen.in_flight.as_ref().is_none_or(|flight| {
                 let is_read = !flight.drives && !flight.moves && !seen.occupied;
                 is_read
-                    && seen.signalled.is_suspected_since(flight.asked)
+                    && seen.signalled.node_went_dark_after(flight.asked)
                     && self.inventory.limits(device).probe_within > Micros(0)
             })
     }
@@ -113,8 +114,8 @@ impl Sightings {
     fn status_within(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
         let longest = self.prompt_within(device, seen)?;
         let slow = seen.pace.slow();
-        let answers = self.inventory.devices.get(device)?.answers.filter(|_| slow > Micros(0));
-        Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
+        let replies = self.inventory.devices.get(device)?.reply_time.filter(|_| slow > Micros(0));
+        Some(replies.map_or(longest, |reply| Micros(2 * (reply + slow).0).min(longest)))
     }
 
     fn prompt_within(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
@@ -123,44 +124,44 @@ impl Sightings {
         (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
     }
 
-    fn missed_at(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+    fn missing_at(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|flight| flight.is_probe)?;
-        let suspected = seen.signalled.suspected.filter(|at| *at <= flight.asked)?;
-        let asked = flight.asked.max(suspected).max(seen.free_since);
+        let dark_since = seen.signalled.node_dark_since.filter(|at| *at <= flight.asked)?;
+        let asked = flight.asked.max(dark_since).max(seen.free_since);
         Some(asked + self.status_within(device, seen)?)
     }
 
-    fn ask_witnesses(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
-        for device in self.around(device, ledger) {
+    fn read_related_now(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
+        for device in self.related(device, ledger) {
             self.read_now(now, &device);
         }
     }
 
     fn replied_promptly(&self, device: &DeviceName, seen: &Sighting, since: Micros) -> bool {
         let within = self.prompt_within(device, seen);
-        seen.up && seen.read_at >= since && within.is_some_and(|within| seen.pace.last <= within)
+        self.is_read_since(device, since) && within.is_some_and(|within| seen.pace.last <= within)
     }
 
     /// Returns whether this device is the only one that did not reply: it has sent nothing since
-    /// its light was lost, while a reporting far end and the node's other modules replied promptly.
-    fn is_silent_alone(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    /// its light was lost, while a reporting far end and the node's other devices replied promptly.
+    fn is_only_unreachable(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
         let node = self.node_of(device);
         let mut others = node.iter().filter(|other| *other != device);
         !seen.signalled.is_heard_since_loss()
             && self.is_light_gone(device, ledger) == Some(true)
-            && self.witnesses_of_loss(device, since, ledger).next().is_some()
+            && self.witnesses(device, since, ledger).next().is_some()
             && node.len() > 1
             && others.all(|other| self.replied_promptly(other, &self.devices[other], since))
     }
 
-    fn missed(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
-        let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missed);
+    fn missing_reply(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
+        let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missing_replies);
         if self.has_node_failed(device, ledger) {
             return Overdue::Failed;
         }
-        match self.is_silent_alone(device, ledger) {
+        match self.is_only_unreachable(device, ledger) {
             true if asked + 1 >= ASKED_ALONE => Overdue::Failed,
             true => Overdue::AskedAgain,
             false => Overdue::Late,
@@ -170,9 +171,9 @@ impl Sightings {
     pub(crate) fn ask_again(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
         if let Some(seen) = self.get_mut(device) {
             seen.in_flight = None;
-            seen.signalled.missed += 1;
+            seen.signalled.missing_replies += 1;
         }
-        self.ask_witnesses(now, device, ledger);
+        self.read_related_now(now, device, ledger);
     }
 
     /// Returns whether the node of this device has failed: no reachable module of the node replies,
@@ -180,45 +181,46 @@ impl Sightings {
     /// end must have replied promptly, or two if only one module was reachable.
     fn has_node_failed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let node = self.node_of(device);
-        let up: Vec<&DeviceName> = node.iter().filter(|device| self.is_up(device)).collect();
-        let replies = up.iter().map(|device| self.devices[*device].in_flight.as_ref());
-        let missed: Option<Vec<Micros>> = replies.map(|flight| flight?.unanswered).collect();
-        let Some(since) = missed.and_then(|missed| missed.into_iter().max()) else { return false };
+        let reachable: Vec<_> = node.iter().filter(|device| self.is_reachable(device)).collect();
+        let replies = reachable.iter().map(|device| self.devices[*device].in_flight.as_ref());
+        let missing: Option<Vec<Micros>> = replies.map(|flight| flight?.missing_since).collect();
+        let Some(since) = missing.and_then(|all| all.into_iter().max()) else { return false };
         let witnesses: BTreeSet<&DeviceName> =
-            node.iter().flat_map(|device| self.witnesses_of_loss(device, since, ledger)).collect();
-        up.len().max(witnesses.len()) > 1
+            node.iter().flat_map(|device| self.witnesses(device, since, ledger)).collect();
+        reachable.len().max(witnesses.len()) > 1
             && !witnesses.is_empty()
-            && up.iter().all(|device| self.is_light_gone(device, ledger) != Some(false))
+            && reachable.iter().all(|device| self.is_light_gone(device, ledger) != Some(false))
     }
 
     pub(crate) fn found_failed(&mut self, device: &DeviceName, ledger: &Ledger) {
         let gone = self.is_light_gone(device, ledger) == Some(true);
         if let Some(seen) = self.get_mut(device) {
-            let unanswered = seen.in_flight.as_ref().and_then(|flight| flight.unanswered);
-            seen.signalled.found_failed(gone, unanswered);
+            let missing_since = seen.in_flight.as_ref().and_then(|flight| flight.missing_since);
+            seen.signalled.found_failed(gone, missing_since);
         }
     }
 
-    /// Uses only reads after the suspicion. `None` if no reachable far end should receive its light.
+    /// Uses only reads after the loss. `None` if no reachable far end should receive its light.
     fn is_light_gone(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
         let seen = self.devices.get(device)?;
-        let since = seen.signalled.suspected.unwrap_or(seen.down_since);
+        let since = seen.signalled.node_dark_since.unwrap_or(seen.unreachable_since);
         let read = self.far_ends(device, ledger).filter_map(|far| {
-            let seen = self.devices.get(&far.0).filter(|seen| seen.up && ledger.owns(far))?;
+            let seen =
+                self.devices.get(&far.0).filter(|seen| seen.reachable && ledger.owns(far))?;
             Some(seen.read_at >= since && seen.dark.contains_key(&far.1))
         });
         read.reduce(|one, other| one && other)
     }
 
     pub(crate) fn is_unwitnessed(&self, device: &DeviceName, now: &Now) -> bool {
-        let silent_within = self.inventory.limits(device).silent_within;
+        let reconnect_within = self.inventory.limits(device).reconnect_within;
         self.devices.get(device).is_some_and(|seen| {
-            let tries = now.mono < seen.down_since + silent_within;
-            !seen.up && seen.signalled.is_unwitnessed && tries
+            let tries = now.mono < seen.unreachable_since + reconnect_within;
+            !seen.reachable && seen.signalled.is_unwitnessed && tries
         })
     }
 
-    fn witnesses_of_loss<'a>(
+    fn witnesses<'a>(
         &'a self,
         device: &DeviceName,
         since: Micros,
@@ -241,9 +243,9 @@ impl Sightings {
             true => flight.deadline,
             false => flight.late_at.min(flight.deadline),
         };
-        let missed = match flight.unanswered {
-            None => self.missed_at(device, seen),
-            Some(since) => (self.missed(device, ledger) != Overdue::Late).then_some(since),
+        let missed = match flight.missing_since {
+            None => self.missing_at(device, seen),
+            Some(since) => (self.missing_reply(device, ledger) != Overdue::Late).then_some(since),
         };
         Some(missed.map_or(late, |missed| missed.min(late)))
     }
@@ -257,7 +259,7 @@ impl Sightings {
         let seen = self.devices.get(device)?;
         let at = self.times_out_at(device, seen, ledger)?;
         let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
-        let missed = flight.unanswered.map(|_| self.missed(device, ledger));
+        let missed = flight.missing_since.map(|_| self.missing_reply(device, ledger));
         let needless = flight.is_late && self.is_needless(device, seen, ledger);
         let overdue = match missed {
             Some(Overdue::Failed) => Overdue::Failed,
@@ -268,18 +270,18 @@ impl Sightings {
     }
 
     pub(crate) fn note_late(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
-        let missed_at = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
-        let is_missed = missed_at.is_some_and(|missed| missed <= now.mono);
+        let missing_at = self.devices.get(device).and_then(|seen| self.missing_at(device, seen));
+        let is_missing = missing_at.is_some_and(|at| at <= now.mono);
         let flight = self.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
         let Some(flight) = flight else { return };
         flight.is_late |= flight.late_at <= now.mono;
-        let is_new = is_missed && flight.unanswered.is_none();
+        let is_new = is_missing && flight.missing_since.is_none();
         if is_new {
-            flight.unanswered = Some(now.mono);
+            flight.missing_since = Some(now.mono);
         }
-        self.look_around(device, ledger);
+        self.read_related_soon(device, ledger);
         if is_new {
-            self.ask_witnesses(now, device, ledger);
+            self.read_related_now(now, device, ledger);
         }
     }
 
@@ -296,14 +298,6 @@ impl Sightings {
         }
     }
 
-    /// Returns the far ends of a device and the switches connected to its node.
-    fn witnesses(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
-        let far = self.far_ends(device, ledger).map(|(far, ..)| far);
-        let node = device.bundle().and_then(|bundle| self.inventory.hosts.get(&bundle.node));
-        let switches = node.into_iter().flatten();
-        far.chain(switches).cloned().collect()
-    }
-
     /// Returns all modules of the node, or only the device if it is not a module.
     fn node_of(&self, device: &DeviceName) -> Vec<DeviceName> {
         let Some((node, _)) = device.as_str().split_once('/') else { return vec![device.clone()] };
@@ -312,17 +306,18 @@ impl Sightings {
         from.take_while(|device| device.as_str().starts_with(&first)).cloned().collect()
     }
 
-    /// Returns the other modules of the node, and the witnesses of all.
-    fn around(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
+    /// Returns the other devices of the node, the far ends of all, and the node's switches.
+    fn related(&self, device: &DeviceName, ledger: &Ledger) -> Vec<DeviceName> {
         let node = self.node_of(device);
-        let mut around: Vec<DeviceName> =
-            node.iter().flat_map(|device| self.witnesses(device, ledger)).collect();
-        around.extend(node.into_iter().filter(|other| other != device));
-        around
+        let far = node.iter().flat_map(|device| self.far_ends(device, ledger));
+        let hosts = device.bundle().and_then(|bundle| self.inventory.hosts.get(&bundle.node));
+        let others = node.iter().filter(|other| *other != device);
+        let all = far.map(|(far, ..)| far).chain(hosts.into_iter().flatten()).chain(others);
+        all.cloned().collect()
     }
 
-    pub(super) fn look_around(&mut self, device: &DeviceName, ledger: &Ledger) {
-        for device in self.around(device, ledger) {
+    pub(super) fn read_related_soon(&mut self, device: &DeviceName, ledger: &Ledger) {
+        for device in self.related(device, ledger) {
             self.look_within(&device, Micros(0));
         }
     }
@@ -332,30 +327,30 @@ impl Sightings {
             .in_flight
             .as_ref()
             .is_some_and(|flight| !flight.moves && seen.signalled.wants_read_after(flight.asked));
-        is_old || self.is_light_missed(device, ledger)
+        is_old || self.is_light_missing(device, ledger)
     }
 
     /// Returns whether light of the device, or of an unreachable module on the same node, is
     /// missing. Other modules cannot see the light of a module in loopback.
-    fn is_light_missed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        self.node_of(device)
-            .iter()
-            .any(|other| (other == device || !self.is_up(other)) && self.is_missed(other, ledger))
+    fn is_light_missing(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+        self.node_of(device).iter().any(|other| {
+            (other == device || !self.is_reachable(other)) && self.is_dark_at_far_end(other, ledger)
+        })
     }
 
-    fn is_missed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    fn is_dark_at_far_end(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         self.far_ends(device, ledger).any(|(far, slot, _)| {
             let samples = self.inventory.devices.get(far).map_or(1, |d| d.limits.power_samples);
-            let seen = self.devices.get(far).filter(|seen| seen.up);
+            let seen = self.devices.get(far).filter(|seen| seen.reachable);
             seen.and_then(|seen| seen.dark.get(slot)).is_some_and(|dark| dark.reads >= samples)
         })
     }
 
     fn hello_within(&self, device: &DeviceName) -> Micros {
-        self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
+        self.inventory.limits(device).reconnect_within.max(HELLO_WITHIN)
     }
 
-    pub(crate) fn may_be_silent(
+    pub(crate) fn may_be_unreachable(
         &self,
         device: &DeviceName,
         since: Micros,
@@ -363,25 +358,26 @@ impl Sightings {
         ledger: &Ledger,
     ) -> bool {
         let hello_within = self.hello_within(device);
-        self.devices.get(device).is_some_and(|seen| match seen.up {
+        self.devices.get(device).is_some_and(|seen| match seen.reachable {
             true => seen.read_at < since,
             false => {
-                let tries = now.mono < seen.silent_from(hello_within);
+                let tries = now.mono < seen.unreachable_from(hello_within);
                 tries && !seen.signalled.is_found_failed && !self.sends_light(device, ledger)
             }
         })
     }
 
-    pub fn is_silent(&self, now: &Now, device: &DeviceName) -> bool {
+    pub fn stays_unreachable(&self, now: &Now, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
-        let since = seen.down_since.max(seen.silent_since);
-        !seen.up && (seen.signalled.is_given_up() || now.mono >= since + self.hello_within(device))
+        let since = seen.unreachable_since.max(seen.unread_since);
+        !seen.reachable
+            && (seen.signalled.is_given_up() || now.mono >= since + self.hello_within(device))
     }
 
-    pub(crate) fn long_silent(&self, now: &Now) -> BTreeSet<DeviceName> {
+    pub(crate) fn long_unread(&self, now: &Now) -> BTreeSet<DeviceName> {
         let devices = self.devices.iter().filter(|(device, seen)| {
             let patience = self.inventory.limits(device).patience();
-            !seen.answers() && seen.silent_since + patience <= now.mono
+            !seen.is_read() && seen.unread_since + patience <= now.mono
         });
         devices.map(|(device, _)| device.clone()).collect()
     }
@@ -398,14 +394,14 @@ impl Sighting {
         self.signalled.wanted_at = now.mono;
     }
 
-    pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
-        match self.was_up {
-            true => self.down_since + hello_within,
-            false => self.silent_since + FIRST_HELLO_WITHIN,
+    pub(super) fn unreachable_from(&self, hello_within: Micros) -> Micros {
+        match self.was_reachable {
+            true => self.unreachable_since + hello_within,
+            false => self.unread_since + FIRST_HELLO_WITHIN,
         }
     }
 
     pub(crate) fn is_entangled(&self) -> bool {
-        self.in_flight.as_ref().is_some_and(|f| f.is_late || f.unanswered.is_some())
+        self.in_flight.as_ref().is_some_and(|f| f.is_late || f.missing_since.is_some())
     }
 }

@@ -14,7 +14,7 @@ pub enum Verdict {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartEnd {
+pub struct DeviceEnd {
     pub verdict: Verdict,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
@@ -22,7 +22,7 @@ pub struct PartEnd {
     pub unlit: bool,
 }
 
-impl PartEnd {
+impl DeviceEnd {
     pub fn new(verdict: Verdict, detail: String) -> Self {
         Self { verdict, detail, unlit: false }
     }

@@ -37,10 +37,10 @@ pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostVie
 
 pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
     let all = known.control.facts().unwitnessed(&known.now);
-    let silent = all.iter().filter(|(_, is_silent)| **is_silent);
+    let unreachable = all.iter().filter(|(_, is_unreachable)| **is_unreachable);
     let view = UnwitnessedView {
         nodes: all.keys().map(ToString::to_string).collect(),
-        silent: silent.map(|(node, _)| node.to_string()).collect(),
+        silent: unreachable.map(|(node, _)| node.to_string()).collect(),
         heartbeat_ps: known.control.setup().heartbeat.0.saturating_mul(1_000_000),
     };
     (!view.nodes.is_empty()).then_some(view)
@@ -48,17 +48,17 @@ pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
 
 pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     let devices = known.control.sightings().devices().iter();
-    let silent = devices.filter(|(device, seen)| {
+    let unreachable = devices.filter(|(device, seen)| {
         let begins = format!("{device}: ");
-        !seen.answers() && reasons.iter().any(|reason| reason.starts_with(&begins))
+        !seen.is_read() && reasons.iter().any(|reason| reason.starts_with(&begins))
     });
-    when(known, &silent.map(|(device, _)| device.clone()).collect())
+    when(known, &unreachable.map(|(device, _)| device.clone()).collect())
 }
 
-pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<String> {
+pub(super) fn when(known: &Knowledge<'_>, unreachable: &BTreeSet<DeviceName>) -> Vec<String> {
     let not_bypassed = known.control.not_bypassed(&known.now);
     let (mut said, mut lines) = (Said::new(), Vec::new());
-    for device in silent {
+    for device in unreachable {
         match not_bypassed.get(device.as_str()) {
             Some(broken) => {
                 let next = match known.control.setup().on_fault {
@@ -70,8 +70,8 @@ pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<
                 lines.push(format!("{device}: {}{next}", broken.why));
             }
             None => {
-                let (kind, silent_for) = kind(known, device);
-                said.entry(kind).or_default().push((device.clone(), silent_for));
+                let (kind, unreachable_for) = kind(known, device);
+                said.entry(kind).or_default().push((device.clone(), unreachable_for));
             }
         }
     }
@@ -82,14 +82,15 @@ pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<
 
 fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
     let now = known.now.mono;
-    let since = known.contacts.get(device).and_then(|contact| contact.down_since);
-    let seen = known.control.sightings().devices().get(device);
-    let since = match seen {
-        _ if since.is_some() => since.unwrap_or(now),
-        Some(seen) if seen.is_up() && seen.observed().is_none() => {
+    let sightings = known.control.sightings();
+    let since = match sightings.devices().get(device) {
+        Some(seen) if seen.is_reachable() && seen.observed().is_none() => {
             return (Kind::Reading, Micros(0));
         }
-        Some(seen) if seen.is_up() => now,
+        Some(seen) if seen.is_reachable() => now,
+        Some(seen) if seen.trouble().is_some() => {
+            sightings.unreachable_since(device).unwrap_or(now)
+        }
         _ => return (Kind::Unread, Micros(0)),
     };
     let in_plan = known.control.plan().is_some_and(|plan| {
@@ -106,7 +107,7 @@ fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
 fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> String {
     let names: Vec<String> = devices.iter().map(|(device, _)| device.to_string()).collect();
     let shown = named(names.clone(), NAMES_MAX);
-    let silent = devices.iter().map(|(_, silent)| *silent).min().unwrap_or_default();
+    let unreachable = devices.iter().map(|(_, unreachable)| *unreachable).min().unwrap_or_default();
     let replies = devices.iter();
     let replies = replies
         .map(|(device, _)| known.control.sightings().inventory().limits(device).reply_within);
@@ -117,7 +118,7 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
         Kind::NotMissed | Kind::Reported if is_lost => format!(
             "{shown}: unresponsive for {} s, like many others: management is lost; retry when \
                 they respond",
-            silent.0 / 1_000_000,
+            unreachable.0 / 1_000_000,
         ),
         Kind::Unread => {
             let connect = CONNECT_WITHIN;
@@ -136,17 +137,17 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
             "{shown}: unresponsive for {} s, which is not treated as a fault: it is bypassed only \
                 if neighbours report its light missing; retry when it responds, or bypass it: \
                 {fault}",
-            silent.0 / 1_000_000,
+            unreachable.0 / 1_000_000,
         ),
         Kind::Reported => format!(
             "{shown}: unresponsive for {} s; faults are only reported (`on_fault: report`); \
                 bypass it: {fault}",
-            silent.0 / 1_000_000,
+            unreachable.0 / 1_000_000,
         ),
         Kind::Tried => format!(
             "{shown}: unresponsive for {} s; retried at least every {} s: lightloom ctl wait {}, \
                 then retry",
-            silent.0 / 1_000_000,
+            unreachable.0 / 1_000_000,
             BACKOFF_MAX.0 / 1_000_000,
             names.join(" "),
         ),
