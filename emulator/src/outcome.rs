@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use faults::{EndpointKind, FaultResult, NotRestored, PhaseImpact, TrafficImpact, listed};
 pub(crate) use head::RunIdentity;
-pub use head::{OutcomeHead, Packets, RUN_SCHEMA};
+pub use head::{OutcomeHead, RUN_SCHEMA};
 pub use links::{LinkClass, LinkResult, QueueResult, QueueRow};
 pub use losses::JobLoss;
 pub use steps::{ClosedForm, JobStep, Steps};

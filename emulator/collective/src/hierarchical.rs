@@ -27,6 +27,7 @@ impl Hierarchical {
     /// Fails for fewer than two groups, fewer than two ranks per group, or groups of different sizes.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let of_group = self.check()?;
+        let [scatter, gather] = CollectiveKind::HALVES;
         let groups = self.groups.len();
         let names: Vec<usize> = (0..groups * of_group).collect();
         let names: Vec<&[usize]> = names.chunks(of_group).collect();
@@ -34,7 +35,7 @@ impl Hierarchical {
         let mut phases: [Vec<TimeForm>; 3] = Default::default();
         let mut done: Vec<Vec<Vec<usize>>> = Vec::new();
         for names in &names {
-            let ring = self.inner(CollectiveKind::ReduceScatter, of_group);
+            let ring = self.inner(scatter, of_group);
             let laid = ring.lay_out(&mut sendings, names, NetworkLevel::Inside, &[])?;
             phases[0].push(laid.form);
             done.push(laid.into);
@@ -55,7 +56,7 @@ impl Hierarchical {
             }
         }
         for (names, waits) in names.iter().zip(&done) {
-            let ring = self.inner(CollectiveKind::AllGather, of_group);
+            let ring = self.inner(gather, of_group);
             let laid = ring.lay_out(&mut sendings, names, NetworkLevel::Inside, waits)?;
             phases[2].push(laid.form);
         }

@@ -56,6 +56,9 @@ impl CollectiveKind {
     pub const NAMED: [Self; 5] =
         [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::Broadcast];
 
+    /// The halves of an all-reduce: afterwards, every rank has its part of the sum, then all parts.
+    pub const HALVES: [Self; 2] = [Self::ReduceScatter, Self::AllGather];
+
     /// Looks up a kind by its name, also if written with underscores.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|kind| kind.name() == name.replace('_', "-"))

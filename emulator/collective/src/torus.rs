@@ -40,16 +40,17 @@ impl TorusAllReduce {
             return Err(CollectiveError::TooFewRanks { ranks });
         }
         let (mut sendings, mut shares) = (Vec::new(), Vec::new());
+        let [scatter, gather] = CollectiveKind::HALVES;
         for first in 0..dimensions {
             let size = part_of(self.size, dimensions as u64);
             let mut share =
                 ShareProgress { size, stages: Vec::new(), into: vec![Vec::new(); ranks] };
             let order: Vec<usize> = (0..dimensions).map(|d| (first + d) % dimensions).collect();
             for &dimension in &order {
-                self.stage(&mut sendings, &mut share, CollectiveKind::ReduceScatter, dimension)?;
+                self.stage(&mut sendings, &mut share, scatter, dimension)?;
             }
             for &dimension in order.iter().rev() {
-                self.stage(&mut sendings, &mut share, CollectiveKind::AllGather, dimension)?;
+                self.stage(&mut sendings, &mut share, gather, dimension)?;
             }
             shares.push(TimeForm::InTurn(share.stages));
         }

@@ -57,6 +57,23 @@ pub enum DeviceFault {
 )]
 pub struct DeviceFaultError(String);
 
+/// Faults without an argument.
+const WORDS: [(&str, DeviceFault); 9] = [
+    ("half-open", DeviceFault::HalfOpen),
+    ("dead", DeviceFault::Dead),
+    ("stuck", DeviceFault::Stuck(None)),
+    ("lie", DeviceFault::Lie),
+    ("misdirect", DeviceFault::Misdirect),
+    ("reboot", DeviceFault::Reboot),
+    ("warm-restart", DeviceFault::WarmRestart),
+    ("reboot-in-commit", DeviceFault::RebootInCommit),
+    ("clear", DeviceFault::Clear),
+];
+
+fn path(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|path| (1..=8).contains(path))
+}
+
 impl FromStr for PartsPerMillion {
     type Err = ();
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -85,22 +102,12 @@ impl FromStr for DeviceFault {
             ("duplicate", Some(share)) => share.parse().ok().map(Self::Duplicate),
             ("garble", Some(share)) => share.parse().ok().map(Self::Garble),
             ("late", Some(span)) => span.parse().ok().map(Self::Late),
-            ("half-open", None) => Some(Self::HalfOpen),
-            ("dead", None) => Some(Self::Dead),
-            ("unplug", Some(path)) => {
-                path.parse().ok().filter(|path| (1..=8).contains(path)).map(Self::Unplug)
+            ("unplug", Some(number)) => path(number).map(Self::Unplug),
+            ("dark", Some(number)) => path(number).map(Self::Dark),
+            ("cross", Some(number)) => {
+                words.next().and_then(|port| Some(Self::Cross(path(number)?, port.parse().ok()?)))
             }
-            ("dark", Some(path)) => {
-                path.parse().ok().filter(|path| (1..=8).contains(path)).map(Self::Dark)
-            }
-            ("cross", Some(path)) => words.next().and_then(|port| {
-                let path = path.parse().ok().filter(|path| (1..=8).contains(path))?;
-                Some(Self::Cross(path, port.parse().ok()?))
-            }),
-            ("stuck", None) => Some(Self::Stuck(None)),
             ("stuck", Some(port)) => port.parse().ok().map(|port| Self::Stuck(Some(port))),
-            ("lie", None) => Some(Self::Lie),
-            ("misdirect", None) => Some(Self::Misdirect),
             ("slow", Some(times)) => times.parse().ok().filter(|&times| times >= 1).map(Self::Slow),
             ("droop", Some(decibels)) => decibels
                 .parse()
@@ -108,11 +115,8 @@ impl FromStr for DeviceFault {
                 .filter(|decibels| (0.0..=100.0).contains(decibels))
                 .map(|decibels: f64| Self::Droop((decibels * 100.0).round() as u16)),
             ("defer", Some(span)) => span.parse().ok().map(Self::Defer),
-            ("reboot", None) => Some(Self::Reboot),
-            ("warm-restart", None) => Some(Self::WarmRestart),
-            ("reboot-in-commit", None) => Some(Self::RebootInCommit),
             ("misbehave", Some(name)) => name.parse().ok().map(Self::Misbehave),
-            ("clear", None) => Some(Self::Clear),
+            (word, None) => WORDS.iter().find(|(known, _)| *known == word).map(|known| known.1),
             _ => None,
         };
         fault.filter(|_| words.next().is_none()).ok_or_else(|| DeviceFaultError(text.to_owned()))
@@ -126,23 +130,15 @@ impl fmt::Display for DeviceFault {
             Self::Duplicate(share) => write!(f, "duplicate {share}"),
             Self::Garble(share) => write!(f, "garble {share}"),
             Self::Late(span) => write!(f, "late {}", span.to_string().replace(' ', "")),
-            Self::HalfOpen => f.write_str("half-open"),
-            Self::Dead => f.write_str("dead"),
             Self::Unplug(path) => write!(f, "unplug {path}"),
             Self::Dark(path) => write!(f, "dark {path}"),
             Self::Cross(path, port) => write!(f, "cross {path} {port}"),
-            Self::Stuck(None) => f.write_str("stuck"),
             Self::Stuck(Some(port)) => write!(f, "stuck {port}"),
-            Self::Lie => f.write_str("lie"),
-            Self::Misdirect => f.write_str("misdirect"),
             Self::Slow(times) => write!(f, "slow {times}"),
             Self::Droop(hundredths) => write!(f, "droop {}", f64::from(*hundredths) / 100.0),
             Self::Defer(span) => write!(f, "defer {}", span.to_string().replace(' ', "")),
-            Self::Reboot => f.write_str("reboot"),
-            Self::WarmRestart => f.write_str("warm-restart"),
-            Self::RebootInCommit => f.write_str("reboot-in-commit"),
             Self::Misbehave(which) => write!(f, "misbehave {which}"),
-            Self::Clear => f.write_str("clear"),
+            _ => f.write_str(WORDS.iter().find(|(_, known)| known == self).map_or("", |one| one.0)),
         }
     }
 }

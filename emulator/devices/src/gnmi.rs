@@ -113,23 +113,13 @@ pub struct GnmiSwitch {
     pollers: Tasks,
 }
 
-impl Clone for GnmiSwitch {
-    fn clone(&self) -> Self {
-        Self::of(locked(&self.shared.0).alone())
-    }
-}
-
 impl GnmiSwitch {
     pub fn new(spec: GnmiSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
         let seed = Seed(seed.stream("gNMI switch", index).random());
         let matrix = Matrix::new(spec.ingress, spec.egress, spec.switching, seed);
-        Self::of(State::new(spec, matrix))
-    }
-
-    fn of(mut state: State) -> Self {
         let pollers = Tasks::default();
-        state.spawner = pollers.spawner();
+        let state = State::new(spec, matrix, pollers.spawner());
         Self {
             shared: SharedSwitch(Arc::new(Mutex::new(state))),
             clients: BTreeMap::new(),

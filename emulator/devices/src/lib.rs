@@ -8,10 +8,6 @@
 //! serial protocol definition with these devices.
 
 mod fault;
-#[cfg(feature = "gnmi")]
-mod gnmi;
-#[cfg(not(feature = "gnmi"))]
-#[path = "gnmi/absent.rs"]
 mod gnmi;
 mod light;
 mod line;

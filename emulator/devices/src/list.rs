@@ -28,24 +28,19 @@ use super::transceiver::{Transceiver, TransceiverSpec};
 const DEVICES_MAX: usize = 16_384;
 
 /// Emulated devices and their faults.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct DeviceListFile {
     /// Seed of optical powers, switching times and byte faults.
-    #[serde(default)]
     pub seed: u64,
     /// Transceivers with an integrated switch, each on a separate pty.
-    #[serde(default)]
     pub transceivers: Vec<TransceiversFile>,
     /// Fabric file whose fibres connect the transceivers, which are named like its bundles. Without
     /// it, light always arrives.
-    #[serde(default)]
     pub fabric: Option<String>,
     /// Optical circuit switches.
-    #[serde(default)]
     pub switches: Vec<SwitchFile>,
     /// Scheduled faults.
-    #[serde(default)]
     pub faults: Vec<FaultFile>,
 }
 
@@ -181,7 +176,7 @@ pub enum Endpoint {
     Tcp(Entry, SocketAddr),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct DeviceList {
     pub rack: Rack,
     pub endpoints: Vec<(RackSlot, Endpoint)>,

@@ -16,7 +16,7 @@ use super::switch::{OpticalSwitch, PassedLight};
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum AnyDevice {
     Transceiver(Box<Faulty<Transceiver>>),
     Switch(Box<Faulty<OpticalSwitch>>),
@@ -76,7 +76,7 @@ impl AnyDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RackSlot(pub usize);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Rack {
     devices: Vec<(String, AnyDevice)>,
     by_name: BTreeMap<String, RackSlot>,

@@ -36,7 +36,7 @@ pub struct OutcomeHead {
     /// Control plane of the run, such as `assumed`.
     pub control: &'static str,
     /// Packet counts.
-    pub packets: Packets,
+    pub packets: PacketCount,
 }
 
 impl OutcomeHead {
@@ -52,7 +52,7 @@ impl OutcomeHead {
             packet_hops: count.hops,
             packet_hops_per_second: 0.0,
             control: "assumed",
-            packets: Packets::from(count),
+            packets: *count,
         }
     }
 
@@ -68,46 +68,4 @@ pub(crate) struct RunIdentity<'a> {
     pub(crate) sha256: &'a str,
     pub(crate) seed: Seed,
     pub(crate) threads: usize,
-}
-
-/// Packet counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Packets {
-    /// Data packets and acknowledgements sent.
-    pub sent: u64,
-    /// Packets that arrived.
-    pub delivered: u64,
-    /// Packets dropped because of a full queue.
-    pub dropped: u64,
-    /// Packets lost on a dark link.
-    pub lost: u64,
-    /// Packets in flight at the end of the run: `sent = delivered + dropped + lost + in_flight`.
-    pub in_flight: u64,
-    /// ECN marks set by queues.
-    pub marked: u64,
-    /// Retransmitted data packets.
-    pub retransmitted: u64,
-    /// Duplicate data packets, caused by spurious retransmissions.
-    pub duplicates: u64,
-    /// Data packets trimmed to headers.
-    pub trimmed: u64,
-    /// PFC pauses requested by switches.
-    pub pauses: u64,
-}
-
-impl From<&PacketCount> for Packets {
-    fn from(count: &PacketCount) -> Self {
-        Self {
-            sent: count.sent,
-            delivered: count.delivered,
-            dropped: count.dropped,
-            lost: count.lost,
-            in_flight: count.in_flight,
-            marked: count.marked,
-            retransmitted: count.retransmitted,
-            duplicates: count.duplicates,
-            trimmed: count.trimmed,
-            pauses: count.pauses,
-        }
-    }
 }

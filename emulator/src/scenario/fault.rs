@@ -203,11 +203,9 @@ impl Effect {
             _ if is_optical => {
                 Err("a port of an optical switch can be `down`, `stuck` or `fails_test`")
             }
-            Self::PauseStorm(_) if part.interfaces.is_empty() => {
-                Err("a pause storm must come from an interface such as `n17/nic2`, or from all \
-                    interfaces of a node")
-            }
-            Self::PauseStorm(_) if part.hosts.is_empty() && !part.is_interface() => {
+            Self::PauseStorm(_)
+                if part.interfaces.is_empty() || part.hosts.is_empty() && !part.is_interface() =>
+            {
                 Err("a pause storm must come from an interface such as `n17/nic2`, or from all \
                     interfaces of a node")
             }

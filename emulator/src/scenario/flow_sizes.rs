@@ -2,17 +2,24 @@
 //! Service traffic: flows with published size distributions and random starts at a given load.
 
 use lightloom_units::seed::Seed;
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime, Text, as_text};
 use rand::RngExt;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use lightloom_engine::{FlowSpec, VertexId};
 
-/// A point of a size distribution: the share of flows up to a size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A point of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PointFile")]
 pub struct SizeRow {
     /// Flow size.
+    #[serde(with = "as_text")]
+    #[schemars(with = "Text<Bytes>")]
     pub bytes: Bytes,
-    /// Share of flows, in percent.
+    /// Percentage of flows up to this size.
+    #[schemars(range(min = 0, max = 100))]
     pub percent: f64,
 }
 

@@ -20,16 +20,8 @@ use super::request::{Prepared, Request};
 use super::search::Found;
 
 /// Models used for fitting, by software and accelerator, from `fitting.csv`.
-static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
-    let lines = include_str!("runs/fitting.csv").lines().skip(1);
-    lines
-        .filter_map(|line| {
-            let (software, rest) = line.split_once(',')?;
-            let (accelerator, models) = rest.split_once(',')?;
-            Some((software, accelerator, models.split(';').collect()))
-        })
-        .collect()
-});
+static FITTING: LazyLock<Vec<(String, String, String)>> =
+    LazyLock::new(|| lightloom_collective::rows(include_str!("runs/fitting.csv")));
 
 #[derive(Clone, Debug)]
 pub struct Runs {
@@ -92,7 +84,7 @@ impl Runs {
             !FITTING.iter().any(|(software, accelerator, models)| {
                 *software == run.software
                     && *accelerator == run.accelerator
-                    && models.contains(&&*run.model)
+                    && models.split(';').any(|model| model == run.model)
             })
         });
         tests.collect()

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cards::read_runs;
 use lightloom::output::{self, VerbOutcome};
-use lightloom::result::{ResultFormat, csv_of};
+use lightloom::result::ResultFormat;
 
 pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
@@ -20,12 +20,7 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
     let (runs, mistakes) = Runs::read(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     let judged = runs.judge();
     let document = PublishedErrors::of(&judged, mistakes.len(), inputs);
-    match format {
-        ResultFormat::Json => output::print_json(&document)?,
-        ResultFormat::Csv => output::print(&csv_of(&document, "runs")?)?,
-        ResultFormat::Text | ResultFormat::Markdown => output::print(&page(&judged, &mistakes))?,
-    }
-    Ok(VerbOutcome::Good)
+    print(format, &document, "runs", || page(&judged, &mistakes))
 }
 
 pub(crate) fn collectives(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
@@ -36,12 +31,19 @@ pub(crate) fn collectives(tables: &[PathBuf], format: ResultFormat) -> anyhow::R
         collectives::judge(&texts.iter().map(String::as_str).collect::<Vec<_>>())?;
     let made = Provenance::of("lightloom.published-collectives/v1", inputs);
     let document = PublishedCollectives { made, rows_without_figure: without, collectives };
+    print(format, &document, "collectives", || collectives::page(&document.collectives, without))
+}
+
+/// Text output is the Markdown page.
+fn print(
+    format: ResultFormat,
+    document: &impl Serialize,
+    rows: &str,
+    page: impl FnOnce() -> String,
+) -> anyhow::Result<VerbOutcome> {
     match format {
-        ResultFormat::Json => output::print_json(&document)?,
-        ResultFormat::Csv => output::print(&csv_of(&document, "collectives")?)?,
-        ResultFormat::Text | ResultFormat::Markdown => {
-            output::print(&collectives::page(&document.collectives, without))?;
-        }
+        ResultFormat::Markdown => output::print(&page())?,
+        format => format.print(document, rows, page)?,
     }
     Ok(VerbOutcome::Good)
 }

@@ -57,12 +57,15 @@ pub(super) struct CollectiveArguments {
     result: ResultArguments,
 }
 
-const KINDS: &[OptionValue<CollectiveKind>] = &[
-    (CollectiveKind::AllReduce, "all-reduce", ""),
-    (CollectiveKind::AllGather, "all-gather", ""),
-    (CollectiveKind::ReduceScatter, "reduce-scatter", ""),
-    (CollectiveKind::AllToAll, "all-to-all", ""),
-];
+/// Libraries have no times for a broadcast.
+const KINDS: &[OptionValue<CollectiveKind>] = {
+    let [reduce, gather, scatter, pairwise, _] = CollectiveKind::NAMED;
+    &[option(reduce), option(gather), option(scatter), option(pairwise)]
+};
+
+const fn option(kind: CollectiveKind) -> OptionValue<CollectiveKind> {
+    (kind, kind.name(), "")
+}
 
 #[derive(Serialize)]
 struct Document {

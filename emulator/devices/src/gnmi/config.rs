@@ -279,21 +279,7 @@ impl SwitchConfig {
                 *port = PortConfig::default();
                 Ok(())
             }
-            (["ocp-ocs-port", "config", leaf], Change::Delete) => match *leaf {
-                "enabled" => {
-                    port.enabled = true;
-                    Ok(())
-                }
-                "alias" => {
-                    port.alias = None;
-                    Ok(())
-                }
-                "description" => {
-                    port.description = None;
-                    Ok(())
-                }
-                other => Err(format!("`ocp-ocs-port/config` has no `{other}`")),
-            },
+            (["ocp-ocs-port", "config", leaf], Change::Delete) => port.reset_leaf(leaf),
             (["ocp-ocs-port", "config", leaf], Change::Update(value) | Change::Replace(value)) => {
                 port.take_leaf(leaf, value)
             }
@@ -326,6 +312,16 @@ impl IntendedConnection {
 impl PortConfig {
     fn take(&mut self, value: &Json) -> Result<(), Wrong> {
         members(value)?.try_for_each(|(leaf, value)| self.take_leaf(leaf, value))
+    }
+
+    fn reset_leaf(&mut self, leaf: &str) -> Result<(), Wrong> {
+        match leaf {
+            "enabled" => self.enabled = true,
+            "alias" => self.alias = None,
+            "description" => self.description = None,
+            other => return Err(format!("`ocp-ocs-port/config` has no `{other}`")),
+        }
+        Ok(())
     }
 
     fn take_leaf(&mut self, leaf: &str, value: &Json) -> Result<(), Wrong> {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#[cfg(feature = "gnmi")]
 use lightloom_gnmi::model::{ColdStartRecovery, VERSION};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[cfg(feature = "gnmi")]
 use super::GnmiSpec;
-#[cfg(feature = "gnmi")]
 use crate::list::SwitchFile;
 
 /// gNMI settings of a switch with the OCP model.
@@ -79,7 +76,6 @@ pub enum Checks {
     Late,
 }
 
-#[cfg(feature = "gnmi")]
 impl GnmiFile {
     pub(crate) fn spec(&self, of: &SwitchFile) -> GnmiSpec {
         let usual = GnmiSpec::default();

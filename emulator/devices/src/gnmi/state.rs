@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use chrono::DateTime;
 use lightloom_gnmi::Status;
 use lightloom_gnmi::message::{Operation, Path, SetRequest, SetResponse, UpdateResult};
 use lightloom_gnmi::model::{ColdStartRecovery, ConnectionStatus as Stands};
@@ -62,7 +63,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(spec: GnmiSpec, matrix: Matrix) -> Self {
+    pub(crate) fn new(spec: GnmiSpec, matrix: Matrix, spawner: Spawner) -> Self {
         Self {
             spec,
             matrix,
@@ -72,27 +73,13 @@ impl State {
             changed_at: SimTime::START,
             feeds: Feeds::default(),
             masters: BTreeMap::new(),
-            spawner: Spawner::default(),
+            spawner,
             jobs: VecDeque::new(),
             waits: Vec::new(),
             busy_until: SimTime::START,
             starts_until: SimTime::START,
             hangs_up: false,
             restores: false,
-        }
-    }
-
-    pub(crate) fn alone(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            circuits: self.circuits.clone(),
-            now: self.now,
-            changed_at: self.changed_at,
-            masters: self.masters.clone(),
-            busy_until: self.busy_until,
-            starts_until: self.starts_until,
-            restores: self.restores,
-            ..Self::new(self.spec.clone(), self.matrix.clone())
         }
     }
 
@@ -395,12 +382,7 @@ impl State {
     }
 
     pub(crate) fn restart(&mut self) {
-        self.jobs.clear();
-        self.masters.clear();
-        self.waits.clear();
-        self.feeds.end();
-        self.hangs_up = true;
-        self.starts_until = self.now + self.spec.boot;
+        self.warm_restart();
         if self.config.recovery == ColdStartRecovery::Maintain {
             return;
         }
@@ -480,19 +462,7 @@ impl GnmiSpec {
 
     pub(crate) fn date(&self, at: SimTime) -> String {
         let millis = self.epoch_seconds * 1_000 + at.0 / Picoseconds::from_millis(1).get();
-        let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-        let shifted = days + 719_468;
-        let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
-        let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
-        format!(
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
-            rest % 1_000
-        )
+        let date = DateTime::from_timestamp_millis(millis as i64).unwrap_or_default();
+        date.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
     }
 }

@@ -205,7 +205,6 @@ impl Matrix {
         self.disconnect(now, &held);
     }
 
-    #[cfg(feature = "gnmi")]
     pub(crate) fn darken(&mut self) {
         self.circuits.clear();
     }
@@ -217,7 +216,6 @@ impl Matrix {
         PassedLight { pairs, more_at: times.filter(|lit_at| *lit_at > now).min() }
     }
 
-    #[cfg(feature = "gnmi")]
     pub(crate) fn is_lit(&self, now: SimTime, ingress: u16) -> bool {
         self.circuits.get(&ingress).is_some_and(|circuit| circuit.lit_at <= now)
     }

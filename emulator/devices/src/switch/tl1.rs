@@ -13,6 +13,7 @@
 //! Grammar and codes follow replies in public drivers. Other details (the code for a port in use, the
 //! body of PRTL) are our choice and are marked in docs/devices.md.
 
+use chrono::DateTime;
 use lightloom_units::SimTime;
 
 use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
@@ -351,17 +352,13 @@ fn explained(denial: &Denial) -> String {
     format!("   {}\r\n   /* {} */\r\n", denial.code, denial.text)
 }
 
+/// The start of September 2024 in Unix seconds.
+const STARTED: u64 = 1_725_148_800;
+
 fn date_and_time(now: SimTime) -> String {
-    let seconds = now.0 / 1_000_000_000_000;
-    let (mut day, mut month, mut year) = (seconds / 86_400, 8, 24);
-    const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    while day >= DAYS[month] {
-        day -= DAYS[month];
-        month = (month + 1) % 12;
-        year += u64::from(month == 0);
-    }
-    let (hours, minutes) = (seconds / 3_600 % 24, seconds / 60 % 60);
-    format!("{year}-{:02}-{:02} {hours:02}:{minutes:02}:{:02}", month + 1, day + 1, seconds % 60)
+    let seconds = STARTED + now.0 / 1_000_000_000_000;
+    let date = DateTime::from_timestamp(seconds as i64, 0).unwrap_or_default();
+    date.format("%y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use lightloom_engine::{
     Engine, EngineSettings, FlowId, FlowSpec, LinkChange, LinkSpec, NetworkBuilder, Queueing,
     Route, VertexId, VertexRole,
 };
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime, Text};
 
 const PACKET: u64 = 4_096;
 const MARK_FROM_PACKETS: u64 = 30;
@@ -91,9 +91,9 @@ fn dctcp_keeps_the_queue_near_its_threshold_and_shares_fairly() {
 
 #[test]
 fn swift_keeps_the_delay_near_its_target_and_shares_fairly() {
-    let swift = Swift { flow_scaling: Picoseconds::ZERO, ..Swift::default() };
+    let swift = Swift { flow_scaling: Text(Picoseconds::ZERO), ..Swift::default() };
     let control = CongestionControl::Swift(swift);
-    let target = swift.queueing_target + swift.per_hop * 2;
+    let target = swift.queueing_target.0 + swift.per_hop.0 * 2;
     let queue = standing_queue_packets(control);
     let target_packets = target.get() as f64 / (4.0 * 81_920.0);
     assert!(queue < 2.0 * target_packets, "{queue} against {target_packets}");
@@ -103,7 +103,7 @@ fn swift_keeps_the_delay_near_its_target_and_shares_fairly() {
 #[test]
 fn nscc_keeps_the_delay_near_its_target_and_shares_fairly() {
     let target = Picoseconds::from_micros(6);
-    let control = CongestionControl::Nscc(Nscc { queueing_target: Some(target) });
+    let control = CongestionControl::Nscc(Nscc { queueing_target: Some(Text(target)) });
     let queue = standing_queue_packets(control);
     let target_packets = target.get() as f64 / (4.0 * 81_920.0);
     let bound = target_packets.max(MARK_FROM_PACKETS as f64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_engine::transport::{CongestionControl, Dcqcn, Dctcp, Hpcc, Nscc, RateStep, Swift};
+use lightloom_engine::transport::{CongestionControl, Dcqcn, RateStep};
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
 use schemars::JsonSchema;
@@ -30,21 +30,6 @@ pub enum CongestionFile {
     /// Credits issued by the receiving host at the rate of its interfaces, as in NDP and EQDS; the
     /// window is a flow's initial credit. Intended for `switches.trim`.
     ReceiverCredit,
-}
-
-/// DCTCP parameter. The default is from Alizadeh et al., SIGCOMM 2010, section 3.4.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DctcpFile {
-    /// `1/g`: approximate number of windows over which the fraction of marked packets is averaged.
-    #[schemars(range(min = 1, max = 65536))]
-    pub inverse_gain: u32,
-}
-
-impl Default for DctcpFile {
-    fn default() -> Self {
-        Self { inverse_gain: Dctcp::default().inverse_gain }
-    }
 }
 
 /// DCQCN parameters; omitted parameters come from the preset.
@@ -110,72 +95,6 @@ impl DcqcnPreset {
     }
 }
 
-/// Swift parameters (Kumar et al., SIGCOMM 2020, algorithm 1). The delays are assumptions.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SwiftFile {
-    /// Target delay in addition to the delay of the empty path.
-    pub queueing_target: Text<Picoseconds>,
-    /// Additional target delay per link of the path.
-    pub per_hop: Text<Picoseconds>,
-    /// Largest increase of the target delay for small windows (`fs_range`); 0 for none.
-    pub flow_scaling: Text<Picoseconds>,
-    /// Packets added to the window per round trip (`ai`).
-    #[schemars(range(min = 1, max = 1000))]
-    pub increase: u32,
-    /// Strength of the window decrease for excessive delay (`β`), in percent.
-    #[schemars(range(min = 1, max = 100))]
-    pub decrease_percent: u32,
-    /// Maximum single decrease of the window (`max_mdf`), in percent.
-    #[schemars(range(min = 1, max = 99))]
-    pub largest_decrease_percent: u32,
-}
-
-impl Default for SwiftFile {
-    fn default() -> Self {
-        let swift = Swift::default();
-        Self {
-            queueing_target: Text(swift.queueing_target),
-            per_hop: Text(swift.per_hop),
-            flow_scaling: Text(swift.flow_scaling),
-            increase: swift.increase,
-            decrease_percent: swift.decrease_percent,
-            largest_decrease_percent: swift.largest_decrease_percent,
-        }
-    }
-}
-
-/// Parameter of the NSCC-style control.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct NsccFile {
-    /// Target delay beyond the empty path's delay. Defaults to three quarters of its round trip.
-    pub queueing_target: Option<Text<Picoseconds>>,
-}
-
-/// HPCC parameters. The defaults are from Li et al., SIGCOMM 2019.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct HpccFile {
-    /// Target utilisation of the busiest port (`η`), in percent.
-    #[schemars(range(min = 1, max = 99))]
-    pub target_percent: u32,
-    /// Number of additive increases before the rate is scaled to the target (`maxStage`).
-    #[schemars(range(max = 1000))]
-    pub stages: u32,
-    /// Number of flows that can share a port without a queue. The additive increase is `(1 - η)/flows` of the
-    /// interface rate.
-    #[schemars(range(min = 1, max = 1000000))]
-    pub flows: u32,
-}
-
-impl Default for HpccFile {
-    fn default() -> Self {
-        let Hpcc { target_percent, stages, flows } = Hpcc::default();
-        Self { target_percent, stages, flows }
-    }
-}
-
 pub(super) fn lower_congestion(
     raw: &TransportFile,
     rate: Option<BitsPerSecond>,
@@ -184,21 +103,22 @@ pub(super) fn lower_congestion(
     refuse_others(raw, check);
     match raw.congestion {
         CongestionFile::None => CongestionControl::FixedWindow,
-        CongestionFile::Dctcp => {
-            let DctcpFile { inverse_gain } = raw.dctcp.unwrap_or_default();
-            CongestionControl::Dctcp(Dctcp { inverse_gain })
-        }
+        CongestionFile::Dctcp => CongestionControl::Dctcp(raw.dctcp.unwrap_or_default()),
         CongestionFile::Dcqcn => {
             CongestionControl::Dcqcn(dcqcn(&raw.dcqcn.unwrap_or_default(), rate, check))
         }
         CongestionFile::Swift => {
-            CongestionControl::Swift(swift(&raw.swift.unwrap_or_default(), check))
+            let swift = raw.swift.unwrap_or_default();
+            require_some(swift.queueing_target.0.0 == 0, "swift/queueing_target", "4us", check);
+            CongestionControl::Swift(swift)
         }
-        CongestionFile::Nscc => CongestionControl::Nscc(nscc(&raw.nscc.unwrap_or_default(), check)),
-        CongestionFile::Hpcc => {
-            let HpccFile { target_percent, stages, flows } = raw.hpcc.unwrap_or_default();
-            CongestionControl::Hpcc(Hpcc { target_percent, stages, flows })
+        CongestionFile::Nscc => {
+            let nscc = raw.nscc.unwrap_or_default();
+            let is_nothing = nscc.queueing_target == Some(Text(Picoseconds::ZERO));
+            require_some(is_nothing, "nscc/queueing_target", "6us", check);
+            CongestionControl::Nscc(nscc)
         }
+        CongestionFile::Hpcc => CongestionControl::Hpcc(raw.hpcc.unwrap_or_default()),
         CongestionFile::ReceiverCredit => CongestionControl::ReceiverCredit,
     }
 }
@@ -302,27 +222,10 @@ fn warn_of_slow_return(
         .help(format!("write `{scaled}`, or leave it out"));
 }
 
-fn swift(raw: &SwiftFile, check: &mut Check<'_>) -> Swift {
-    let target = raw.queueing_target.0;
-    require_some(target == Picoseconds::ZERO, "swift/queueing_target", "4us", check);
-    Swift {
-        queueing_target: target,
-        per_hop: raw.per_hop.0,
-        flow_scaling: raw.flow_scaling.0,
-        increase: raw.increase,
-        decrease_percent: raw.decrease_percent,
-        largest_decrease_percent: raw.largest_decrease_percent,
-    }
-}
-
-fn nscc(raw: &NsccFile, check: &mut Check<'_>) -> Nscc {
-    let queueing_target = raw.queueing_target.map(|target| target.0);
-    require_some(queueing_target == Some(Picoseconds::ZERO), "nscc/queueing_target", "6us", check);
-    Nscc { queueing_target }
-}
-
 #[cfg(test)]
 mod tests {
+    use lightloom_engine::transport::{Hpcc, Swift};
+
     use super::*;
     use crate::scenario::Scenario;
     use crate::scenario::file::load;
@@ -343,7 +246,7 @@ mod tests {
         let transport = read.unwrap_or_else(|| panic!("{said}")).transport;
         assert_eq!(transport.congestion, CongestionControl::Hpcc(hpcc), "{said}");
         let (read, said) = scenario("congestion: swift, swift: {flow_scaling: 0us}");
-        let swift = Swift { flow_scaling: Picoseconds::ZERO, ..Swift::default() };
+        let swift = Swift { flow_scaling: Text(Picoseconds::ZERO), ..Swift::default() };
         let transport = read.unwrap_or_else(|| panic!("{said}")).transport;
         assert_eq!(transport.congestion, CongestionControl::Swift(swift), "{said}");
     }

@@ -13,23 +13,18 @@ use crate::scenario::{DaemonSetup, SwitchLanguage};
 
 /// Response to faults: assumed delays, or the production daemon with emulated transceivers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ControlFile {
     /// Time from a fault to its detection; default 1 ms (an assumption; depends on the heartbeat).
-    #[serde(default)]
     pub detection_delay: Option<Text<Picoseconds>>,
     /// Time from detection to the next plan; default 1 ms (a conservative assumption: `cargo bench
     /// -p lightloom-planner` measures it).
-    #[serde(default)]
     pub planning_delay: Option<Text<Picoseconds>>,
     /// Time from a fault or repair until flows are rerouted; defaults to `detection_delay`.
-    #[serde(default)]
     pub reroute_delay: Option<Text<Picoseconds>>,
     /// The same delays under an explicit key.
-    #[serde(default)]
     pub assumed: Option<AssumedFile>,
     /// The production daemon instead of delays; `control: lightloomd` uses all defaults.
-    #[serde(default)]
     pub lightloomd: Option<DaemonFile>,
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{PhasesFile, codes};
 use crate::scenario::{Effect, Flapping, PartName, RunStart, ScenarioFault, When};
-use crate::substrate::{AnyPart, NetworkPart, PacketSwitches, Substrate};
+use crate::substrate::{AnyPart, PacketSwitches, Substrate};
 
 /// Faults for any scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -211,7 +211,7 @@ fn require(
             .help("add `phases: {}` or `train`")
             .depends_on("/phases");
     } else if let Effect::PauseStorm(_) = effect {
-        require_priorities(&part, ground.switches, path, check);
+        require_priorities(ground.switches, path, check);
     }
 }
 
@@ -239,12 +239,7 @@ fn require_end(
     }
 }
 
-fn require_priorities(
-    _: &NetworkPart,
-    switches: &PacketSwitches,
-    path: &str,
-    check: &mut Check<'_>,
-) {
+fn require_priorities(switches: &PacketSwitches, path: &str, check: &mut Check<'_>) {
     if !switches.have_priorities() {
         let message = "no priority of these switches supports pauses";
         check

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -68,18 +67,9 @@ fn key_of(part: AnyPart) -> &'static str {
 pub struct GpuHourFile(pub Dollars);
 
 /// Invalid price.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a price of a GPU-hour: use a number and `USD`, such as `2.5 USD`")]
 pub struct PriceError(String);
-
-impl fmt::Display for PriceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a price of a GPU-hour: use a number and `USD`, such as `2.5 USD`",
-            self.0
-        )
-    }
-}
 
 impl FromStr for GpuHourFile {
     type Err = PriceError;

@@ -15,34 +15,26 @@ use crate::substrate::PacketSwitches;
 /// first-in first-out queue, which is fastest to emulate. With any of them, every port has eight
 /// priority queues.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct SwitchesFile {
     /// Capacity of one queue; packets that do not fit are dropped. Default 1 MiB.
-    #[serde(default)]
     pub queue: Option<Text<Bytes>>,
     /// Queue length above which packets are ECN-marked. Defaults to an eighth of the queue.
-    #[serde(default)]
     pub mark_from: Option<Text<Bytes>>,
     /// Marking probability that rises from zero at `mark_from` to its maximum at a second queue
     /// length, above which every packet is marked. Without it, every packet above `mark_from` is
     /// marked.
-    #[serde(default)]
     pub mark_ramp: Option<RampFile>,
     /// Scheduling of priorities. By default, the highest priority is served first.
-    #[serde(default)]
     pub schedule: Option<ScheduleFile>,
     /// One buffer shared by all ports of a switch.
-    #[serde(default)]
     pub buffer: Option<BufferFile>,
     /// Priority flow control (PFC): senders on lossless priorities are paused.
-    #[serde(default)]
     pub pause: Option<PauseFile>,
     /// Trims data packets that do not fit in the queue to their header, and forwards the header.
-    #[serde(default)]
     pub trim: bool,
     /// Starts forwarding a packet once its header has arrived, if the output is idle and not faster
     /// than the input link.
-    #[serde(default)]
     pub cut_through: bool,
 }
 

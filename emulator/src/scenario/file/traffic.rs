@@ -116,18 +116,7 @@ pub enum SizesFile {
     /// Hadoop cluster (Roy et al., SIGCOMM 2015).
     Hadoop,
     /// Points of a distribution with increasing sizes, up to 100 percent.
-    Points(Vec<PointFile>),
-}
-
-/// A point of a distribution.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PointFile {
-    /// Flow size.
-    pub bytes: Text<Bytes>,
-    /// Percentage of flows up to this size.
-    #[schemars(range(min = 0, max = 100))]
-    pub percent: f64,
+    Points(Vec<SizeRow>),
 }
 
 pub(super) fn lower(
@@ -382,12 +371,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
         let sizes = match &raw.sizes {
             SizesFile::WebSearch => Some(FlowSizes::web_search()),
             SizesFile::Hadoop => Some(FlowSizes::hadoop()),
-            SizesFile::Points(points) => FlowSizes::through(
-                points
-                    .iter()
-                    .map(|point| SizeRow { bytes: point.bytes.0, percent: point.percent })
-                    .collect(),
-            ),
+            SizesFile::Points(points) => FlowSizes::through(points.clone()),
         };
         if sizes.is_none() {
             let message = "the points do not increase to 100 percent";

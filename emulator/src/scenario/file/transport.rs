@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use lightloom_engine::transport::{
-    Balance, FlowInterfaces, LossRecovery, Reordering, Transport, Window,
+    Balance, Dctcp, FlowInterfaces, Hpcc, LossRecovery, Nscc, Reordering, Swift, Transport, Window,
 };
 use lightloom_fabric::document::Check;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, Text};
@@ -35,15 +35,15 @@ pub struct TransportFile {
     /// Congestion control.
     pub congestion: CongestionFile,
     /// Parameters of `congestion: dctcp`.
-    pub dctcp: Option<DctcpFile>,
+    pub dctcp: Option<Dctcp>,
     /// Parameters of `congestion: dcqcn`.
     pub dcqcn: Option<DcqcnFile>,
     /// Parameters of `congestion: swift`.
-    pub swift: Option<SwiftFile>,
+    pub swift: Option<Swift>,
     /// Parameters of `congestion: nscc`.
-    pub nscc: Option<NsccFile>,
+    pub nscc: Option<Nscc>,
     /// Parameters of `congestion: hpcc`.
-    pub hpcc: Option<HpccFile>,
+    pub hpcc: Option<Hpcc>,
     /// How a flow is spread over equal paths.
     pub balance: BalanceFile,
     /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical

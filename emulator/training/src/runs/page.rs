@@ -40,10 +40,6 @@ pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     page
 }
 
-fn line(page: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(page, "{text}");
-}
-
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -52,42 +48,34 @@ fn summary(page: &mut String, judged: &[Judged<'_>], not_read: usize) {
     let all = of_class(judged, "all", true);
     let refused = judged.iter().filter(|judged| judged.outcome.is_err()).count();
     let rows = judged.len() + not_read;
-    line(
+    let _ = writeln!(
         page,
-        format_args!(
-            "\n**{} mean absolute error on {} test runs.** {} of {rows} rows have no prediction ({}).\n",
-            percent(all.mean),
-            all.runs,
-            refused + not_read,
-            percent((refused + not_read) as f64 / rows.max(1) as f64),
-        ),
+        "\n**{} mean absolute error on {} test runs.** {} of {rows} rows have no prediction ({}).\n",
+        percent(all.mean),
+        all.runs,
+        refused + not_read,
+        percent((refused + not_read) as f64 / rows.max(1) as f64),
     );
     let [of_80, of_95] = coverage(judged).map(percent);
-    line(
+    let _ = writeln!(
         page,
-        format_args!(
-            "{of_80} of the test runs lie inside their 80 % interval, and {of_95} inside their 95 % interval, if the runs of their group have no influence on it.\n"
-        ),
+        "{of_80} of the test runs lie inside their 80 % interval, and {of_95} inside their 95 % interval, if the runs of their group have no influence on it.\n"
     );
-    line(
+    let _ = writeln!(
         page,
-        format_args!(
-            "| class | test runs | mean absolute error | bias | largest | fitting runs | theirs |\n| --- | --- | --- | --- | --- | --- | --- |"
-        ),
+        "| class | test runs | mean absolute error | bias | largest | fitting runs | theirs |\n| --- | --- | --- | --- | --- | --- | --- |"
     );
     for class in CLASSES {
         let [test, fit] = [true, false].map(|tests| of_class(judged, class, tests));
-        line(
+        let _ = writeln!(
             page,
-            format_args!(
-                "| {class} | {} | {} | {:+.1} % | {} | {} | {} |",
-                test.runs,
-                percent(test.mean),
-                100.0 * test.bias,
-                percent(test.largest),
-                fit.runs,
-                percent(fit.mean)
-            ),
+            "| {class} | {} | {} | {:+.1} % | {} | {} | {} |",
+            test.runs,
+            percent(test.mean),
+            100.0 * test.bias,
+            percent(test.largest),
+            fit.runs,
+            percent(fit.mean)
         );
     }
 }
@@ -97,11 +85,9 @@ fn of_class(judged: &[Judged<'_>], class: &str, tests: bool) -> Errors {
 }
 
 fn by_software(page: &mut String, judged: &[Judged<'_>]) {
-    line(
+    let _ = writeln!(
         page,
-        format_args!(
-            "\n## By software and accelerator\n\n| constants | accelerator | test runs | mean absolute error | fitting runs | theirs |\n| --- | --- | --- | --- | --- | --- |"
-        ),
+        "\n## By software and accelerator\n\n| constants | accelerator | test runs | mean absolute error | fitting runs | theirs |\n| --- | --- | --- | --- | --- | --- |"
     );
     let mut pairs: BTreeMap<(&str, &str), Vec<&Judged<'_>>> = BTreeMap::new();
     for one in judged {
@@ -113,17 +99,17 @@ fn by_software(page: &mut String, judged: &[Judged<'_>]) {
                 Errors::of(all.iter().copied().filter(|one| one.tests == tests));
             format!("{runs} | {}", if runs == 0 { "–".to_owned() } else { percent(mean) })
         });
-        line(page, format_args!("| `{software}` | {accelerator} | {test} | {fit} |"));
+        let _ = writeln!(page, "| `{software}` | {accelerator} | {test} | {fit} |");
     }
 }
 
 fn refusals(page: &mut String, judged: &[Judged<'_>], mistakes: &[RowError]) {
-    line(page, format_args!("\n## Rows without a prediction\n"));
+    let _ = writeln!(page, "\n## Rows without a prediction\n");
     for mistake in mistakes {
-        line(page, format_args!("* {mistake}"));
+        let _ = writeln!(page, "* {mistake}");
     }
     for refused in judged.iter().filter_map(|one| one.outcome.as_ref().err()) {
-        line(page, format_args!("* {refused}"));
+        let _ = writeln!(page, "* {refused}");
     }
 }
 

@@ -64,7 +64,8 @@ impl Job<'_> {
         let group = Group::new(self.mapping.tensor.into(), 1);
         let bytes = self.activation_bytes();
         if self.calibration.software.sequence_parallel {
-            [CollectiveKind::AllGather, CollectiveKind::ReduceScatter]
+            let [scatter, gather] = CollectiveKind::HALVES;
+            [gather, scatter]
                 .map(|kind| Some(self.collective(TaskPurpose::Tensor, kind, group, bytes)))
         } else {
             let whole =
@@ -162,6 +163,7 @@ impl Job<'_> {
         let whole = |kind, bytes: f64| {
             Stretch::exchange(self.collective(TaskPurpose::Context, kind, group, bytes))
         };
+        let [scatter, gather] = CollectiveKind::HALVES;
         match self.calibration.software.context_exchange {
             ContextExchange::Ring => {
                 let bytes = if is_backward { 2.0 * block } else { block };
@@ -172,10 +174,10 @@ impl Job<'_> {
                 to.push(share);
             }
             ContextExchange::AllGather => {
-                to.push(whole(CollectiveKind::AllGather, block * c));
+                to.push(whole(gather, block * c));
                 to.push(core);
                 if is_backward {
-                    to.push(whole(CollectiveKind::ReduceScatter, block * c));
+                    to.push(whole(scatter, block * c));
                 }
             }
             ContextExchange::Ulysses => {
@@ -228,6 +230,7 @@ impl Job<'_> {
         if software.sharding == ZeroStage::Replicated {
             return [Vec::new(), gradients(CollectiveKind::AllReduce)];
         }
-        [exchange(CollectiveKind::AllGather, 2.0), gradients(CollectiveKind::ReduceScatter)]
+        let [scatter, gather] = CollectiveKind::HALVES;
+        [exchange(gather, 2.0), gradients(scatter)]
     }
 }

@@ -15,21 +15,33 @@ use crate::engine::queueing::PRIORITIES;
 use crate::engine::route::{Choice, Paths};
 use crate::transport::Sender;
 
-/// `sent = delivered + dropped + lost + in_flight`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Packet counts. Results leave out those that only the engine needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PacketCount {
+    /// Data packets and acknowledgements sent.
     pub sent: u64,
-    pub data_sent: u64,
+    /// Packets that arrived.
     pub delivered: u64,
+    /// Packets dropped because of a full queue.
     pub dropped: u64,
-    pub trimmed: u64,
-    pub pauses: u64,
+    /// Packets lost on a dark link.
     pub lost: u64,
+    /// Packets in flight at the end of the run: `sent = delivered + dropped + lost + in_flight`.
     pub in_flight: u64,
+    /// ECN marks set by queues.
     pub marked: u64,
+    /// Retransmitted data packets.
     pub retransmitted: u64,
+    /// Duplicate data packets, caused by spurious retransmissions.
     pub duplicates: u64,
+    /// Data packets trimmed to headers.
+    pub trimmed: u64,
+    /// PFC pauses requested by switches.
+    pub pauses: u64,
+    #[serde(skip)]
+    pub data_sent: u64,
     /// Packets put on a wire: the unit of the engine's speed.
+    #[serde(skip)]
     pub hops: u64,
 }
 

@@ -7,14 +7,21 @@
 //! packets (RFC 6928) and grows by a packet with each acknowledgement until the first mark or loss. If all flows
 //! started at full speed, they would also lose their retransmissions and wait for timeouts.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::{Feedback, IdlePath};
 
 /// In packets (RFC 6928, section 2).
 const INITIAL_WINDOW: u32 = 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// DCTCP parameter. The default is from Alizadeh et al., SIGCOMM 2010, section 3.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "DctcpFile")]
 pub struct Dctcp {
-    /// `1/g`, 16 in the paper.
+    /// `1/g`: approximate number of windows over which the fraction of marked packets is averaged.
+    #[schemars(range(min = 1, max = 65536))]
     pub inverse_gain: u32,
 }
 

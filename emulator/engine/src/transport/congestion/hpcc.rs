@@ -10,20 +10,30 @@
 //! Differences: each flow uses its path's round trip instead of the network's longest, and telemetry takes no
 //! bytes. Hosts that forward packets and packets that are sent again carry none. Loads of several paths are averaged.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::{Feedback, IdlePath};
 
-/// The default increase is the paper's 80 bytes per round trip at 100 Gb/s and 13 µs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// HPCC parameters. The defaults are from Li et al., SIGCOMM 2019.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "HpccFile")]
 pub struct Hpcc {
-    /// `η` in percent.
+    /// Target utilisation of the busiest port (`η`), in percent.
+    #[schemars(range(min = 1, max = 99))]
     pub target_percent: u32,
-    /// `maxStage`.
+    /// Number of additive increases before the rate is scaled to the target (`maxStage`).
+    #[schemars(range(max = 1000))]
     pub stages: u32,
-    /// Number of flows that can share a port without a queue. The increase `a` is `(1 - η)/flows` of the line rate.
+    /// Number of flows that can share a port without a queue. The additive increase is `(1 - η)/flows` of the
+    /// interface rate.
+    #[schemars(range(min = 1, max = 1000000))]
     pub flows: u32,
 }
 
 impl Default for Hpcc {
+    /// The increase is the paper's 80 bytes per round trip at 100 Gb/s and 13 µs.
     fn default() -> Self {
         Self { target_percent: 95, stages: 5, flows: 100 }
     }

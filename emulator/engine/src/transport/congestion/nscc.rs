@@ -14,14 +14,19 @@
 //! of packets sent before are ignored. Fast increase: after a window without queueing, every acknowledgement adds to the
 //! window. A trimmed packet reduces it by one and is not an arrival, because its header bypassed the queue.
 
-use lightloom_units::{Bytes, Picoseconds};
+use lightloom_units::{Bytes, Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::{Feedback, IdlePath};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Parameter of the NSCC-style control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "NsccFile")]
 pub struct Nscc {
-    /// In addition to the idle path's delay. Defaults to three quarters of the idle path's round trip.
-    pub queueing_target: Option<Picoseconds>,
+    /// Target delay beyond the empty path's delay. Defaults to three quarters of its round trip.
+    pub queueing_target: Option<Text<Picoseconds>>,
 }
 
 /// Data that fills a path of 100 Gb/s and 12 µs, for which the increases are given in packets.
@@ -71,7 +76,7 @@ impl State {
         let window = f64::from(path.window);
         Self {
             base,
-            target: settings.queueing_target.map_or(0.75 * base, |target| target.get() as f64),
+            target: settings.queueing_target.map_or(0.75 * base, |target| target.0.get() as f64),
             scale: path.rate.get() as f64 * base / 8e12 / REFERENCE.get() as f64,
             window,
             largest: window,

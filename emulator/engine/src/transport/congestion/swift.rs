@@ -7,31 +7,41 @@
 //! number of links (topology scaling) and for small windows (flow scaling), which many flows of one link have. A window
 //! below one packet sends a packet per `round trip/window`. Not implemented: endpoint delay.
 
-use lightloom_units::Picoseconds;
+use lightloom_units::{Picoseconds, Text};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::{Feedback, IdlePath};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Swift parameters (Kumar et al., SIGCOMM 2020, algorithm 1). The delays are assumptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "SwiftFile")]
 pub struct Swift {
-    /// In addition to the idle path's delay.
-    pub queueing_target: Picoseconds,
-    /// Increase of the target per link, like the paper's topology scaling.
-    pub per_hop: Picoseconds,
-    /// Largest increase of the target for small windows (`fs_range`). The default is from csg-htsim.
-    pub flow_scaling: Picoseconds,
+    /// Target delay in addition to the delay of the empty path.
+    pub queueing_target: Text<Picoseconds>,
+    /// Additional target delay per link of the path.
+    pub per_hop: Text<Picoseconds>,
+    /// Largest increase of the target delay for small windows (`fs_range`); 0 for none.
+    pub flow_scaling: Text<Picoseconds>,
+    /// Packets added to the window per round trip (`ai`).
+    #[schemars(range(min = 1, max = 1000))]
     pub increase: u32,
-    /// `β` in percent.
+    /// Strength of the window decrease for excessive delay (`β`), in percent.
+    #[schemars(range(min = 1, max = 100))]
     pub decrease_percent: u32,
-    /// `max_mdf` in percent.
+    /// Maximum single decrease of the window (`max_mdf`), in percent.
+    #[schemars(range(min = 1, max = 99))]
     pub largest_decrease_percent: u32,
 }
 
 impl Default for Swift {
     fn default() -> Self {
         Self {
-            queueing_target: Picoseconds::from_micros(4),
-            per_hop: Picoseconds::from_nanos(500),
-            flow_scaling: Picoseconds::from_micros(100),
+            queueing_target: Text(Picoseconds::from_micros(4)),
+            per_hop: Text(Picoseconds::from_nanos(500)),
+            // From csg-htsim.
+            flow_scaling: Text(Picoseconds::from_micros(100)),
             increase: 1,
             decrease_percent: 80,
             largest_decrease_percent: 50,
@@ -61,10 +71,10 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(settings: Swift, path: IdlePath) -> Self {
-        let slack = settings.queueing_target + settings.per_hop * u64::from(path.hops);
+        let slack = settings.queueing_target.0 + settings.per_hop.0 * u64::from(path.hops);
         Self {
             target: (path.round_trip + slack.get()) as f64,
-            flow_scaling: settings.flow_scaling.get() as f64,
+            flow_scaling: settings.flow_scaling.0.get() as f64,
             increase: f64::from(settings.increase),
             decrease: f64::from(settings.decrease_percent) / 100.0,
             least_factor: 1.0 - f64::from(settings.largest_decrease_percent) / 100.0,
