@@ -157,8 +157,8 @@ impl HopMap {
         }
         let Some(number) = self.number(root) else {
             let first = before().into_iter().filter_map(|vertex| self.number(vertex));
-            let row = self.search(1, first.map(|number| (number, 1)).collect(), 1);
-            return self.keep(root, &row);
+            let first = first.map(|number| (number, 1)).collect();
+            return self.keep(&[root], first, 1);
         };
         // Ring topologies have many forwarding GPUs, but few of them are destinations.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
@@ -170,27 +170,35 @@ impl HopMap {
         });
         let roots: Vec<u32> = std::iter::once(number).chain(later).take(most).collect();
         let begin = roots.iter().zip(0..).map(|(root, bit)| (*root, 1 << bit)).collect();
-        let rows = self.search(roots.len(), begin, 0);
-        for (root, row) in roots.iter().zip(rows.chunks(self.vertices.len())) {
-            self.keep(self.vertex(*root), row);
-        }
+        let roots: Vec<VertexId> = roots.iter().map(|root| self.vertex(*root)).collect();
+        self.keep(&roots, begin, 0);
     }
 
-    fn keep(&mut self, root: VertexId, row: &[Onward]) {
-        let row = row.chunks(BLOCK).map(|part| {
-            let mut block = [UNREACHED; BLOCK];
-            block[..part.len()].copy_from_slice(part);
-            if let Some(known) = self.blocks.get(&block) {
-                return Arc::clone(known);
+    /// Searches and stores the rows of `roots`.
+    fn keep(&mut self, roots: &[VertexId], begin: Vec<(u32, u64)>, hops: u16) {
+        let all = self.search(roots.len(), begin, hops);
+        let mut rows = vec![Vec::new(); roots.len()];
+        for part in all.chunks(BLOCK * roots.len()) {
+            for (place, row) in rows.iter_mut().enumerate() {
+                let mut block = [UNREACHED; BLOCK];
+                let values = part.chunks(roots.len()).map(|values| values[place]);
+                block.iter_mut().zip(values).for_each(|(one, value)| *one = value);
+                row.push(self.shared(block));
             }
-            let block = Arc::new(block);
-            self.blocks.insert(Arc::clone(&block));
-            block
-        });
-        let row = row.collect();
-        self.rows.insert(root, row);
+        }
+        self.rows.extend(roots.iter().copied().zip(rows.into_iter().map(Vec::into)));
     }
 
+    fn shared(&mut self, block: Block) -> Arc<Block> {
+        if let Some(known) = self.blocks.get(&block) {
+            return Arc::clone(known);
+        }
+        let block = Arc::new(block);
+        self.blocks.insert(Arc::clone(&block));
+        block
+    }
+
+    /// Returns the values of all `count` destinations for each vertex.
     fn search(&mut self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![UNREACHED; count * vertices];
@@ -204,7 +212,7 @@ impl HopMap {
                 *bits &= !seen[*vertex as usize];
                 seen[*vertex as usize] |= *bits;
                 for row in each(*bits) {
-                    rows[row * vertices + *vertex as usize].hops = hops;
+                    rows[*vertex as usize * count + row].hops = hops;
                 }
             }
             for &(vertex, bits) in next.iter().filter(|(_, bits)| *bits != 0) {
@@ -230,7 +238,7 @@ impl HopMap {
                 }
                 for (place, bits) in &*links {
                     for row in each(bits & !several) {
-                        rows[row * vertices + vertex as usize].next = *place;
+                        rows[vertex as usize * count + row].next = *place;
                     }
                 }
                 let is_same =
@@ -242,7 +250,7 @@ impl HopMap {
                     let leading = links.iter().filter(|(_, bits)| bits >> row & 1 != 0);
                     let set = self.set_of(vertex, leading.map(|(place, _)| *place));
                     for row in each(alike) {
-                        rows[row * vertices + vertex as usize].next = set;
+                        rows[vertex as usize * count + row].next = set;
                     }
                     rest &= !alike;
                 }

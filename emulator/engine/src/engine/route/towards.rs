@@ -68,13 +68,6 @@ struct Walk {
     at: u32,
 }
 
-/// One of the first links of all paths, and the index of the link before it.
-#[derive(Clone, Copy)]
-struct Branch {
-    before: usize,
-    step: NextStep,
-}
-
 /// `None` if there is nothing to choose from.
 pub(super) fn pick<T: Copy>(draws: &mut Stream, all: &[T]) -> Option<T> {
     let drawn = match all.len() {
@@ -181,7 +174,9 @@ impl<'n> Towards<'n> {
         let network = self.links.network;
         let begin = before.len() + 1;
         let hops = begin + self.links_from(network.link(*first.first()?).to)?;
-        let mut links = vec![LinkId(0); draws.len() * hops];
+        // A last link that all paths share need not be drawn.
+        let shared = if let [only] = self.last[..] { Some(only) } else { None };
+        let mut links = vec![shared.unwrap_or_default(); draws.len() * hops];
         let mut walks = Vec::with_capacity(draws.len());
         for (mut draws, links) in draws.zip(links.chunks_mut(hops)) {
             links[..before.len()].copy_from_slice(before);
@@ -190,7 +185,7 @@ impl<'n> Towards<'n> {
             let at = self.map.number(network.link(links[before.len()]).to).unwrap_or_default();
             walks.push(Walk { draws, at });
         }
-        for place in begin..hops {
+        for place in begin..hops - usize::from(shared.is_some()) {
             for (walk, links) in walks.iter_mut().zip(links.chunks_mut(hops)) {
                 links[place] = self.advance(walk)?;
             }
@@ -212,22 +207,19 @@ impl<'n> Towards<'n> {
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
         let at = self.links.network.link(first).to;
         let to = self.map.number(at).unwrap_or_default();
-        let mut levels = vec![vec![Branch { before: 0, step: NextStep { link: first, to } }]];
+        // The steps of all paths, each with the index of the step before it.
+        let mut levels = vec![vec![(0, NextStep { link: first, to })]];
         for level in 0..self.links_from(at)? {
             let mut next = Vec::new();
-            for (before, branch) in levels[level].iter().enumerate() {
-                let to = branch.step.to;
+            for (before, &(_, NextStep { to, .. })) in levels[level].iter().enumerate() {
                 match self.last_links(to) {
                     Some(last) => {
-                        let steps = last.iter().rev().map(|link| NextStep { link: *link, to });
-                        next.extend(steps.map(|step| Branch { before, step }));
+                        let last = last.iter().rev();
+                        next.extend(last.map(|link| (before, NextStep { link: *link, to })));
                     }
-                    None => {
-                        let steps = self.steps(to).iter().rev();
-                        next.extend(steps.map(|step| Branch { before, step: *step }));
-                    }
+                    None => next.extend(self.steps(to).iter().rev().map(|step| (before, *step))),
                 }
-                // Every branch is part of at least one path.
+                // Every step is part of at least one path.
                 if next.len() > most {
                     return None;
                 }
@@ -238,7 +230,8 @@ impl<'n> Towards<'n> {
         let mut links = vec![LinkId(0); levels[hops - 1].len() * hops];
         for (mut place, links) in links.chunks_mut(hops).enumerate() {
             for (link, level) in links.iter_mut().zip(&levels).rev() {
-                (*link, place) = (level[place].step.link, level[place].before);
+                let (before, step) = level[place];
+                (*link, place) = (step.link, before);
             }
         }
         Some(Paths::of_equal_length(links, hops))
