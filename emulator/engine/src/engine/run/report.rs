@@ -185,7 +185,7 @@ impl<P: Probe> Engine<P> {
         }
         let Place { shard, index } = state.sender;
         let sender = &self.shards[shard as usize].senders[index as usize];
-        sender.started.then(|| sender.seen())
+        sender.started.then(|| sender.into())
     }
 
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
