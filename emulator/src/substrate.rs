@@ -16,11 +16,11 @@ use lightloom_engine::{LinkId, Network, Plane, Route, VertexId};
 
 pub use circuits::OpticalCircuits;
 pub(crate) use circuits::{Lane, LaneHop};
-pub use machine::Domains;
+pub use machine::{Domains, of_machine};
 pub(crate) use members::Members;
 pub use part::{AnyPart, NetworkPart, NoSuchPart, OpticalPort};
-pub use rings::{Carrier, RingCables};
-pub use shape::{CableGraph, Shape};
+pub use rings::{Carrier, RingCables, of_fabric};
+pub use shape::{CableGraph, Shape, of_shape};
 pub use switches::PacketSwitches;
 
 /// The plane of the GPU rings.
@@ -58,6 +58,30 @@ pub struct Substrate {
 }
 
 impl Substrate {
+    fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
+        let mut places = vec![None; network.vertex_count()];
+        for (place, host) in (0..).zip(&hosts) {
+            places[host.index()] = Some(place);
+        }
+        let names = shape::numbered(&places);
+        let (classes, class_names) = shape::classes_by_role(&network);
+        Self {
+            route: Route::Shortest,
+            hosts_per_server: 1,
+            patched: Vec::new(),
+            domains: None,
+            rings: None,
+            circuits: None,
+            grid: None,
+            network,
+            hosts,
+            names,
+            places,
+            classes,
+            class_names,
+        }
+    }
+
     /// Returns the name of a vertex, such as `h3`, `n4/g2` or `t7`.
     pub fn name(&self, vertex: VertexId) -> &str {
         &self.names[vertex.index()]

@@ -248,6 +248,11 @@ fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {
     if stage.takes_one_path(flow) {
         return message_time(network, settings, stage.path(flow), message);
     }
-    let share = share_of(network, &settings.transport, &stage.ways(flow), message);
-    soonest(network, settings, &stage.paths(flow), share)
+    let ways = stage.ways(flow);
+    let share = share_of(network, &settings.transport, &ways, message);
+    // Paths over one interface have equal length.
+    match network.is_uniform() {
+        true => soonest(network, settings, ways, share),
+        false => soonest(network, settings, stage.paths(flow).iter(), share),
+    }
 }

@@ -54,7 +54,7 @@ pub use train::TrainFile;
 pub use transport::TransportFile;
 
 use super::{Expectation, On, PhaseRun, RunStart, Scenario, ScenarioFault, Traffic, plan};
-use crate::substrate::{PacketSwitches, Substrate};
+use crate::substrate::{self, PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
 use neighbours::NamedFiles;
 
@@ -343,7 +343,7 @@ fn lower_network(
         return None;
     }
     let shape = network::lower(on, &raw.links, check, neighbours)?;
-    Substrate::of_shape(&shape, switches, raw.links.nic_delay.0)
+    substrate::of_shape(&shape, switches, raw.links.nic_delay.0)
         .map(Arc::new)
         .map_err(|e| drop(check.error(codes::BAD_NETWORK, "/on", e.to_string())))
         .ok()

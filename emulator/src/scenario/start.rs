@@ -19,7 +19,7 @@ use lightloom_units::seed::Seed;
 
 use super::replay::Outage;
 use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
-use crate::substrate::{Members, NetworkPart, Substrate};
+use crate::substrate::{self, Members, NetworkPart, Substrate};
 
 /// Initial state of a run.
 #[derive(Clone, Debug)]
@@ -244,7 +244,7 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
                 .flat_map(|phase| phase.circuits.iter().copied())
                 .collect(),
         };
-    let substrate = Arc::new(Substrate::of_fabric(fabric, &scenario.switches, &lit, &broken)?);
+    let substrate = Arc::new(substrate::of_fabric(fabric, &scenario.switches, &lit, &broken)?);
     let failed = broken.failed_nodes(&fabric.hbd);
     let mut events = drawn(scenario, &substrate, &|part| {
         let node = part.planned.iter().find_map(|planned| planned.node());

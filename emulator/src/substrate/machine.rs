@@ -21,22 +21,20 @@ pub struct Domains {
     pub(crate) imbalance: f64,
 }
 
-impl Substrate {
-    /// Builds a machine with ranks as hosts.
-    pub fn of_machine(machine: &Machine) -> Result<Self, NetworkError> {
-        let (network, hosts) = lay_out(machine)?;
-        let are_wired = machine.domain == Domain::Cables;
-        let hops = if are_wired { 1 } else { 2 };
-        let domains = Domains {
-            cables: [machine.ring_link.delay * hops, machine.rail_link.delay * 2],
-            ring_of: machine.ring_of(),
-            domain_of: machine.domain_of(),
-            are_wired,
-            imbalance: machine.expert_imbalance,
-        };
-        let route = Route::Within(DCN);
-        Ok(Self { route, domains: Some(domains), ..Self::plain(network, hosts) })
-    }
+/// Builds a machine with ranks as hosts.
+pub fn of_machine(machine: &Machine) -> Result<Substrate, NetworkError> {
+    let (network, hosts) = lay_out(machine)?;
+    let are_wired = machine.domain == Domain::Cables;
+    let hops = if are_wired { 1 } else { 2 };
+    let domains = Domains {
+        cables: [machine.ring_link.delay * hops, machine.rail_link.delay * 2],
+        ring_of: machine.ring_of(),
+        domain_of: machine.domain_of(),
+        are_wired,
+        imbalance: machine.expert_imbalance,
+    };
+    let route = Route::Within(DCN);
+    Ok(Substrate { route, domains: Some(domains), ..Substrate::plain(network, hosts) })
 }
 
 impl Domains {

@@ -2,7 +2,7 @@
 
 use lightloom_engine::VertexId;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) job: u32,
     pub(crate) gpus: u32,

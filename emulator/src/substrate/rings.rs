@@ -46,68 +46,65 @@ pub struct RingCables {
     fibres: Vec<(Fibre, [LinkId; 2])>,
 }
 
-impl Substrate {
-    /// Builds all cables of `fabric` except permanently failed uplinks, and all possible circuits.
-    pub fn of_fabric(
-        fabric: &Arc<Fabric>,
-        switches: &PacketSwitches,
-        circuits: &[CrossConnect],
-        faults: &FaultSet,
-    ) -> Result<Self, NetworkError> {
-        let mut builder = NetworkBuilder::new();
-        let has_gpus = fabric.circuits_alone().is_none();
-        let mut rings = has_gpus.then(|| RingCables::new(fabric, &mut builder));
-        if let Some(rings) = &mut rings {
-            if fabric.hbd.ring().is_some() {
-                rings.cable_nodes(&mut builder);
-                rings.cable_fibres(&mut builder);
-            }
-            rings.cable_islands(&mut builder);
-            rings.cable_packet_tree(switches, faults, &mut builder);
-            rings.cable_leaves(switches, faults, &mut builder);
+/// Builds all cables of `fabric` except permanently failed uplinks, and all possible circuits.
+pub fn of_fabric(
+    fabric: &Arc<Fabric>,
+    switches: &PacketSwitches,
+    circuits: &[CrossConnect],
+    faults: &FaultSet,
+) -> Result<Substrate, NetworkError> {
+    let mut builder = NetworkBuilder::new();
+    let has_gpus = fabric.circuits_alone().is_none();
+    let mut rings = has_gpus.then(|| RingCables::new(fabric, &mut builder));
+    if let Some(rings) = &mut rings {
+        if fabric.hbd.ring().is_some() {
+            rings.cable_nodes(&mut builder);
+            rings.cable_fibres(&mut builder);
         }
-        let optical = fabric.dcn.circuits().map(|network| {
-            let uplinks = FaultSet { uplinks: faults.uplinks.clone(), ..FaultSet::none() };
-            let mut optical =
-                OpticalCircuits::lay(&network.without(&uplinks), switches, &mut builder);
-            if let Some(rings) = &mut rings {
-                rings.cable_interfaces(optical.leaves(), switches, &mut builder);
-            }
-            optical.add_circuits(switches, circuits, &mut builder);
-            optical
-        });
-        let network = builder.build()?;
-        let vertices = (0..network.vertex_count()).map(VertexId::from_index);
-        let names = vertices.map(|at| name_of(rings.as_ref(), optical.as_ref(), at)).collect();
-        let hosts: Vec<VertexId> = match (&rings, &optical) {
-            (Some(rings), _) => rings.gpus.clone(),
-            (None, Some(optical)) => optical.hosts().to_vec(),
-            (None, None) => Vec::new(),
-        };
-        let mut places = vec![None; network.vertex_count()];
-        for (place, host) in (0..).zip(&hosts) {
-            places[host.index()] = Some(place);
-        }
-        let (classes, class_names) = match (&rings, &optical) {
-            (Some(rings), _) => (rings.classes(&network), &CLASSES[..]),
-            _ => super::shape::classes_by_role(&network),
-        };
-        Ok(Self {
-            hosts_per_server: usize::from(fabric.hbd.gpus_per_node()).max(1),
-            route: if rings.is_some() { Route::Within(DCN) } else { Route::Shortest },
-            patched: Vec::new(),
-            domains: None,
-            grid: None,
-            circuits: optical,
-            network,
-            hosts,
-            rings,
-            names,
-            places,
-            classes,
-            class_names,
-        })
+        rings.cable_islands(&mut builder);
+        rings.cable_packet_tree(switches, faults, &mut builder);
+        rings.cable_leaves(switches, faults, &mut builder);
     }
+    let optical = fabric.dcn.circuits().map(|network| {
+        let uplinks = FaultSet { uplinks: faults.uplinks.clone(), ..FaultSet::none() };
+        let mut optical = OpticalCircuits::lay(&network.without(&uplinks), switches, &mut builder);
+        if let Some(rings) = &mut rings {
+            rings.cable_interfaces(optical.leaves(), switches, &mut builder);
+        }
+        optical.add_circuits(switches, circuits, &mut builder);
+        optical
+    });
+    let network = builder.build()?;
+    let vertices = (0..network.vertex_count()).map(VertexId::from_index);
+    let names = vertices.map(|at| name_of(rings.as_ref(), optical.as_ref(), at)).collect();
+    let hosts: Vec<VertexId> = match (&rings, &optical) {
+        (Some(rings), _) => rings.gpus.clone(),
+        (None, Some(optical)) => optical.hosts().to_vec(),
+        (None, None) => Vec::new(),
+    };
+    let mut places = vec![None; network.vertex_count()];
+    for (place, host) in (0..).zip(&hosts) {
+        places[host.index()] = Some(place);
+    }
+    let (classes, class_names) = match (&rings, &optical) {
+        (Some(rings), _) => (rings.classes(&network), &CLASSES[..]),
+        _ => super::shape::classes_by_role(&network),
+    };
+    Ok(Substrate {
+        hosts_per_server: usize::from(fabric.hbd.gpus_per_node()).max(1),
+        route: if rings.is_some() { Route::Within(DCN) } else { Route::Shortest },
+        patched: Vec::new(),
+        domains: None,
+        grid: None,
+        circuits: optical,
+        network,
+        hosts,
+        rings,
+        names,
+        places,
+        classes,
+        class_names,
+    })
 }
 
 fn name_of(

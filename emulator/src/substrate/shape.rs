@@ -5,7 +5,7 @@ use lightloom_engine::topology::{
     Torus,
 };
 use lightloom_engine::{
-    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, Route, VertexId, VertexRole,
+    LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, VertexId, VertexRole,
 };
 use lightloom_units::Picoseconds;
 
@@ -61,47 +61,21 @@ impl LaidShape {
     }
 }
 
-impl Substrate {
-    /// Builds a shape with the queues of `switches`. `nic_delay` is added for each host end.
-    pub fn of_shape(
-        shape: &Shape,
-        switches: &PacketSwitches,
-        nic_delay: Picoseconds,
-    ) -> Result<Self, NetworkError> {
-        let mut builder = NetworkBuilder::new();
-        let laid = lay_out(shape, &mut builder);
-        let network = equipped(&builder.build()?, switches, nic_delay)?;
-        let LaidShape { hosts, circuits: patched, grid, names } = laid;
-        let mut plain = Self::plain(network, hosts);
-        if !names.is_empty() {
-            plain.names = names;
-        }
-        Ok(Self { hosts_per_server: hosts_per_server(shape), patched, grid, ..plain })
+/// Builds a shape with the queues of `switches`. `nic_delay` is added for each host end.
+pub fn of_shape(
+    shape: &Shape,
+    switches: &PacketSwitches,
+    nic_delay: Picoseconds,
+) -> Result<Substrate, NetworkError> {
+    let mut builder = NetworkBuilder::new();
+    let laid = lay_out(shape, &mut builder);
+    let network = equipped(&builder.build()?, switches, nic_delay)?;
+    let LaidShape { hosts, circuits: patched, grid, names } = laid;
+    let mut plain = Substrate::plain(network, hosts);
+    if !names.is_empty() {
+        plain.names = names;
     }
-
-    pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
-        let mut places = vec![None; network.vertex_count()];
-        for (place, host) in (0..).zip(&hosts) {
-            places[host.index()] = Some(place);
-        }
-        let names = numbered(&places);
-        let (classes, class_names) = classes_by_role(&network);
-        Self {
-            route: Route::Shortest,
-            hosts_per_server: 1,
-            patched: Vec::new(),
-            domains: None,
-            rings: None,
-            circuits: None,
-            grid: None,
-            network,
-            hosts,
-            names,
-            places,
-            classes,
-            class_names,
-        }
-    }
+    Ok(Substrate { hosts_per_server: hosts_per_server(shape), patched, grid, ..plain })
 }
 
 const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
@@ -122,7 +96,7 @@ const fn hosts_per_server(shape: &Shape) -> usize {
     }
 }
 
-fn numbered(places: &[Option<u32>]) -> Vec<String> {
+pub(super) fn numbered(places: &[Option<u32>]) -> Vec<String> {
     let mut switches = 0..;
     let names = places.iter().map(|place| match place {
         Some(place) => format!("h{place}"),

@@ -21,7 +21,7 @@ pub use crate::run::{ReuseError, RingReuse};
 use crate::run::workload::Jobs;
 use crate::run::{IslandReuse, Progress, RunError, RunOrder, RunPass, run};
 use crate::scenario::{Pattern, Traffic};
-use crate::substrate::Substrate;
+use crate::substrate;
 
 /// Times of all tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn replay(
     reuse: RingReuse,
     progress: &mut dyn Progress,
 ) -> Result<TaskTimes, RunError> {
-    let substrate = Substrate::of_machine(machine)?;
+    let substrate = substrate::of_machine(machine)?;
     let (ranks, tensor) = (machine.ranks, machine.rings.first().map_or(1, Vec::len) as u32);
     let described = Described { graph: graph.clone(), ranks, tensor, note: None };
     if let Some(task) = described.first_absent() {

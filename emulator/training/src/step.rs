@@ -70,6 +70,11 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
 }
 
 impl Job<'_> {
+    /// Returns the computing operators of a mean pipeline stage, slowest first.
+    pub fn operators(&self) -> Vec<StepOperator> {
+        why::operators(self)
+    }
+
     pub fn work(&self) -> StepWork {
         self.work_of(&self.plain_step())
     }

@@ -4,7 +4,6 @@
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::network::{Link, LinkId, Network};
-use super::route::Paths;
 use super::settings::EngineSettings;
 use crate::transport::Transport;
 
@@ -47,16 +46,16 @@ pub fn message_time(
 
 /// A lower bound for a sprayed message: packets queue behind each other only on the first link, and
 /// a short last packet may overtake on another path. Panics if a path is empty.
-pub fn soonest(
+pub fn soonest<'p>(
     network: &Network,
     settings: &EngineSettings,
-    paths: &Paths,
+    paths: impl IntoIterator<Item = &'p [LinkId]>,
     message: Bytes,
 ) -> Picoseconds {
     let transport = &settings.transport;
     let before = transport.packets_for(message) - 1;
     let short = Bytes(message.0 - before * transport.payload.0);
-    let mut unlike: Vec<&[LinkId]> = paths.iter().collect();
+    let mut unlike: Vec<&[LinkId]> = paths.into_iter().collect();
     unlike.dedup_by(|one, before| network.are_alike(one, before));
     let times = unlike.iter().map(|path| {
         let alone = |size| message_time(network, settings, path, size);

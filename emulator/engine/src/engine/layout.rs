@@ -26,7 +26,6 @@ pub(crate) struct Layout {
     pub(crate) ports: Vec<Place>,
     pub(crate) places: Vec<u16>,
     pub(crate) wires: Vec<Place>,
-    pub(crate) links: Vec<Vec<LinkId>>,
 }
 
 impl Layout {
@@ -41,7 +40,6 @@ impl Layout {
             ports: vec![Place::default(); network.links().len()],
             places: vec![0; network.links().len()],
             wires: vec![Place::default(); network.links().len()],
-            links: vec![Vec::new(); parts.len()],
         };
         let mut lines = LineTable::default();
         let mut shards = Vec::with_capacity(parts.len());
@@ -81,7 +79,6 @@ impl Layout {
             let index = shard.ports.len() as u32;
             self.ports[out.index()] = Place { shard: shard.index, index };
             self.places[out.index()] = (index - first_port) as u16;
-            self.links[shard.index as usize].push(out);
             shard.port_links.push(out);
             let link = network.link(out);
             let line = lines.of(link.spec, role, settings);

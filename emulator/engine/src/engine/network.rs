@@ -161,7 +161,12 @@ impl NetworkBuilder {
         let kinds = self.kinds();
         let Self { roles, mut links } = self;
         links.shrink_to_fit();
-        let parts = NetworkParts { roles, links, kinds, outgoing, shortest_delay };
+        let inner =
+            links.iter().zip(&kinds).filter(|(link, _)| roles[link.from.index()].forwards());
+        let mut inner = inner.map(|(_, kind)| kind);
+        let first = inner.next();
+        let is_uniform = inner.all(|kind| Some(kind) == first);
+        let parts = NetworkParts { roles, links, kinds, is_uniform, outgoing, shortest_delay };
         Ok(Network(Arc::new(parts)))
     }
 
@@ -206,6 +211,8 @@ struct NetworkParts {
     roles: Vec<VertexRole>,
     links: Vec<Link>,
     kinds: Vec<u32>,
+    /// Whether all links from vertices that forward are of one kind.
+    is_uniform: bool,
     outgoing: Vec<Vec<LinkId>>,
     shortest_delay: Picoseconds,
 }
@@ -226,6 +233,10 @@ impl Network {
     pub(crate) fn are_alike(&self, one: &[LinkId], other: &[LinkId]) -> bool {
         let kind = |link: &LinkId| self.0.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
+    }
+    /// Whether paths of equal length over the same first link are [alike](Self::are_alike).
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.0.is_uniform
     }
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.0.outgoing[vertex.index()]

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use self::hops::HopMap;
 pub use self::paths::Paths;
-use self::towards::{NoPath, Towards, UsableLinks};
+use self::towards::{Towards, UsableLinks};
 use super::marking::mix;
 use super::network::{LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
@@ -57,6 +57,12 @@ pub enum RouteError {
 pub(crate) struct FlowEnds {
     pub(crate) from: VertexId,
     pub(crate) to: VertexId,
+}
+
+impl FlowEnds {
+    fn unreachable(self) -> RouteError {
+        RouteError::Unreachable { from: self.from, to: self.to }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,11 +143,11 @@ impl Router {
         wanted: WantedPaths,
     ) -> Result<Paths, RouteError> {
         if let Route::Links(links) = route {
-            return Ok(Paths::one(follow(network, name.ends.from, name.ends.to, links)?));
+            return Ok(Paths::one(follow(network, name.ends, links)?));
         }
         let draws = self.flow_draws(name);
         let towards = self.towards(network, name.ends, route.plane().flatten());
-        draws.find(&towards, name.ends, wanted)
+        draws.find(&towards, name.ends.from, wanted).ok_or(name.ends.unreachable())
     }
 
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
@@ -211,23 +217,20 @@ impl FlowDraws {
     fn find(
         self,
         towards: &Towards<'_>,
-        FlowEnds { from, to }: FlowEnds,
+        from: VertexId,
         WantedPaths { count, hashed }: WantedPaths,
-    ) -> Result<Paths, RouteError> {
+    ) -> Option<Paths> {
         let first = towards.begin(from);
-        let one = towards.draw(&[], &first, std::iter::once(self.of("flow", 0)));
-        let one = one.map_err(|NoPath| RouteError::Unreachable { from, to })?;
         if count == 1 {
-            return Ok(one);
+            return towards.draw(&[], &first, [self.of("flow", 0)].into_iter());
         }
         // The host has selected the interface; switches hash over the remaining hops.
-        let first = [one[0][0]];
-        let all = if hashed { None } else { towards.all(first[0], count.into()) };
+        let first = towards::pick(&mut self.of("flow", 0), &first)?;
+        let all = if hashed { None } else { towards.all(first, count.into()) };
         if let Some(all) = all {
-            return Ok(self.in_drawn_order(&all));
+            return Some(self.in_drawn_order(&all));
         }
-        let drawn = towards.draw(&[], &first, (0..count).map(|draw| self.of("flow", draw)));
-        drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
+        towards.draw(&[], &[first], (0..count).map(|draw| self.of("flow", draw)))
     }
 
     fn in_drawn_order(self, paths: &Paths) -> Paths {
@@ -244,22 +247,17 @@ impl FlowDraws {
 
 fn follow<'l>(
     network: &Network,
-    from: VertexId,
-    to: VertexId,
+    ends: FlowEnds,
     links: &'l [LinkId],
 ) -> Result<&'l [LinkId], RouteError> {
-    let mut at = from;
+    let mut at = ends.from;
     for &link in links {
         if network.link(link).from != at {
             return Err(RouteError::Broken { link, at });
         }
         at = network.link(link).to;
     }
-    if at == to && !links.is_empty() {
-        Ok(links)
-    } else {
-        Err(RouteError::Unreachable { from, to })
-    }
+    if at == ends.to && !links.is_empty() { Ok(links) } else { Err(ends.unreachable()) }
 }
 
 #[cfg(test)]

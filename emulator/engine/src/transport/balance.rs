@@ -153,7 +153,7 @@ impl Balancer {
         &mut self.lanes
     }
 
-    pub(crate) const fn retires(&self) -> bool {
+    const fn retires(&self) -> bool {
         matches!(self.balance, Balance::Entropy { .. })
     }
 
@@ -287,6 +287,15 @@ impl Balancer {
         let lane = &mut self.lanes[lane];
         lane.retired += 1;
         lane.probe_due = lane.probe_due.min(probe);
+    }
+
+    /// Retires paths without responses. Returns whether there were any; the timeout is then not a sign of congestion.
+    pub(crate) fn retire_unheard(&mut self, now: u64, unheard: impl Iterator<Item = u32>) -> bool {
+        let before = self.retired();
+        if self.retires() {
+            unheard.for_each(|sequence| self.lost(now, sequence));
+        }
+        self.retired() > before
     }
 
     fn lane_of(&self, path: usize) -> usize {

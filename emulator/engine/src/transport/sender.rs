@@ -11,7 +11,6 @@
 
 mod again;
 mod credit;
-mod dark;
 mod seen;
 mod tail;
 mod trims;
@@ -168,6 +167,14 @@ impl Sender {
 
     pub(crate) fn is_done(&self) -> bool {
         self.acked >= self.total
+    }
+
+    pub(crate) fn packets_sent(&self) -> u32 {
+        self.sent
+    }
+
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.sent >= self.total
     }
 
     #[inline(always)]
@@ -414,6 +421,18 @@ impl Sender {
         }
     }
 
+    fn count_lost(&mut self, now: u64, sequence: u32) {
+        if let Some(balancer) = &mut self.balancer {
+            balancer.lost(now, sequence);
+        }
+    }
+
+    /// Returns whether a loss indicates a faulty path, because congestion causes marks, delays and trimming instead.
+    fn blames_path(&self, sequence: u32) -> bool {
+        self.switches_choose
+            || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))
+    }
+
     fn count_loss(&mut self, now: u64) {
         if let Some(controller) = &mut self.controller {
             controller.lost(now);
@@ -518,7 +537,10 @@ impl Sender {
         }
         self.tail.rest();
         self.timeouts += 1;
-        if !self.retire_unheard(now) {
+        let held = &self.held;
+        let unheard = (self.acked..self.next).filter(|sequence| !held.contains(*sequence));
+        let balancer = self.balancer.as_mut();
+        if !balancer.is_some_and(|balancer| balancer.retire_unheard(now, unheard)) {
             self.count_loss(now);
         }
         self.answered = self.sent;

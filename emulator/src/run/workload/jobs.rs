@@ -48,7 +48,7 @@ pub(crate) struct Job {
     pub(super) open: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Repetition {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
@@ -62,15 +62,8 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     pub(super) fn begun(traffic: &Traffic, now: SimTime) -> Self {
-        Self {
-            start: now,
-            end: None,
-            ideal: Picoseconds::ZERO,
-            size: traffic.bytes,
-            ranks: u32::try_from(traffic.hosts.len()).expect("bounded"),
-            flows: Vec::new(),
-            spans: Vec::new(),
-        }
+        let ranks = u32::try_from(traffic.hosts.len()).expect("bounded");
+        Self { start: now, size: traffic.bytes, ranks, ..Self::default() }
     }
 
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {

@@ -30,7 +30,7 @@ pub(super) struct GroupProgress {
     pub(super) links: Vec<LinkId>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct GroupLog {
     pub(crate) job: u32,
     pub(crate) gpus: u32,
@@ -48,14 +48,7 @@ impl GroupLog {
 
 impl GroupProgress {
     pub(super) fn of(members: Members) -> Self {
-        let log = GroupLog {
-            job: members.job,
-            gpus: members.gpus,
-            steps: Vec::new(),
-            lost: false,
-            down: Picoseconds::ZERO,
-            next: 0,
-        };
+        let log = GroupLog { job: members.job, gpus: members.gpus, ..GroupLog::default() };
         let (down_since, running, stopped, links) = (None, None, false, Vec::new());
         Self { members, log, down_since, running, stopped, links }
     }

@@ -29,6 +29,7 @@ use crate::substrate::Members;
 pub(crate) use circuits::Circuits;
 use circuits::Phases;
 use seats::Seat;
+use why::StepAudit;
 pub use why::{Exposed, WhyResult};
 pub(crate) use why::{StepBreakdown, is_nothing};
 
@@ -113,7 +114,7 @@ struct Interruption {
     rings: BTreeSet<u32>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TrainStepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
@@ -226,6 +227,42 @@ impl<'a> Trainings<'a> {
         self.begin_ready(context, job)
     }
 
+    fn ask(&mut self, context: &mut Context<'_>, job: usize, is_new: bool) {
+        let training = &mut self.jobs[job];
+        let circuits = self.circuits.as_ref();
+        let phase = circuits.and_then(|it| it.next_request(&mut training.phases, is_new));
+        let Some(phase) = phase else { return };
+        let step = training.steps.len() as u32 - 1;
+        context.post(Notice::PhaseBegan { step, phase });
+        let soon = context.now() + Picoseconds(1);
+        self.plan(context, soon, TrainTimer::Asked, job, 0, 0);
+    }
+
+    fn circuits_changed(&mut self, context: &mut Context<'_>, notice: &Notice) -> RunResult {
+        let Some(circuits) = &mut self.circuits else { return Ok(()) };
+        circuits.hear(notice);
+        if let Notice::ChangeEnded { began, ended } = notice {
+            self.jobs.iter_mut().for_each(|job| job.changes.push((*began, *ended)));
+            (0..self.jobs.len()).for_each(|job| self.ask(context, job, false));
+            return (0..self.jobs.len()).try_for_each(|job| self.retry_held(context, job));
+        }
+        (0..self.jobs.len()).try_for_each(|job| self.leave_dark_lanes(context, job))
+    }
+
+    fn leave_dark_lanes(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
+        let Some(circuits) = &self.circuits else { return Ok(()) };
+        let training = &mut self.jobs[job];
+        let cut = training
+            .sending
+            .iter()
+            .filter(|(_, sent)| sent.flows.iter().any(|flow| circuits.is_dark(context, *flow)));
+        let cut: Vec<TaskId> = cut.map(|(task, _)| *task).collect();
+        for task in &cut {
+            training.hold(context, *task);
+        }
+        if cut.is_empty() { Ok(()) } else { self.retry_held(context, job) }
+    }
+
     fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
         let training = &mut self.jobs[job];
         let mut ready = training.schedule.ready();
@@ -283,13 +320,7 @@ impl<'a> TrainingJob<'a> {
 
     fn begin_step(&mut self) {
         let start = self.steps.last().and_then(|step| step.end).unwrap_or_default();
-        self.steps.push(TrainStepLog {
-            start,
-            end: None,
-            group_ends: Vec::new(),
-            why: StepBreakdown::default(),
-            restarts: 0,
-        });
+        self.steps.push(TrainStepLog { start, ..TrainStepLog::default() });
         self.rounds = 1;
         self.restarts = 0;
         self.outages.clear();
@@ -315,7 +346,7 @@ impl<'a> TrainingJob<'a> {
                 *last = (*last).max(log.end);
             }
         }
-        let why = self.why(context);
+        let why = StepAudit::of(self, context);
         let restarts = self.restarts;
         let Some(step) = self.steps.last_mut() else { return };
         *step = TrainStepLog { end: Some(end), group_ends, why, restarts, ..*step };
@@ -364,7 +395,10 @@ impl Workload for Trainings<'_> {
             TrainTimer::Loaded => self.loaded(context, job, turn),
             TrainTimer::Resume => self.resume(context, job, at as usize),
             TrainTimer::Wake => self.wake(context, job, at as usize),
-            TrainTimer::Asked => self.answered(context, job),
+            TrainTimer::Asked => {
+                self.jobs[job].phases.answered();
+                self.retry_held(context, job)
+            }
         }
     }
 

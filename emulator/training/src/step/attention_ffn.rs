@@ -18,8 +18,8 @@
 
 use serde::Serialize;
 
-use super::inference::USABLE_MEMORY;
-use super::{Job, Server};
+use super::Server;
+use super::inference::{DecodePass, USABLE_MEMORY};
 use crate::model::LayerShares;
 use crate::network::Group;
 use crate::step::{Compute, Replica};
@@ -153,7 +153,8 @@ impl AttentionFfn<'_> {
         let (instance, all) = (held.div_ceil(micro_batches), batch.max(1).div_ceil(micro_batches));
         let [attends, feeds] = [self.attention.gpus, self.feed_forward.gpus]
             .map(|gpus| Server { replica: Replica { gpus, ..replica }, ..server });
-        let (attention, feed_forward) = (attends.job(instance, 1), feeds.job(all, 1));
+        let jobs = [attends.job(instance, 1), feeds.job(all, 1)];
+        let [attention, feed_forward] = jobs.each_ref().map(|job| DecodePass { job });
         let group = Group::new(self.gpus().into(), 1);
         let [there, back] = self.token_bytes().map(|bytes| {
             let [one, other] = self.bytes_per_gpu(instance.into(), all.into(), bytes);
@@ -168,7 +169,7 @@ impl AttentionFfn<'_> {
                 .feed_forward_part(is_expert, f64::from(self.feed_forward.count)),
             back,
         });
-        let output = attention.output().forward.total();
+        let output = attention.job.output().forward.total();
         Stages {
             micro_batches,
             cached_share: f64::from(held) / f64::from(batch.max(1)) / f64::from(micro_batches),
@@ -204,37 +205,38 @@ impl AttentionFfn<'_> {
     }
 }
 
-impl Job<'_> {
+impl DecodePass<'_> {
     fn attention_part(&self, is_expert: bool) -> f64 {
-        let shares = self.model.shares();
+        let shares = self.job.model.shares();
         let mixing = LayerShares { feed_forward: 0.0, ..shares };
-        let moved = self.element_bytes_of(mixing, is_expert)
-            + self.residual_bytes(shares.feed_forward / 2.0);
-        self.projection_gemms()
-            + self.memory_seconds(moved)
+        let moved = self.job.element_bytes_of(mixing, is_expert)
+            + self.job.residual_bytes(shares.feed_forward / 2.0);
+        self.job.projection_gemms()
+            + self.job.memory_seconds(moved)
             + 2.0 * mixing.parts() * self.decode_exchange()
             + self.attention_starts()
     }
 
     fn feed_forward_part(&self, is_expert: bool, instances: f64) -> f64 {
-        let share = self.model.shares().feed_forward;
+        let share = self.job.model.shares().feed_forward;
         let alone = LayerShares { attention: 0.0, state_space: 0.0, feed_forward: share };
         let products = if is_expert {
             self.decode_experts(instances)
         } else {
-            let width = f64::from(self.model.feed_forward.width) / instances;
-            self.feed_forward_products(self.tokens(), width)
+            let width = f64::from(self.job.model.feed_forward.width) / instances;
+            self.job.feed_forward_products(self.job.tokens(), width)
         };
-        let moved = self.element_bytes_of(alone, is_expert) - self.residual_bytes(share / 2.0);
+        let moved =
+            self.job.element_bytes_of(alone, is_expert) - self.job.residual_bytes(share / 2.0);
         share * products
-            + self.memory_seconds(moved / instances)
+            + self.job.memory_seconds(moved / instances)
             + self.feed_forward_starts(is_expert)
     }
 
     /// Inputs use the format of the weights, and partial sums use 16 bits. Each exchange is half of an all-reduce.
     fn inner_exchange(&self) -> f64 {
-        let share = self.model.shares().feed_forward;
-        share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0
+        let share = self.job.model.shares().feed_forward;
+        share * self.decode_exchange() * (self.job.precision.operand_bytes() + 2.0) / 4.0
     }
 }
 

@@ -106,8 +106,9 @@ impl<'a> Server<'a> {
         let job = Job { calibration: &constants, ..self.job(batch, 1) };
         let (dense, experts) =
             (self.replica.model.dense_layers(), self.replica.model.expert_layers());
-        let layers = f64::from(dense) * job.decode_layer(false)
-            + f64::from(experts) * job.decode_layer(true);
+        let pass = DecodePass { job: &job };
+        let layers = f64::from(dense) * pass.decode_layer(false)
+            + f64::from(experts) * pass.decode_layer(true);
         let window = f64::from(batch) * self.window_tokens() * self.read_seconds();
         layers + job.output().forward.total() + window + self.replica.host_seconds
     }
@@ -195,57 +196,62 @@ impl<'a> Server<'a> {
     }
 }
 
-impl Job<'_> {
+/// One token of each request of a job's batch, on its way through the layers.
+pub(super) struct DecodePass<'j> {
+    pub(super) job: &'j Job<'j>,
+}
+
+impl DecodePass<'_> {
     fn decode_layer(&self, is_expert: bool) -> f64 {
-        let shares = self.model.shares();
+        let shares = self.job.model.shares();
         let feed_forward = if is_expert {
             shares.feed_forward * self.decode_experts(1.0)
         } else {
-            self.feed_forward_gemms(false)
+            self.job.feed_forward_gemms(false)
         };
-        self.projection_gemms()
+        self.job.projection_gemms()
             + feed_forward
-            + self.memory_seconds(self.element_bytes(is_expert))
+            + self.job.memory_seconds(self.job.element_bytes(is_expert))
             + 2.0 * shares.parts() * self.decode_exchange()
             + self.attention_starts()
             + self.feed_forward_starts(is_expert)
     }
 
     pub(super) fn attention_starts(&self) -> f64 {
-        let shares = self.model.shares();
+        let shares = self.job.model.shares();
         (shares.attention + shares.state_space) * self.starts(ATTENTION_KERNELS)
     }
 
     pub(super) fn feed_forward_starts(&self, is_expert: bool) -> f64 {
         let kernels = FEED_FORWARD_KERNELS[usize::from(is_expert)];
-        self.model.shares().feed_forward * self.starts(kernels)
+        self.job.model.shares().feed_forward * self.starts(kernels)
     }
 
     fn starts(&self, others: f64) -> f64 {
-        let is_measured = self.compute.operators.is_some();
+        let is_measured = self.job.compute.operators.is_some();
         KERNEL_START * if is_measured { others } else { others + PRODUCT_KERNELS }
     }
 
     pub(super) fn decode_exchange(&self) -> f64 {
-        let group = Group::new(self.mapping.tensor.into(), 1);
-        let links = &self.calibration.network;
-        let bytes = self.activation_bytes();
-        self.network.collective(CollectiveKind::AllReduce, group, bytes, links)
+        let group = Group::new(self.job.mapping.tensor.into(), 1);
+        let links = &self.job.calibration.network;
+        let bytes = self.job.activation_bytes();
+        self.job.network.collective(CollectiveKind::AllReduce, group, bytes, links)
     }
 
     /// The experts that a batch visits, each sharded over one of `groups` groups.
     pub(super) fn decode_experts(&self, groups: f64) -> f64 {
-        let Some(experts) = &self.model.feed_forward.experts else { return 0.0 };
-        let (tokens, count) = (self.tokens(), f64::from(experts.count));
+        let Some(experts) = &self.job.model.feed_forward.experts else { return 0.0 };
+        let (tokens, count) = (self.job.tokens(), f64::from(experts.count));
         let visits = f64::from(experts.top_k);
         let visited = count * (1.0 - (1.0 - visits / count).powf(tokens));
         let rows = tokens * visits / visited;
-        let sizes = self.feed_forward_sizes(rows, f64::from(experts.width) / self.tensor());
-        let routed = sizes.map(|size| self.gemms(visited / groups, size, self.precision));
+        let sizes = self.job.feed_forward_sizes(rows, f64::from(experts.width) / self.job.tensor());
+        let routed = sizes.map(|size| self.job.gemms(visited / groups, size, self.job.precision));
         let routed = routed[0] + routed[1];
         if experts.shared_width == 0 {
             return routed;
         }
-        routed + self.feed_forward_products(tokens, f64::from(experts.shared_width) / groups)
+        routed + self.job.feed_forward_products(tokens, f64::from(experts.shared_width) / groups)
     }
 }

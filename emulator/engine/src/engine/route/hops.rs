@@ -4,13 +4,17 @@
 //! Hosts, nine in ten vertices, do not forward packets and are omitted; each is adjacent to a vertex in the map. One
 //! search covers up to 64 destinations with one bit each, because links are often on shortest paths to many of them.
 
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
 pub(super) const FAR: u16 = u16::MAX;
 const NONE: u32 = u32::MAX;
 const AT_ONCE: usize = 64;
+/// Vertices in a block of a row. In a fat-tree, rows share all blocks except the one of the destination's pod.
+const BLOCK: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
@@ -22,10 +26,24 @@ pub(super) struct HopMap {
     is_leaf: Vec<bool>,
     /// For each vertex, the sets of several next links that lead to some destination. Most vertices have one.
     several: Vec<Vec<Box<[NextStep]>>>,
-    rows: FxHashMap<VertexId, Box<[Onward]>>,
+    rows: FxHashMap<VertexId, Box<[Arc<Block>]>>,
+    blocks: FxHashSet<Arc<Block>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+type Block = [Onward; BLOCK];
+
+/// Hops and next links from every vertex to one destination.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'m>(&'m [Arc<Block>]);
+
+impl Row<'_> {
+    #[inline(always)]
+    pub(super) fn at(self, number: u32) -> Onward {
+        self.0[number as usize / BLOCK][number as usize % BLOCK]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Onward {
     pub(super) hops: u16,
     /// Index of the only next link at the vertex, [`SEVERAL`] plus the index of a set of them, or [`NOWHERE`].
@@ -34,6 +52,7 @@ pub(super) struct Onward {
 
 const SEVERAL: u16 = 1 << 15;
 const NOWHERE: u16 = u16::MAX;
+const UNREACHED: Onward = Onward { hops: FAR, next: NOWHERE };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NextStep {
@@ -103,7 +122,7 @@ impl HopMap {
         }
         let entering = out.turned();
         let several = vec![Vec::new(); vertices.len()];
-        Self { numbers, vertices, out, entering, is_leaf, several, rows: FxHashMap::default() }
+        Self { numbers, vertices, out, entering, is_leaf, several, ..Self::default() }
     }
 
     pub(super) fn number(&self, vertex: VertexId) -> Option<u32> {
@@ -122,8 +141,8 @@ impl HopMap {
         self.several[number as usize].get(usize::from(set)).map_or(&[], |set| set)
     }
 
-    pub(super) fn row(&self, root: VertexId) -> &[Onward] {
-        self.rows.get(&root).map_or(&[], |row| row)
+    pub(super) fn row(&self, root: VertexId) -> Row<'_> {
+        Row(self.rows.get(&root).map_or(&[], |row| row))
     }
 
     /// If `root` does not forward, `before` returns its forwarding neighbours. Searches also cover likely destinations.
@@ -138,9 +157,8 @@ impl HopMap {
         }
         let Some(number) = self.number(root) else {
             let first = before().into_iter().filter_map(|vertex| self.number(vertex));
-            let row = self.search(1, first.map(|number| (number, 1)).collect(), 1);
-            self.rows.insert(root, row.into());
-            return;
+            let first = first.map(|number| (number, 1)).collect();
+            return self.keep(&[root], first, 1);
         };
         // Ring topologies have many forwarding GPUs, but few of them are destinations.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
@@ -152,15 +170,38 @@ impl HopMap {
         });
         let roots: Vec<u32> = std::iter::once(number).chain(later).take(most).collect();
         let begin = roots.iter().zip(0..).map(|(root, bit)| (*root, 1 << bit)).collect();
-        let rows = self.search(roots.len(), begin, 0);
-        for (root, row) in roots.iter().zip(rows.chunks(self.vertices.len())) {
-            self.rows.insert(self.vertex(*root), row.into());
-        }
+        let roots: Vec<VertexId> = roots.iter().map(|root| self.vertex(*root)).collect();
+        self.keep(&roots, begin, 0);
     }
 
+    /// Searches and stores the rows of `roots`.
+    fn keep(&mut self, roots: &[VertexId], begin: Vec<(u32, u64)>, hops: u16) {
+        let all = self.search(roots.len(), begin, hops);
+        let mut rows = vec![Vec::new(); roots.len()];
+        for part in all.chunks(BLOCK * roots.len()) {
+            for (place, row) in rows.iter_mut().enumerate() {
+                let mut block = [UNREACHED; BLOCK];
+                let values = part.chunks(roots.len()).map(|values| values[place]);
+                block.iter_mut().zip(values).for_each(|(one, value)| *one = value);
+                row.push(self.shared(block));
+            }
+        }
+        self.rows.extend(roots.iter().copied().zip(rows.into_iter().map(Vec::into)));
+    }
+
+    fn shared(&mut self, block: Block) -> Arc<Block> {
+        if let Some(known) = self.blocks.get(&block) {
+            return Arc::clone(known);
+        }
+        let block = Arc::new(block);
+        self.blocks.insert(Arc::clone(&block));
+        block
+    }
+
+    /// Returns the values of all `count` destinations for each vertex.
     fn search(&mut self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
-        let mut rows = vec![Onward { hops: FAR, next: NOWHERE }; count * vertices];
+        let mut rows = vec![UNREACHED; count * vertices];
         let mut seen = vec![0u64; vertices];
         let links =
             (0..vertices as u32).map(|number| Vec::with_capacity(self.out.of(number).len()));
@@ -171,7 +212,7 @@ impl HopMap {
                 *bits &= !seen[*vertex as usize];
                 seen[*vertex as usize] |= *bits;
                 for row in each(*bits) {
-                    rows[row * vertices + *vertex as usize].hops = hops;
+                    rows[*vertex as usize * count + row].hops = hops;
                 }
             }
             for &(vertex, bits) in next.iter().filter(|(_, bits)| *bits != 0) {
@@ -197,7 +238,7 @@ impl HopMap {
                 }
                 for (place, bits) in &*links {
                     for row in each(bits & !several) {
-                        rows[row * vertices + vertex as usize].next = *place;
+                        rows[vertex as usize * count + row].next = *place;
                     }
                 }
                 let is_same =
@@ -209,7 +250,7 @@ impl HopMap {
                     let leading = links.iter().filter(|(_, bits)| bits >> row & 1 != 0);
                     let set = self.set_of(vertex, leading.map(|(place, _)| *place));
                     for row in each(alike) {
-                        rows[row * vertices + vertex as usize].next = set;
+                        rows[vertex as usize * count + row].next = set;
                     }
                     rest &= !alike;
                 }

@@ -24,6 +24,11 @@ impl Paths {
         paths
     }
 
+    pub(super) fn of_equal_length(links: Vec<LinkId>, hops: usize) -> Self {
+        let count = (links.len() / hops) as u32;
+        Self { links, count, ends: Vec::new() }
+    }
+
     pub(crate) fn push(&mut self, links: &[LinkId]) {
         let differs = self.links.len() != self.len() * links.len();
         if self.ends.is_empty() && differs {

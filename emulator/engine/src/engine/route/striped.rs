@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use super::towards::{NoPath, UsableLinks};
+use super::towards::UsableLinks;
 use super::{FlowEnds, FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths};
 use crate::engine::network::LinkId;
 
@@ -24,24 +24,23 @@ impl Router {
             return self.find(network, name, route, wanted);
         }
         let share = (usize::from(count) / firsts.len()).max(1) as u16;
-        let (draws, FlowEnds { from, to }) = (self.flow_draws(name), name.ends);
+        let draws = self.flow_draws(name);
         let mut paths = Paths::default();
         for (place, (first, plane)) in (0..).zip(firsts) {
             let towards = self.towards(network, name.ends, plane);
             let all = if hashed { None } else { towards.all(first, share.into()) };
-            let all = all.filter(|all| !all.is_empty());
             if let Some(all) = all {
                 paths.append(&draws.in_drawn_order(&all));
                 continue;
             }
             let at = network.link(first).to;
-            if at == to {
+            if at == name.ends.to {
                 (0..share).for_each(|_| paths.push(&[first]));
                 continue;
             }
             let streams = (0..share).map(|draw| draws.of("interface", place * share + draw));
             let drawn = towards.draw(&[first], &towards.begin(at), streams);
-            paths.append(&drawn.map_err(|NoPath| RouteError::Unreachable { from, to })?);
+            paths.append(&drawn.ok_or(name.ends.unreachable())?);
         }
         Ok(paths)
     }

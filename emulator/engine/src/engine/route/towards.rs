@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use lightloom_units::seed::Stream;
 use rand::Rng;
 
-use super::hops::{FAR, HopMap, NextStep, Onward};
+use super::hops::{FAR, HopMap, NextStep, Row};
 use super::paths::Paths;
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
@@ -54,7 +54,7 @@ impl UsableLinks<'_> {
 pub(super) struct Towards<'n> {
     links: UsableLinks<'n>,
     map: &'n HopMap,
-    row: &'n [Onward],
+    row: Row<'n>,
     to: VertexId,
     root: VertexId,
     /// At this distance, the last links follow. The root may be a host, and hosts are not in the map.
@@ -62,25 +62,20 @@ pub(super) struct Towards<'n> {
     last: Vec<LinkId>,
 }
 
-#[derive(Debug)]
-pub(super) struct NoPath;
-
-/// Room for the links of most paths.
-const HOPS: usize = 8;
-
-/// A path that has not reached the destination yet, unless `at` is `None`.
+/// A path that is being drawn, and the vertex that it has reached.
 struct Walk {
     draws: Stream,
-    links: Vec<LinkId>,
-    at: Option<u32>,
+    at: u32,
 }
 
-fn pick(draws: &mut Stream, count: usize) -> Result<usize, NoPath> {
-    match count {
-        0 => Err(NoPath),
-        _ if count.is_power_of_two() => Ok(draws.next_u64() as usize & (count - 1)),
-        _ => Ok((draws.next_u64() % count as u64) as usize),
-    }
+/// `None` if there is nothing to choose from.
+pub(super) fn pick<T: Copy>(draws: &mut Stream, all: &[T]) -> Option<T> {
+    let drawn = match all.len() {
+        0 => return None,
+        count if count.is_power_of_two() => draws.next_u64() as usize & (count - 1),
+        count => (draws.next_u64() % count as u64) as usize,
+    };
+    Some(all[drawn])
 }
 
 impl<'n> Towards<'n> {
@@ -121,7 +116,7 @@ impl<'n> Towards<'n> {
     fn beyond(&self, at: VertexId) -> u16 {
         match self.map.number(at) {
             _ if at == self.root => 0,
-            Some(number) => self.row[number as usize].hops,
+            Some(number) => self.row.at(number).hops,
             None => FAR,
         }
     }
@@ -142,13 +137,13 @@ impl<'n> Towards<'n> {
 
     #[inline]
     fn steps(&self, number: u32) -> &'n [NextStep] {
-        self.map.next_steps(number, self.row[number as usize])
+        self.map.next_steps(number, self.row.at(number))
     }
 
     /// `None` unless the vertex is next to the destination or to a root that is a host.
     #[inline(always)]
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
-        (self.row[number as usize].hops <= self.last_hops).then(|| match self.last_hops {
+        (self.row.at(number).hops <= self.last_hops).then(|| match self.last_hops {
             0 => Cow::Borrowed(&self.last[..]),
             _ => Cow::Owned(self.links.from(self.map.vertex(number), |next| next == self.root)),
         })
@@ -159,102 +154,86 @@ impl<'n> Towards<'n> {
         if direct.is_empty() { self.leading_on(from) } else { direct }
     }
 
+    /// The number of links of the shortest paths from `at`, which has to forward packets or be the destination.
+    fn links_from(&self, at: VertexId) -> Option<usize> {
+        if at == self.to {
+            return Some(0);
+        }
+        let hops = self.row.at(self.map.number(at)?).hops;
+        (hops != FAR).then(|| usize::from(hops) + usize::from(self.root != self.to))
+    }
+
     /// Draws a path for each of `draws`: `before`, then one of the `first` links. All paths advance together, because
-    /// reads for different paths do not wait for each other.
+    /// reads for different paths do not wait for each other. `None` if there is no path.
     pub(super) fn draw(
         &self,
         before: &[LinkId],
         first: &[LinkId],
-        draws: impl Iterator<Item = Stream>,
-    ) -> Result<Paths, NoPath> {
-        let mut walks = Vec::with_capacity(draws.size_hint().0);
-        for mut draws in draws {
-            let link = first[pick(&mut draws, first.len())?];
-            let to = self.links.network.link(link).to;
-            let at = if to == self.to { None } else { Some(self.map.number(to).ok_or(NoPath)?) };
-            let mut links = Vec::with_capacity(HOPS);
-            links.extend_from_slice(before);
-            links.push(link);
-            walks.push(Walk { draws, links, at });
+        draws: impl ExactSizeIterator<Item = Stream>,
+    ) -> Option<Paths> {
+        let network = self.links.network;
+        let begin = before.len() + 1;
+        let hops = begin + self.links_from(network.link(*first.first()?).to)?;
+        // A last link that all paths share need not be drawn.
+        let shared = if let [only] = self.last[..] { Some(only) } else { None };
+        let mut links = vec![shared.unwrap_or_default(); draws.len() * hops];
+        let mut walks = Vec::with_capacity(draws.len());
+        for (mut draws, links) in draws.zip(links.chunks_mut(hops)) {
+            links[..before.len()].copy_from_slice(before);
+            links[before.len()] = pick(&mut draws, first)?;
+            // The destination has no number, but then the paths end here.
+            let at = self.map.number(network.link(links[before.len()]).to).unwrap_or_default();
+            walks.push(Walk { draws, at });
         }
-        while walks.iter().any(|walk| walk.at.is_some()) {
-            for walk in &mut walks {
-                self.advance(walk)?;
+        for place in begin..hops - usize::from(shared.is_some()) {
+            for (walk, links) in walks.iter_mut().zip(links.chunks_mut(hops)) {
+                links[place] = self.advance(walk)?;
             }
         }
-        let longest = walks.iter().map(|walk| walk.links.len()).max().unwrap_or_default();
-        let mut paths = Paths::with_room(walks.len(), longest);
-        walks.iter().for_each(|walk| paths.push(&walk.links));
-        Ok(paths)
+        Some(Paths::of_equal_length(links, hops))
     }
 
     #[inline]
-    fn advance(&self, walk: &mut Walk) -> Result<(), NoPath> {
-        let Some(number) = walk.at else { return Ok(()) };
-        if let Some(last) = self.last_links(number) {
-            walk.links.push(last[pick(&mut walk.draws, last.len())?]);
-            walk.at = None;
-            return Ok(());
+    fn advance(&self, walk: &mut Walk) -> Option<LinkId> {
+        if let Some(last) = self.last_links(walk.at) {
+            return pick(&mut walk.draws, &last);
         }
-        let steps = self.steps(number);
-        let step = steps[pick(&mut walk.draws, steps.len())?];
-        walk.links.push(step.link);
-        let has_ended = self.root == self.to && self.row[step.to as usize].hops == 0;
-        walk.at = (!has_ended).then_some(step.to);
-        Ok(())
+        let step = pick(&mut walk.draws, self.steps(walk.at))?;
+        walk.at = step.to;
+        Some(step.link)
     }
 
-    /// Counts level by level, which finds many paths before any of them ends.
-    fn has_more_paths(&self, number: u32, most: usize) -> bool {
-        let (mut level, mut ended) = (vec![number], 0);
-        while !level.is_empty() {
-            let mut next = Vec::new();
-            for number in level {
-                if let Some(last) = self.last_links(number) {
-                    // Empty at a root that is the destination.
-                    ended += last.len().max(1);
-                } else {
-                    next.extend(self.steps(number).iter().map(|step| step.to));
-                }
-                if ended + next.len() > most {
-                    return true;
-                }
-            }
-            level = next;
-        }
-        false
-    }
-
-    /// `None` if there are more paths than `most`.
+    /// All shortest paths over the `first` link. `None` if there are more than `most`, or none.
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
-        let mut all = Paths::default();
-        let mut path = vec![first];
         let at = self.links.network.link(first).to;
-        if at == self.to {
-            all.push(&path);
-            return Some(all);
-        }
-        let number = self.map.number(at)?;
-        if self.has_more_paths(number, most) {
-            return None;
-        }
-        let mut open = vec![(number, first, 0)];
-        while let Some((number, link, depth)) = open.pop() {
-            path.truncate(depth);
-            path.push(link);
-            if self.root == self.to && self.row[number as usize].hops == 0 {
-                all.push(&path);
-            } else if let Some(last) = self.last_links(number) {
-                for link in last.iter().rev() {
-                    path.push(*link);
-                    all.push(&path);
-                    path.pop();
+        let to = self.map.number(at).unwrap_or_default();
+        // The steps of all paths, each with the index of the step before it.
+        let mut levels = vec![vec![(0, NextStep { link: first, to })]];
+        for level in 0..self.links_from(at)? {
+            let mut next = Vec::new();
+            for (before, &(_, NextStep { to, .. })) in levels[level].iter().enumerate() {
+                match self.last_links(to) {
+                    Some(last) => {
+                        let last = last.iter().rev();
+                        next.extend(last.map(|link| (before, NextStep { link: *link, to })));
+                    }
+                    None => next.extend(self.steps(to).iter().rev().map(|step| (before, *step))),
                 }
-            } else {
-                let steps = self.steps(number).iter();
-                open.extend(steps.map(|step| (step.to, step.link, depth + 1)));
+                // Every step is part of at least one path.
+                if next.len() > most {
+                    return None;
+                }
+            }
+            levels.push(next);
+        }
+        let hops = levels.len();
+        let mut links = vec![LinkId(0); levels[hops - 1].len() * hops];
+        for (mut place, links) in links.chunks_mut(hops).enumerate() {
+            for (link, level) in links.iter_mut().zip(&levels).rev() {
+                let (before, step) = level[place];
+                (*link, place) = (step.link, before);
             }
         }
-        Some(all)
+        Some(Paths::of_equal_length(links, hops))
     }
 }

@@ -197,7 +197,7 @@ impl<P: Probe> Engine<P> {
         }
         let Place { shard, index } = state.sender;
         let sender = &self.shards[shard as usize].senders[index as usize];
-        sender.started.then(|| sender.seen())
+        sender.started.then(|| sender.into())
     }
 
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
@@ -231,25 +231,10 @@ impl<P: Probe> Engine<P> {
         if !state.choices.is_empty() {
             return state.ways.clone();
         }
-        let (routes, cursors) = (&self.shared.routes, self.sender_of(state).cursors());
-        let hops = cursors
-            .iter()
-            .map(|cursor| (*cursor..).take_while(|cursor| routes.end(*cursor).is_none()).count());
-        let hops: Vec<usize> = hops.collect();
-        let longest = hops.iter().copied().max().unwrap_or_default();
-        let mut links = vec![LinkId(0); cursors.len() * longest];
-        let mut at = vec![state.source(); cursors.len()];
-        // Hop by hop, because reads for different paths do not wait for each other.
-        for hop in 0..longest {
-            for (path, cursor) in cursors.iter().enumerate().filter(|(path, _)| hop < hops[*path]) {
-                let place = routes.place(cursor + hop as u32);
-                let link = self.network.outgoing(at[path])[place as usize];
-                (links[path * longest + hop], at[path]) = (link, self.network.link(link).to);
-            }
+        let mut paths = Paths::default();
+        for cursor in self.sender_of(state).cursors() {
+            paths.push(&self.walk(state, *cursor).collect::<Vec<LinkId>>());
         }
-        let mut paths = Paths::with_room(cursors.len(), longest);
-        let rows = links.chunks(longest.max(1));
-        rows.zip(hops).for_each(|(links, hops)| paths.push(&links[..hops]));
         paths
     }
 

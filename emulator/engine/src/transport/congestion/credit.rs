@@ -11,8 +11,9 @@
 //! receiver or are in transit. If no credit waits and the window is short for half a round trip,
 //! the missing credits were lost and are replaced.
 //!
-//! Two simplifications: the receiver knows the flow's length from the first packet, and the credit
-//! rate follows the original link rates even if links change.
+//! Simplifications: the receiver knows the flow's length from the first packet, and the credit rate follows the original
+//! link rates even if links change. At a full queue, a switch trims the arriving packet, but NDP trims this or the last
+//! queued one at random. Simultaneous arrivals are ordered by link, so in an incast the lowest link keeps its first window.
 
 use super::IdlePath;
 

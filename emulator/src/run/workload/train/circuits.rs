@@ -11,18 +11,16 @@ use std::ops::Range;
 use lightloom_collective::CollectiveKind;
 use lightloom_engine::collective::{HostRoutes, RouteShare};
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{Route, VertexId};
+use lightloom_engine::{FlowId, Route, VertexId};
 use lightloom_training::graph::{TaskGraph, TaskId, TaskWork};
 use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::LeafId;
-use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
+use lightloom_units::{BitsPerSecond, Bytes};
 
-use super::super::super::RunResult;
 use super::super::super::context::{Context, Notice};
 use super::super::lanes::{LaneDivision, LaneShares, Lanes, Leaves, Left};
-use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
-use crate::substrate::DCN;
+use crate::substrate::{DCN, OPTICAL};
 
 pub(crate) struct Circuits<'a> {
     leaves: Leaves<'a>,
@@ -177,6 +175,46 @@ impl<'a> Circuits<'a> {
         ways.collect()
     }
 
+    /// Takes note of a change of circuits.
+    pub(super) fn hear(&mut self, notice: &Notice) {
+        self.look_again();
+        match notice {
+            Notice::ChangeBegan => self.is_changing = true,
+            Notice::ChangeEnded { .. } => self.is_changing = false,
+            _ => {}
+        }
+    }
+
+    /// Returns whether a task has to wait until the circuits of its phase are set up.
+    pub(super) fn hold(&self, phases: &Phases, task: TaskId, work: &TaskWork) -> bool {
+        self.can_change()
+            && matches!(
+                work,
+                TaskWork::Across { .. } | TaskWork::Pairs { .. } | TaskWork::Transfer { .. }
+            )
+            && (self.is_changing || phases.asked || phases.waits_for(task) > phases.at)
+    }
+
+    /// Returns the planned phase whose circuits the job needs next, if it has to request them.
+    pub(super) fn next_request(&self, phases: &mut Phases, is_new: bool) -> Option<usize> {
+        let at = phases.first_open();
+        if !self.can_change() || self.is_changing || (!is_new && at == phases.at) {
+            return None;
+        }
+        phases.at = at;
+        phases.asked |= phases.own[at].is_some();
+        phases.own[at]
+    }
+
+    /// Returns whether a flow still uses a circuit or cable without light.
+    pub(super) fn is_dark(&self, context: &Context<'_>, flow: FlowId) -> bool {
+        context.engine.record(flow).end.is_none()
+            && context.engine.path(flow).iter().any(|link| {
+                let is_optical = context.substrate.network.link(*link).spec.plane == OPTICAL;
+                (is_optical || !self.can_change()) && !context.carries(*link)
+            })
+    }
+
     fn place(&self, job: &str, phase: &str) -> Option<usize> {
         let of_job = format!("{job}/{phase}");
         let mut names = self.plan.phases.iter().map(|phase| &phase.name);
@@ -219,6 +257,10 @@ impl Phases {
         self.open = self.count;
     }
 
+    pub(super) fn answered(&mut self) {
+        self.asked = false;
+    }
+
     pub(super) fn recount(&mut self, is_done: impl Fn(TaskId) -> bool) {
         self.open = [0; NAMES.len()];
         for (at, phase) in self.of_task.iter().enumerate() {
@@ -253,80 +295,5 @@ impl Phases {
     pub(super) fn before(&self, phase: usize) -> impl Iterator<Item = TaskId> + '_ {
         let tasks = self.of_task.iter().enumerate();
         tasks.filter(move |(_, of)| **of < phase).map(|(at, _)| TaskId(at as u32))
-    }
-}
-
-impl Trainings<'_> {
-    pub(super) fn waits_for_circuits(&self, job: usize, task: TaskId) -> bool {
-        let Some(circuits) = self.circuits.as_ref().filter(|it| it.can_change()) else {
-            return false;
-        };
-        let training = &self.jobs[job];
-        let work = &training.order.graph.tasks()[task.index()].work;
-        let phases = &training.phases;
-        matches!(work, TaskWork::Across { .. } | TaskWork::Pairs { .. } | TaskWork::Transfer { .. })
-            && (circuits.is_changing || phases.asked || phases.waits_for(task) > phases.at)
-    }
-
-    pub(super) fn ask(&mut self, context: &mut Context<'_>, job: usize, is_new: bool) {
-        let Some(circuits) = self.circuits.as_ref().filter(|it| it.can_change()) else { return };
-        let training = &mut self.jobs[job];
-        let phases = &mut training.phases;
-        let at = phases.first_open();
-        if circuits.is_changing || (!is_new && at == phases.at) {
-            return;
-        }
-        phases.at = at;
-        let Some(phase) = phases.own[at] else { return };
-        phases.asked = true;
-        let step = training.steps.len() as u32 - 1;
-        context.post(Notice::PhaseBegan { step, phase });
-        let soon = context.now() + Picoseconds(1);
-        self.plan(context, soon, TrainTimer::Asked, job, 0, 0);
-    }
-
-    pub(super) fn answered(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
-        self.jobs[job].phases.asked = false;
-        self.retry_held(context, job)
-    }
-
-    pub(super) fn circuits_changed(
-        &mut self,
-        context: &mut Context<'_>,
-        notice: &Notice,
-    ) -> RunResult {
-        let Some(circuits) = &mut self.circuits else { return Ok(()) };
-        circuits.look_again();
-        match notice {
-            Notice::ChangeBegan => circuits.is_changing = true,
-            Notice::ChangeEnded { began, ended } => {
-                circuits.is_changing = false;
-                self.jobs.iter_mut().for_each(|job| job.changes.push((*began, *ended)));
-                (0..self.jobs.len()).for_each(|job| self.ask(context, job, false));
-                return (0..self.jobs.len()).try_for_each(|job| self.retry_held(context, job));
-            }
-            _ => {}
-        }
-        (0..self.jobs.len()).try_for_each(|job| self.leave_dark_lanes(context, job))
-    }
-
-    pub(super) fn leave_dark_lanes(&mut self, context: &mut Context<'_>, job: usize) -> RunResult {
-        let Some(circuits) = &self.circuits else { return Ok(()) };
-        let training = &mut self.jobs[job];
-        let cut = training.sending.iter().filter(|(_, sent)| {
-            sent.flows.iter().any(|flow| {
-                context.engine.record(*flow).end.is_none()
-                    && context.engine.path(*flow).iter().any(|link| {
-                        let is_optical = context.substrate.network.link(*link).spec.plane
-                            == crate::substrate::OPTICAL;
-                        (is_optical || !circuits.can_change()) && !context.carries(*link)
-                    })
-            })
-        });
-        let cut: Vec<TaskId> = cut.map(|(task, _)| *task).collect();
-        for task in &cut {
-            training.hold(context, *task);
-        }
-        if cut.is_empty() { Ok(()) } else { self.retry_held(context, job) }
     }
 }

@@ -8,6 +8,7 @@ use super::super::super::context::Context;
 use super::super::groups::ring_links;
 use crate::substrate::{DCN, Members};
 
+#[derive(Default)]
 pub(super) struct Seat {
     pub(super) members: Members,
     pub(super) ring_links: Vec<LinkId>,
@@ -22,17 +23,7 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn of(members: Members) -> Self {
-        Self {
-            members,
-            ring_links: Vec::new(),
-            links: Vec::new(),
-            is_stopped: false,
-            is_lost: false,
-            is_dead: false,
-            slowed_by: 0,
-            down_since: None,
-            down: Picoseconds::ZERO,
-        }
+        Self { members, ..Self::default() }
     }
 
     pub(super) fn find_links(&mut self, context: &Context<'_>) {

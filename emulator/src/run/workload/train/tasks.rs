@@ -139,10 +139,11 @@ impl Trainings<'_> {
         id: TaskId,
     ) -> RunResult {
         let now = context.now();
-        let is_early = self.waits_for_circuits(job, id);
         let training = &mut self.jobs[job];
         let order = training.order;
         let work = &order.graph.tasks()[id.index()].work;
+        let circuits = self.circuits.as_ref();
+        let is_early = circuits.is_some_and(|it| it.hold(&training.phases, id, work));
         if is_early || training.is_held(context, work) {
             training.hold(context, id);
             return Ok(());

@@ -111,59 +111,68 @@ fn span(from: SimTime, to: SimTime) -> Picoseconds {
     Picoseconds(to.0.saturating_sub(from.0))
 }
 
-impl TrainingJob<'_> {
-    pub(super) fn why(&self, context: &Context<'_>) -> StepBreakdown {
-        let mut why = StepBreakdown::default();
-        let Some(start) = self.steps.last().map(|step| step.start) else { return why };
-        let last = (0..self.tasks.len()).max_by_key(|task| self.tasks[*task].end);
+/// Adds up the causes of the time that a job's last step took.
+pub(super) struct StepAudit<'a, 'c> {
+    job: &'a TrainingJob<'a>,
+    context: &'a Context<'c>,
+    why: StepBreakdown,
+}
+
+impl<'a, 'c> StepAudit<'a, 'c> {
+    pub(super) fn of(job: &'a TrainingJob<'a>, context: &'a Context<'c>) -> StepBreakdown {
+        let mut audit = Self { job, context, why: StepBreakdown::default() };
+        if let Some(step) = job.steps.last() {
+            audit.walk_back(step.start);
+        }
+        audit.why
+    }
+
+    fn walk_back(&mut self, start: SimTime) {
+        let job = self.job;
+        let last = (0..job.tasks.len()).max_by_key(|task| job.tasks[*task].end);
         let mut at = last.map(|task| TaskId(task as u32));
         let last_before = [0, 1, 2, 3]
-            .map(|phase| self.phases.before(phase).max_by_key(|task| self.tasks[task.index()].end));
+            .map(|phase| job.phases.before(phase).max_by_key(|task| job.tasks[task.index()].end));
         while let Some(task) = at {
-            let after = &self.order.graph.tasks()[task.index()].after;
-            at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
-            let phase = self.phases.waits_for(task);
-            if at.is_some_and(|at| self.phases.is_before(at, phase)) {
+            let after = &job.order.graph.tasks()[task.index()].after;
+            at = after.iter().copied().max_by_key(|before| job.tasks[before.index()].end);
+            let phase = job.phases.waits_for(task);
+            if at.is_some_and(|at| job.phases.is_before(at, phase)) {
                 at = last_before[phase]
-                    .filter(|last| self.tasks[last.index()].end <= self.tasks[task.index()].begun)
+                    .filter(|last| job.tasks[last.index()].end <= job.tasks[task.index()].begun)
                     .or(at);
             }
-            let from = at.map_or(self.round, |before| self.tasks[before.index()].end);
-            self.stretch(context, task, from, &mut why);
+            let from = at.map_or(job.round, |before| job.tasks[before.index()].end);
+            self.stretch(task, from);
         }
         // Ignore work before the last checkpoint load, because it was lost or repeated.
-        let every: BTreeSet<u32> = (0..self.seats.len() as u32).collect();
-        let again = self.before(start, self.round, &every, &mut why);
-        why.lose(self.outages.last().and_then(|outage| outage.fault), Picoseconds::ZERO, again);
-        why
+        let every: BTreeSet<u32> = (0..job.seats.len() as u32).collect();
+        let again = self.before(start, job.round, &every);
+        let fault = job.outages.last().and_then(|outage| outage.fault);
+        self.why.lose(fault, Picoseconds::ZERO, again);
     }
 
-    fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
-        let log = &self.tasks[task.index()];
-        let work = &self.order.graph.tasks()[task.index()].work;
-        let rings = rings_of(work, self.order.tensor()).into_iter().collect();
-        let gap = self.before(from, log.begun.max(from), &rings, why);
+    fn stretch(&mut self, task: TaskId, from: SimTime) {
+        let job = self.job;
+        let log = &job.tasks[task.index()];
+        let work = &job.order.graph.tasks()[task.index()].work;
+        let rings = rings_of(work, job.order.tensor()).into_iter().collect();
+        let gap = self.before(from, log.begun.max(from), &rings);
         let took = gap + span(log.begun.max(from), log.end);
         let alone = took.min(log.ideal);
-        *why.of(self.order.dimensions[task.index()]) += alone;
+        *self.why.of(job.order.dimensions[task.index()]) += alone;
         let rest = took.saturating_sub(alone);
         // Attribute the reporting delay, which is the shortest network delay, to the task that ended.
-        if rest <= context.substrate.network.shortest_delay() {
-            *why.of(self.order.dimensions[task.index()]) += rest;
+        if rest <= self.context.substrate.network.shortest_delay() {
+            *self.why.of(job.order.dimensions[task.index()]) += rest;
         } else {
-            self.disturbances(context, log, rest, why);
+            self.disturbances(log, rest);
         }
     }
 
-    fn before(
-        &self,
-        from: SimTime,
-        to: SimTime,
-        rings: &BTreeSet<u32>,
-        why: &mut StepBreakdown,
-    ) -> Picoseconds {
+    fn before(&mut self, from: SimTime, to: SimTime, rings: &BTreeSet<u32>) -> Picoseconds {
         let mut left = span(from, to);
-        let mut outages: Vec<&Interruption> = self.outages.iter().collect();
+        let mut outages: Vec<&Interruption> = self.job.outages.iter().collect();
         outages.retain(|outage| {
             outage.began < to && outage.ended > from && !outage.rings.is_disjoint(rings)
         });
@@ -173,44 +182,38 @@ impl TrainingJob<'_> {
             let ended = outage.ended.min(to);
             let lost = span(until, outage.began);
             let waited = span(until.max(outage.began), ended);
-            why.lose(outage.fault, waited, lost);
+            self.why.lose(outage.fault, waited, lost);
             left = left.saturating_sub(lost + waited);
             until = until.max(ended);
         }
         let changing =
-            self.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
+            self.job.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
         let changing = changing.sum::<Picoseconds>().min(left);
-        why.parts.transition += changing;
+        self.why.parts.transition += changing;
         left.saturating_sub(changing)
     }
 
-    fn disturbances(
-        &self,
-        context: &Context<'_>,
-        task: &TaskLog,
-        mut delay: Picoseconds,
-        why: &mut StepBreakdown,
-    ) {
+    fn disturbances(&mut self, task: &TaskLog, mut delay: Picoseconds) {
         let (from, to) = (task.begun, task.end);
-        let faults = context.faults.iter().enumerate().filter_map(|(fault, log)| {
+        let faults = self.context.faults.iter().enumerate().filter_map(|(fault, log)| {
             let began = log.mattered.filter(|at| *at < to && log.over() > from)?;
             Some((began, fault))
         });
         let mut faults: Vec<_> = faults.collect();
-        if faults.iter().any(|(_, fault)| self.hit_by.contains(fault)) {
-            faults.retain(|(_, fault)| self.hit_by.contains(fault));
+        if faults.iter().any(|(_, fault)| self.job.hit_by.contains(fault)) {
+            faults.retain(|(_, fault)| self.job.hit_by.contains(fault));
         }
         faults.sort_unstable();
         let mut until = from;
         for (at, (began, fault)) in faults.iter().enumerate() {
-            let over = context.faults[*fault].over();
+            let over = self.context.faults[*fault].over();
             let is_last = at + 1 == faults.len();
             let part =
                 if is_last { delay } else { span(until.max(*began), over.min(to)).min(delay) };
-            why.lose(Some(*fault), part, Picoseconds::ZERO);
+            self.why.lose(Some(*fault), part, Picoseconds::ZERO);
             delay = delay.saturating_sub(part);
             until = until.max(over);
         }
-        why.parts.contention += delay;
+        self.why.parts.contention += delay;
     }
 }

@@ -136,7 +136,7 @@ fn zero_network_cost_matches_a_combined_replica() {
             for (batch, cached) in [(1, 0), (32, 100_000), (256, 1_000_000)] {
                 let step = together.decode_seconds(batch)
                     + f64::from(cached) * together.cached_token_seconds()
-                    - gathered * together.job(batch, 1).decode_exchange();
+                    - gathered * DecodePass { job: &together.job(batch, 1) }.decode_exchange();
                 let ours = apart.stages(batch).seconds(cached.into());
                 assert!((ours / step - 1.0).abs() < 1e-9, "{model}: {ours} against {step}");
             }
