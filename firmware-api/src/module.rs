@@ -509,7 +509,6 @@ impl<H: Hardware> Module<H> {
     }
 
     fn status_now(&self, now: Micros) -> StatusReport {
-        use crate::cmis::Coded;
         let uptime_ms = now.since(self.answers_from).0 / 1_000;
         StatusReport {
             boots: self.boots,

@@ -6,7 +6,7 @@
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
-use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0, page11};
+use lightloom_firmware_api::cmis::{RegisterAddress, page_b0, page11};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{
     Host, Received, Sequence, acknowledge, encode_in_epoch, encode_request,

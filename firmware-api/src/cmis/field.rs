@@ -2,6 +2,8 @@
 
 use core::marker::PhantomData;
 
+use crate::wire::fields;
+
 /// Address of a register. Bank and page are ignored below offset 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterAddress {
@@ -12,6 +14,8 @@ pub struct RegisterAddress {
     /// Offset in the 256-byte window.
     pub offset: u8,
 }
+
+fields!(RegisterAddress { bank, page, offset });
 
 impl RegisterAddress {
     /// Addresses a byte in lower memory.
