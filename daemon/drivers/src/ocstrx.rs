@@ -139,7 +139,7 @@ impl OcsTrx {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
         if neighbours != Neighbours::Never && self.knows_neighbours() && self.named != boots {
-            let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at());
+            let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at);
             requests.push(self.ask(&Wire::Write { address, bytes: &name }, Awaits::Neighbours));
             self.named = boots;
         }

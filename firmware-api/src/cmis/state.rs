@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! States and results with register codes.
 
-use crate::path::Path;
 use crate::wire::codes;
 
 codes! {
@@ -63,9 +62,6 @@ codes! {
         InProgress = 12,
     }
 }
-
-/// A path stored in a nibble or byte of a register.
-pub type PathCode = Path;
 
 #[cfg(test)]
 mod tests {
