@@ -7,27 +7,40 @@
 
 mod number;
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::io;
 use std::ops::Range;
 
 use serde::Serialize;
-use serde_json::ser::{CharEscape, Formatter, Serializer};
+use serde_json::ser::{Formatter, Serializer};
 
 /// Returns a document's canonical bytes without the members at these paths, such as `["metrics", "plan_seconds"]`.
 ///
 /// # Errors
 /// Fails if an object has keys that are not strings.
 pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Result<Vec<u8>> {
-    let mut spelling = Spelling { without, ..Spelling::default() };
-    document.serialize(&mut Serializer::with_formatter(io::sink(), &mut spelling))?;
-    Ok(spelling.out)
+    let out = RefCell::default();
+    let spelling = Spelling { out: &out, open: vec![], members: vec![], scratch: vec![], without };
+    document.serialize(&mut Serializer::with_formatter(Written(&out), spelling))?;
+    Ok(out.into_inner())
 }
 
-/// Members can be sorted only after the last one, so the serialiser's writer is not used.
-#[derive(Default)]
+/// What the serialiser has written, which the formatter sorts at the end of each object.
+struct Written<'a>(&'a RefCell<Vec<u8>>);
+
+impl io::Write for Written<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 struct Spelling<'a> {
-    out: Vec<u8>,
+    out: &'a RefCell<Vec<u8>>,
     open: Vec<Open>,
     members: Vec<Member>,
     scratch: Vec<u8>,
@@ -52,32 +65,34 @@ impl Member {
 }
 
 impl Spelling<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
+    fn length(&self) -> usize {
+        self.out.borrow().len()
     }
 
-    fn put_number(&mut self, number: impl std::fmt::Display) {
-        use io::Write;
-        let _ = write!(self.out, "{number}");
+    /// Returns whether the innermost object already has members.
+    fn has_members(&self) -> bool {
+        self.open.last().is_some_and(|open| open.first < self.members.len())
     }
 
     fn is_left_out(&self) -> bool {
-        let depth = self.open.len();
+        let (depth, out) = (self.open.len(), self.out.borrow());
         self.without.iter().filter(|path| path.len() == depth).any(|path| {
-            path.iter().enumerate().all(|(level, part)| self.open_name(level) == part.as_bytes())
+            let mut parts = path.iter().enumerate();
+            parts.all(|(level, part)| self.open_name(level, &out) == part.as_bytes())
         })
     }
 
     /// Returns the name of the open member of an object.
-    fn open_name(&self, level: usize) -> &[u8] {
+    fn open_name<'o>(&self, level: usize, out: &'o [u8]) -> &'o [u8] {
         let next = self.open.get(level + 1).map_or(self.members.len(), |inner| inner.first);
-        let quoted = &self.out[self.members[next - 1].name.clone()];
+        let quoted = &out[self.members[next - 1].name.clone()];
         &quoted[1..quoted.len() - 1]
     }
 
     fn close(&mut self) {
         let Some(Open { start, first }) = self.open.pop() else { return };
-        let Self { out, members, scratch, .. } = self;
+        let Self { members, scratch, .. } = self;
+        let out = &mut *self.out.borrow_mut();
         let of_object = &mut members[first..];
         if !of_object.is_sorted_by(|a, b| a.compare(b, out).is_le()) {
             of_object.sort_by(|a, b| a.compare(b, out));
@@ -105,95 +120,22 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
     a.encode_utf16().cmp(b.encode_utf16())
 }
 
-macro_rules! integers {
-    ($($method:ident: $kind:ty),*) => {$(
-        fn $method<W: ?Sized + io::Write>(&mut self, _: &mut W, value: $kind) -> io::Result<()> {
-            self.put_number(value);
-            Ok(())
-        }
-    )*};
-}
-
-macro_rules! signs {
-    ($($method:ident => $sign:expr),*) => {$(
-        fn $method<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
-            self.put($sign);
-            Ok(())
-        }
-    )*};
-}
-
-impl Formatter for &mut Spelling<'_> {
-    integers!(write_i8: i8, write_i16: i16, write_i32: i32, write_i64: i64, write_i128: i128);
-    integers!(write_u8: u8, write_u16: u16, write_u32: u32, write_u64: u64, write_u128: u128);
-    signs!(write_null => b"null", begin_string => b"\"", end_string => b"\"");
-    signs!(begin_array => b"[", end_array => b"]", end_array_value => b"");
-    signs!(begin_object_value => b":");
-
-    fn write_bool<W: ?Sized + io::Write>(&mut self, _: &mut W, value: bool) -> io::Result<()> {
-        self.put(if value { b"true" } else { b"false" });
-        Ok(())
+impl Formatter for Spelling<'_> {
+    fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
+        self.write_f64(writer, f64::from(value))
     }
 
-    fn write_f32<W: ?Sized + io::Write>(&mut self, _: &mut W, value: f32) -> io::Result<()> {
-        self.put_number(number::spelled(f64::from(value)));
-        Ok(())
-    }
-
-    fn write_f64<W: ?Sized + io::Write>(&mut self, _: &mut W, value: f64) -> io::Result<()> {
-        self.put_number(number::spelled(value));
-        Ok(())
-    }
-
-    fn write_number_str<W: ?Sized + io::Write>(&mut self, _: &mut W, v: &str) -> io::Result<()> {
-        self.put(v.as_bytes());
-        Ok(())
-    }
-
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        _: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        self.put(fragment.as_bytes());
-        Ok(())
-    }
-
-    fn write_char_escape<W: ?Sized + io::Write>(
-        &mut self,
-        _: &mut W,
-        escape: CharEscape,
-    ) -> io::Result<()> {
-        match escape {
-            CharEscape::Quote => self.put(b"\\\""),
-            CharEscape::ReverseSolidus => self.put(b"\\\\"),
-            CharEscape::Solidus => self.put(b"/"),
-            CharEscape::Backspace => self.put(b"\\b"),
-            CharEscape::FormFeed => self.put(b"\\f"),
-            CharEscape::LineFeed => self.put(b"\\n"),
-            CharEscape::CarriageReturn => self.put(b"\\r"),
-            CharEscape::Tab => self.put(b"\\t"),
-            CharEscape::AsciiControl(byte) => self.put_number(format_args!("\\u{byte:04x}")),
-        }
-        Ok(())
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(number::spelled(value).as_bytes())
     }
 
     fn write_raw_fragment<W: ?Sized + io::Write>(&mut self, _: &mut W, _: &str) -> io::Result<()> {
         Err(io::Error::other("raw JSON fragments have no canonical form"))
     }
 
-    fn begin_array_value<W: ?Sized + io::Write>(
-        &mut self,
-        _: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.put(if first { b"" } else { b"," });
-        Ok(())
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.put(b"{");
-        self.open.push(Open { start: self.out.len(), first: self.members.len() });
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b"{")?;
+        self.open.push(Open { start: self.length(), first: self.members.len() });
         Ok(())
     }
 
@@ -202,18 +144,18 @@ impl Formatter for &mut Spelling<'_> {
         Ok(())
     }
 
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W, _: bool) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, to: &mut W, _: bool) -> io::Result<()> {
         // Omit the comma before the first member that is kept, which need not be the first member.
-        if self.open.last().is_some_and(|open| open.first < self.members.len()) {
-            self.put(b",");
+        if self.has_members() {
+            to.write_all(b",")?;
         }
-        let start = self.out.len();
+        let start = self.length();
         self.members.push(Member { name: start..start, end: start });
         Ok(())
     }
 
     fn end_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
-        let end = self.out.len();
+        let end = self.length();
         if let Some(member) = self.members.last_mut() {
             member.name.end = end;
         }
@@ -223,11 +165,10 @@ impl Formatter for &mut Spelling<'_> {
     fn end_object_value<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
         if self.is_left_out() {
             let start = self.members.pop().map_or(0, |member| member.name.start);
-            let comma = self.open.last().is_some_and(|open| open.first < self.members.len());
-            self.out.truncate(start - usize::from(comma));
+            self.out.borrow_mut().truncate(start - usize::from(self.has_members()));
             return Ok(());
         }
-        let end = self.out.len();
+        let end = self.length();
         if let Some(member) = self.members.last_mut() {
             member.end = end;
         }

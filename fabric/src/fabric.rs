@@ -109,9 +109,10 @@ impl Job {
 }
 
 /// Requested size of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobSize {
     /// All GPUs that form complete groups.
+    #[default]
     All,
     /// A fixed number, which is a multiple of the group size.
     Gpus(u64),

@@ -31,8 +31,8 @@ pub use direct::{DragonflyFile, GraphFile, LeafLinkFile, LeafTorusFile};
 pub use network::*;
 pub use optics::{HopFile, OpticsFile};
 pub use raw::{
-    DcnFile, DeploymentFile, Endpoint, FabricFile, HbdFile, IslandsFile, JobFile, JobSizeFile,
-    KhopFile, KindFile, LeafSpineFile, LinkFile, NodeFile, NodesFile, StartFile, TransceiverFile,
+    DcnFile, DeploymentFile, Endpoint, FabricFile, HbdFile, IslandsFile, JobFile, KhopFile,
+    KindFile, LeafSpineFile, LinkFile, NodeFile, NodesFile, StartFile, TransceiverFile,
 };
 pub use step::{
     AllReduceFile, DemandFile, LeavesFile, MappingFile, PhaseFile, PlanningFile, RlFile,

@@ -14,7 +14,7 @@
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, codes};
 
 /// Default bit rate of a serial device (8N1).
 pub const BITS_PER_SECOND: u32 = 921_600;
@@ -41,36 +41,17 @@ pub type EncodedBuffer = [u8; ENCODED_BYTES_MAX];
 
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
-/// Direction and purpose of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameKind {
-    /// A request from host to device.
-    Request,
-    /// A reply from device to host, with the request's sequence number.
-    Reply,
-    /// An unsolicited event from device to host, with a sequence number from the device. Since 1.2.
-    Event,
-    /// An acknowledgement from host to device, with the sequence number of the event. Since 1.2.
-    Acknowledge,
-}
-
-impl FrameKind {
-    const fn code(self) -> u8 {
-        match self {
-            Self::Request => 1,
-            Self::Reply => 2,
-            Self::Event => 3,
-            Self::Acknowledge => 4,
-        }
-    }
-    const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::Request),
-            2 => Some(Self::Reply),
-            3 => Some(Self::Event),
-            4 => Some(Self::Acknowledge),
-            _ => None,
-        }
+codes! {
+    /// Direction and purpose of a frame.
+    FrameKind {
+        /// A request from host to device.
+        Request = 1,
+        /// A reply from device to host, with the request's sequence number.
+        Reply = 2,
+        /// An unsolicited event from device to host, with a sequence number from the device. Since 1.2.
+        Event = 3,
+        /// An acknowledgement from host to device, with the sequence number of the event. Since 1.2.
+        Acknowledge = 4,
     }
 }
 
@@ -124,9 +105,9 @@ impl<'a> Frame<'a> {
         assert!(self.payload.len() <= PAYLOAD_BYTES_MAX, "payloads are bounded");
         let mut plain = [0; FRAME_BYTES_MAX];
         let mut writer = Writer::new(&mut plain);
-        writer.u8(self.version).u8(self.kind.code()).u16(self.sequence);
-        writer.u8(self.command).u8(self.status);
-        writer.u16(self.payload.len() as u16).slice(self.payload);
+        writer.put(self.version).put(self.kind).put(self.sequence);
+        writer.put(self.command).put(self.status);
+        writer.put(self.payload.len() as u16).slice(self.payload);
         let body_bytes = writer.length();
         let crc = CRC.checksum(&plain[..body_bytes]);
         plain[body_bytes..body_bytes + CRC_BYTES].copy_from_slice(&crc.to_be_bytes());
@@ -146,9 +127,10 @@ impl<'a> Frame<'a> {
     }
 
     fn parse_body(reader: &mut Reader<'a>) -> Option<Result<Self, FrameError>> {
-        let (version, kind) = (reader.u8()?, reader.u8()?);
-        let (sequence, command, status) = (reader.u16()?, reader.u8()?, reader.u8()?);
-        if usize::from(reader.u16()?) != reader.0.len() || reader.0.len() > PAYLOAD_BYTES_MAX {
+        let (version, kind) = reader.get::<(u8, u8)>()?;
+        let (sequence, (command, status)) = reader.get()?;
+        let length: u16 = reader.get()?;
+        if usize::from(length) != reader.0.len() || reader.0.len() > PAYLOAD_BYTES_MAX {
             return Some(Err(FrameError::Length));
         }
         let Some(kind) = FrameKind::from_code(kind) else { return Some(Err(FrameError::Kind)) };

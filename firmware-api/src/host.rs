@@ -137,7 +137,7 @@ impl Host {
 pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut EncodedBuffer) -> usize {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = request.encode(&mut payload);
-    encode_payload(sequence, request.command(), &payload[..length], out)
+    encode(FrameKind::Request, sequence, request.command(), &payload[..length], out)
 }
 
 /// Encodes a request with an epoch, for modules since 1.4. A device refuses it after a request from a later
@@ -153,37 +153,24 @@ pub fn encode_in_epoch(
     let (head, rest) = payload.split_at_mut(8);
     head.copy_from_slice(&epoch.0.to_be_bytes());
     rest[..length].copy_from_slice(&plain[..length]);
-    encode_payload(sequence, request.command() | command::IN_EPOCH, &payload[..8 + length], out)
+    let command = request.command() | command::IN_EPOCH;
+    encode(FrameKind::Request, sequence, command, &payload[..8 + length], out)
 }
 
-fn encode_payload(
+fn encode(
+    kind: FrameKind,
     sequence: Sequence,
     command: u8,
     payload: &[u8],
     out: &mut EncodedBuffer,
 ) -> usize {
-    let frame = Frame {
-        version: VERSION,
-        kind: FrameKind::Request,
-        sequence: sequence.0,
-        command,
-        status: 0,
-        payload,
-    };
-    frame.encode(out)
+    let sequence = sequence.0;
+    Frame { version: VERSION, kind, sequence, command, status: 0, payload }.encode(out)
 }
 
 /// Encodes an acknowledgement, and returns its length.
 pub fn acknowledge(number: Sequence, out: &mut EncodedBuffer) -> usize {
-    let frame = Frame {
-        version: VERSION,
-        kind: FrameKind::Acknowledge,
-        sequence: number.0,
-        command: command::EVENT,
-        status: 0,
-        payload: &[],
-    };
-    frame.encode(out)
+    encode(FrameKind::Acknowledge, number, command::EVENT, &[], out)
 }
 
 fn received<'a>(frame: &Frame<'a>) -> Result<Received<'a>, ReceiveError> {

@@ -19,6 +19,7 @@ mod report;
 mod request;
 
 use crate::frame::PAYLOAD_BYTES_MAX;
+use crate::wire::fields;
 
 pub use crate::cmis::RegisterAddress;
 pub use event::{Event, EventKind, EventsReport};
@@ -44,6 +45,8 @@ pub type PayloadBuffer = [u8; PAYLOAD_BYTES_MAX];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId(pub u32);
 
+fields!(TransactionId { 0 });
+
 impl TransactionId {
     /// Represents no change.
     pub const NONE: Self = Self(0);
@@ -52,6 +55,8 @@ impl TransactionId {
 /// Epoch of the leading host. Each successor uses a larger number. Since 1.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
+
+fields!(Epoch { 0 });
 
 /// Command codes in frames.
 #[expect(missing_docs, reason = "each code belongs to the request of the same name")]

@@ -173,8 +173,8 @@ impl<H: Hardware> Module<H> {
             lower::MODULE_STATE_CHANGED.raise(&mut self.memory);
         }
         crate::cmis::page11::STATE_CHANGED.raise(&mut self.memory, events.lanes_changed);
-        let ended = self.switch.advance(&self.profile, &self.hardware, now);
-        lower::CUSTOM_FLAGS.raise(&mut self.memory, ended.flags);
+        let flags = self.switch.advance(&self.profile, &self.hardware, now);
+        lower::CUSTOM_FLAGS.raise(&mut self.memory, flags);
         if self.arm_waits && !self.moving() {
             self.put_arm();
         }
@@ -273,7 +273,7 @@ impl<H: Hardware> Module<H> {
 
     fn hold_after(&self, at: RegisterAddress) -> u32 {
         match Memory::access(at) {
-            _ if at.offset == lower::PAGE_SELECT.at().offset => self.profile.timing.page_change_us,
+            _ if at.offset == lower::PAGE_SELECT.at.offset => self.profile.timing.page_change_us,
             Access::Locked => self.profile.timing.non_volatile_write_us,
             _ => self.profile.timing.write_us,
         }
@@ -509,7 +509,6 @@ impl<H: Hardware> Module<H> {
     }
 
     fn status_now(&self, now: Micros) -> StatusReport {
-        use crate::cmis::Coded;
         let uptime_ms = now.since(self.answers_from).0 / 1_000;
         StatusReport {
             boots: self.boots,

@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use crate::wire::{coded, codes, fields};
+
 /// Maximum number of switch groups: one per lane of a bank.
 pub const GROUPS_MAX: usize = 8;
 
@@ -54,6 +56,8 @@ impl Path {
     }
 }
 
+coded!(Path);
+
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -70,6 +74,8 @@ pub type Paths = [Path; GROUPS_MAX];
 /// A set of groups; bit n is group n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Groups(pub u8);
+
+fields!(Groups { 0 });
 
 impl Groups {
     /// The empty set.
@@ -108,92 +114,46 @@ impl Groups {
     }
 }
 
-/// Required data-path state when a group is switched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum DataPathPolicy {
-    /// Every data path must be Deactivated, so that hosts without support for paths see a normal
-    /// re-initialisation. This policy is the default.
-    #[default]
-    RequireDeactivated,
-    /// The module mutes its transmitters while it switches.
-    MuteTransmit,
-    /// The transmitters stay on while the module switches.
-    Hot,
-}
-
-impl DataPathPolicy {
-    /// Decodes B0h:216; `None` for an undefined code.
-    pub const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            0 => Some(Self::RequireDeactivated),
-            1 => Some(Self::MuteTransmit),
-            2 => Some(Self::Hot),
-            _ => None,
-        }
-    }
-
-    /// Returns the register code.
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::RequireDeactivated => 0,
-            Self::MuteTransmit => 1,
-            Self::Hot => 2,
-        }
+codes! {
+    /// Required data-path state when a group is switched, as in B0h:216.
+    #[derive(Default)]
+    DataPathPolicy {
+        /// Every data path must be Deactivated, so that hosts without support for paths see a normal
+        /// re-initialisation. This policy is the default.
+        #[default]
+        RequireDeactivated = 0,
+        /// The module mutes its transmitters while it switches.
+        MuteTransmit = 1,
+        /// The transmitters stay on while the module switches.
+        Hot = 2,
     }
 }
 
-/// Outcome for a group. Codes 0 to 6 match CMIS page 6Dh; codes from 128 are defined by this project.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum GroupOutcome {
-    /// The group was not part of the request.
-    #[default]
-    None,
-    /// The group is armed, or on the target path.
-    Success,
-    /// The group is switching.
-    InProgress,
-    /// The request was rejected for now: the dwell time has not passed, or the module is not ready.
-    Rejected,
-    /// The target path does not exist.
-    Invalid,
-    /// The policy forbids switching while a data path is active.
-    InconsistentWithDataPath,
-    /// The required order of switches is not supported.
-    OrderingUnsupported,
-    /// The light is not on the target path.
-    HardwareFault,
-    /// The light did not settle within the maximum commit time.
-    SettleTimeout,
-    /// The light is on the target path, but its power is below the threshold.
-    PowerLow,
-}
-
-impl GroupOutcome {
-    const CODES: [(u8, Self); 10] = [
-        (0, Self::None),
-        (1, Self::Success),
-        (2, Self::InProgress),
-        (3, Self::Rejected),
-        (4, Self::Invalid),
-        (5, Self::InconsistentWithDataPath),
-        (6, Self::OrderingUnsupported),
-        (128, Self::HardwareFault),
-        (129, Self::SettleTimeout),
-        (130, Self::PowerLow),
-    ];
-
-    /// Returns `None` for an undefined code.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, outcome)| outcome)
-    }
-
-    /// Returns the register code.
-    pub fn code(self) -> u8 {
-        let (code, _) = Self::CODES
-            .iter()
-            .find(|(_, outcome)| *outcome == self)
-            .expect("every outcome has a code");
-        *code
+codes! {
+    /// Outcome for a group. Codes 0 to 6 match CMIS page 6Dh; codes from 128 are defined by this project.
+    #[derive(Default)]
+    GroupOutcome {
+        /// The group was not part of the request.
+        #[default]
+        None = 0,
+        /// The group is armed, or on the target path.
+        Success = 1,
+        /// The group is switching.
+        InProgress = 2,
+        /// The request was rejected for now: the dwell time has not passed, or the module is not ready.
+        Rejected = 3,
+        /// The target path does not exist.
+        Invalid = 4,
+        /// The policy forbids switching while a data path is active.
+        InconsistentWithDataPath = 5,
+        /// The required order of switches is not supported.
+        OrderingUnsupported = 6,
+        /// The light is not on the target path.
+        HardwareFault = 128,
+        /// The light did not settle within the maximum commit time.
+        SettleTimeout = 129,
+        /// The light is on the target path, but its power is below the threshold.
+        PowerLow = 130,
     }
 }
 

@@ -1,4 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
+//! Values in messages and registers: big-endian integers, one-byte codes, and structs of them.
+
+/// A value that is encoded on its own.
+pub(crate) trait Wire: Sized {
+    fn write(self, writer: &mut Writer<'_>);
+    fn read(reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($integer:ty),+) => {$(
+        impl Wire for $integer {
+            fn write(self, writer: &mut Writer<'_>) {
+                writer.slice(&self.to_be_bytes());
+            }
+            fn read(reader: &mut Reader<'_>) -> Option<Self> {
+                reader.slice(size_of::<Self>())?.try_into().ok().map(Self::from_be_bytes)
+            }
+        }
+    )+};
+}
+integers!(u8, u16, u32, u64);
+
+impl Wire for bool {
+    fn write(self, writer: &mut Writer<'_>) {
+        writer.put(u8::from(self));
+    }
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        reader.get::<u8>().filter(|&code| code <= 1).map(|code| code == 1)
+    }
+}
+
+impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
+    fn write(self, writer: &mut Writer<'_>) {
+        for item in self {
+            writer.put(item);
+        }
+    }
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut items = [T::default(); N];
+        for item in &mut items {
+            *item = reader.get()?;
+        }
+        Some(items)
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn write(self, writer: &mut Writer<'_>) {
+        writer.put(self.0).put(self.1);
+    }
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some((reader.get()?, reader.get()?))
+    }
+}
+
+/// Encodes a struct as these fields, in this order.
+macro_rules! fields {
+    ($name:ident { $($field:tt),+ }) => {
+        impl $crate::wire::Wire for $name {
+            fn write(self, writer: &mut $crate::wire::Writer<'_>) {
+                $(writer.put(self.$field);)+
+            }
+            fn read(reader: &mut $crate::wire::Reader<'_>) -> Option<Self> {
+                Some(Self { $($field: reader.get()?),+ })
+            }
+        }
+    };
+}
+
+/// Uses the code of a type in registers and messages.
+macro_rules! coded {
+    ($name:ident) => {
+        impl $crate::cmis::Coded for $name {
+            fn from_code(code: u8) -> Option<Self> {
+                Self::from_code(code)
+            }
+            fn code(self) -> u8 {
+                self.code()
+            }
+        }
+        impl $crate::wire::Wire for $name {
+            fn write(self, writer: &mut $crate::wire::Writer<'_>) {
+                writer.put(self.code());
+            }
+            fn read(reader: &mut $crate::wire::Reader<'_>) -> Option<Self> {
+                Self::from_code(reader.get()?)
+            }
+        }
+    };
+}
+
+/// Defines an enum whose variants have one-byte codes.
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+        impl $name {
+            /// Returns `None` for an undefined code.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+            /// Returns the code.
+            pub const fn code(self) -> u8 {
+                match self {
+                    $(Self::$variant => $code,)+
+                }
+            }
+        }
+        $crate::wire::coded!($name);
+    };
+}
+
+pub(crate) use {coded, codes, fields};
 
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -8,27 +127,8 @@ impl<'a> Reader<'a> {
         self.0 = tail;
         Some(head)
     }
-    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.slice(N)?.try_into().ok()
-    }
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-    pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-    pub(crate) fn codes<T: Copy + Default, const N: usize>(
-        &mut self,
-        item: impl Fn(u8) -> Option<T>,
-    ) -> Option<[T; N]> {
-        let mut items = [T::default(); N];
-        for (slot, code) in items.iter_mut().zip(self.array::<N>()?) {
-            *slot = item(code)?;
-        }
-        Some(items)
+    pub(crate) fn get<T: Wire>(&mut self) -> Option<T> {
+        T::read(self)
     }
     pub(crate) fn done<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
@@ -50,19 +150,8 @@ impl<'a> Writer<'a> {
         self.length += bytes.len();
         self
     }
-    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
-        self.slice(&[value])
-    }
-    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
-        self.slice(&value.to_be_bytes())
-    }
-    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
-        self.slice(&value.to_be_bytes())
-    }
-    pub(crate) fn codes<T: Copy>(&mut self, items: &[T], code: impl Fn(T) -> u8) -> &mut Self {
-        for &item in items {
-            self.u8(code(item));
-        }
+    pub(crate) fn put(&mut self, value: impl Wire) -> &mut Self {
+        value.write(self);
         self
     }
     pub(crate) fn length(&self) -> usize {

@@ -36,7 +36,7 @@ pub fn command(
     memory.write(body, &page[2..cdb::HEADER_BYTES + payload.len()])?;
     memory.write(message, &page[..2])?;
     let until = memory.now() + within;
-    let status_at = lower::CDB_STATUS.at();
+    let status_at = lower::CDB_STATUS.at;
     loop {
         let mut status = [0];
         memory.read(status_at, &mut status)?;

@@ -478,7 +478,7 @@ impl ServedModule {
     /// The daemon may only write the module's name; it switches paths by other requests.
     fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Performed<Reply<'a>> {
         let links = self.profile.file().links.as_ref();
-        let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);
+        let own = links.filter(|_| address == page_b0::LINK_NAME.at && bytes.len() == 4);
         let own = own.ok_or(RequestRefusal::NoSuchRegister)?.own.0;
         if !self.shared.allow_moves {
             return Err(RequestRefusal::ReadOnly.into());

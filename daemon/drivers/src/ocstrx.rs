@@ -6,7 +6,7 @@
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
-use lightloom_firmware_api::cmis::{Coded, RegisterAddress, page_b0, page11};
+use lightloom_firmware_api::cmis::{RegisterAddress, page_b0, page11};
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{
     Host, Received, Sequence, acknowledge, encode_in_epoch, encode_request,
@@ -139,7 +139,7 @@ impl OcsTrx {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
         if neighbours != Neighbours::Never && self.knows_neighbours() && self.named != boots {
-            let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at());
+            let (name, address) = (self.name.0.to_be_bytes(), page_b0::LINK_NAME.at);
             requests.push(self.ask(&Wire::Write { address, bytes: &name }, Awaits::Neighbours));
             self.named = boots;
         }

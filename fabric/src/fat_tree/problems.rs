@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use lightloom_units::Text;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 
 use super::{FatTreeSpec, LeafLoss, LeafPair, OcsBank, ReconfigurableFatTree, reach};
@@ -140,7 +141,7 @@ impl Problems {
                 let fix = "use the same `one_way` for all banks, or a fabric file for each kind";
                 self.add(format!("banks[{index}].one_way"), problem, fix);
             }
-            let Some(rate) = bank.circuit_rate else { continue };
+            let Some(Text(rate)) = bank.circuit_rate else { continue };
             let field = format!("banks[{index}].circuit_rate");
             if rate.0 == 0 {
                 self.add(field, "the rate is zero", "use a rate such as `400Gbps`");
@@ -346,11 +347,11 @@ mod tests {
 
     #[test]
     fn rates_of_banks_are_small_multiples_and_usable_circuits_are_permitted() {
-        let text = problems(|spec| spec.banks[0].circuit_rate = Some(BitsPerSecond(0)));
+        let text = problems(|spec| spec.banks[0].circuit_rate = Some(Text(BitsPerSecond(0))));
         assert!(text.starts_with("banks[0].circuit_rate: the rate is zero"), "{text}");
         let text = problems(|spec| {
             spec.banks.push(spec.banks[0].clone());
-            spec.banks[0].circuit_rate = Some(BitsPerSecond(400_000_000_001));
+            spec.banks[0].circuit_rate = Some(Text(BitsPerSecond(400_000_000_001)));
         });
         assert!(text.contains("banks[0].circuit_rate: 400"), "{text}");
         let held = CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 2, a: LeafId(0), b: LeafId(1) };

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use lightloom_units::id::{LeafId, OcsId, OcsPortId};
+use lightloom_units::id::{LeafId, LeafRange, OcsId, OcsPortId};
 use lightloom_units::{BitsPerSecond, Picoseconds, Text, as_text};
 
 /// Two different leaves, with the smaller id first. A circuit between them is bidirectional.
@@ -25,27 +25,44 @@ impl LeafPair {
     }
 }
 
-/// A row of identical optical switches with identical wiring to the leaves of the bank.
-#[derive(Clone, Debug, PartialEq)]
+/// A row of identical switches with identical wiring to the leaves of the bank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "BankFile")]
 pub struct OcsBank {
-    /// Operator's name, for example `aggregation` or `core`.
+    /// Operator's name for the bank.
     pub name: String,
-    /// Model of the switches, as in the price file.
-    pub model: Option<String>,
-    /// Number of switches in the bank.
+    /// Number of switches.
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Ports per leaf on each switch in the bank.
+    /// Ports of each leaf on each switch. With an odd number, some sets of circuits cannot be formed.
     pub ports_per_leaf: u32,
-    /// Insertion loss of one pass through a switch, in dB.
-    pub insertion_loss_db: f64,
-    /// Rate of a circuit over the bank per direction. `None` for the fabric's usual rate.
-    pub circuit_rate: Option<BitsPerSecond>,
-    /// Leaves that are wired to the bank, in increasing order, or `None` for all leaves.
+    /// Model of the switches, as in the price file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Rate of one circuit over the bank per direction; defaults to the fabric's circuit rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit_rate: Option<Text<BitsPerSecond>>,
+    /// Leaves wired to the bank, such as `[leaf0..leaf7, leaf12]`; all leaves by default.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "in_order")]
+    #[schemars(with = "Option<Vec<LeafRange>>")]
     pub leaves: Option<Vec<LeafId>>,
-    /// Whether a circuit leads from a transmitter to a receiver, instead of joining two ports in both directions.
+    /// Insertion loss of one pass through a switch, in dB.
+    #[serde(default)]
+    pub insertion_loss_db: f64,
+    /// Whether circuits lead from a transmitter to a receiver, instead of both ways. The same for all banks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
+}
+
+/// Lists the leaves of all ranges in increasing order.
+fn in_order<'de, D: Deserializer<'de>>(ranges: D) -> Result<Option<Vec<LeafId>>, D::Error> {
+    let Some(ranges) = Option::<Vec<LeafRange>>::deserialize(ranges)? else { return Ok(None) };
+    let all = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
+    let mut leaves: Vec<LeafId> = all.map(LeafId).collect();
+    leaves.sort_unstable();
+    Ok(Some(leaves))
 }
 
 impl OcsBank {
@@ -243,7 +260,7 @@ pub struct FatTreeSpec {
 impl FatTreeSpec {
     /// Returns the rate of a circuit over `bank`.
     pub fn circuit_rate_over(&self, bank: &OcsBank) -> BitsPerSecond {
-        bank.circuit_rate.unwrap_or(self.circuit_rate)
+        bank.circuit_rate.map_or(self.circuit_rate, |own| own.0)
     }
 
     /// Returns the held circuits that carry no traffic of the jobs.

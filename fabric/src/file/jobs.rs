@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::codes;
-use super::raw::{DcnFile, FabricFile, HbdFile, JobFile, JobSizeFile};
+use super::raw::{DcnFile, FabricFile, HbdFile, JobFile};
 use super::step::{RlFile, StepFile};
 use crate::document::{self, Check, quote};
 use crate::fabric::{Fabric, Job, JobSize};
@@ -89,7 +89,7 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
                 .help("put the job that takes all GPUs last");
         }
         let is_searched = matches!(job.step, Some(StepFile::Search(_)));
-        if is_searched && job.gpus == JobSizeFile::All {
+        if is_searched && job.gpus == JobSize::All {
             check
                 .error(document::codes::MISSING_KEY, &path, "the key `gpus` is missing")
                 .help("the search for a mapping needs a number of GPUs, such as `gpus: 512`");
@@ -102,8 +102,8 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
         check_group(tp, &path, sizes, check);
         check_mapping(job, tp, &path, check);
         match job.gpus {
-            JobSizeFile::All => taker_of_all = taker_of_all.or(Some(index)),
-            JobSizeFile::Gpus(wanted) => {
+            JobSize::All => taker_of_all = taker_of_all.or(Some(index)),
+            JobSize::Gpus(wanted) => {
                 let left = free.filter(|_| taker_of_all.is_none());
                 check_size(job, wanted, tp, &path, left, check);
                 free = free.map(|free| free.saturating_sub(wanted));
@@ -114,11 +114,9 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
 }
 
 fn lower_job(raw: &JobFile) -> Job {
-    let size = match raw.gpus {
-        _ if raw.tp.is_none() && !matches!(raw.step, Some(StepFile::Search(_))) => JobSize::Gpus(0),
-        JobSizeFile::All => JobSize::All,
-        JobSizeFile::Gpus(gpus) => JobSize::Gpus(gpus),
-    };
+    let is_searched = matches!(raw.step, Some(StepFile::Search(_)));
+    let is_placed = raw.tp.is_some() || is_searched;
+    let size = if is_placed { raw.gpus } else { JobSize::Gpus(0) };
     Job {
         name: raw.name.clone(),
         size,
@@ -139,7 +137,7 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
             .error(document::codes::MISSING_KEY, path, "the key `tp` is missing")
             .help("set the number of GPUs per group, such as `tp: 32`");
     }
-    if job.gpus != JobSizeFile::All {
+    if job.gpus != JobSize::All {
         check
             .error(
                 codes::BAD_GROUP,
@@ -174,7 +172,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
             .error(codes::BAD_GROUP, &format!("{path}/ep"), message)
             .help(format!("use a divisor of {dp}"));
     }
-    let JobSizeFile::Gpus(gpus) = job.gpus else { return };
+    let JobSize::Gpus(gpus) = job.gpus else { return };
     let stage = product(&[tp, mapping.cp, mapping.dp.unwrap_or(1)]);
     let mapped = product(&[tp, mapping.pp, mapping.cp, mapping.dp.unwrap_or(1)]);
     let (degrees, fits, size, stages) = match mapping.dp {
@@ -215,7 +213,7 @@ fn check_placed_rl(job: &JobFile, rl: &RlFile, tp: u32, path: &str, check: &mut 
             .help(format!("use `tp: {tp}`, or change the job's `tp`"));
     }
     let gpus = u64::from(rl.trainer_gpus) + u64::from(rl.generation_gpus);
-    if job.gpus != JobSizeFile::Gpus(gpus) {
+    if job.gpus != JobSize::Gpus(gpus) {
         let message = format!("trainer and generation have {gpus} GPUs together");
         check
             .error(codes::BAD_GROUP, &format!("{path}/gpus"), message)

@@ -13,7 +13,7 @@ use crate::fat_tree::{
     CrossConnect, ElectricalCore, FatTreeSpec, LeafPair, LossBudget, OcsBank,
     ReconfigurableFatTree, SwitchTiming,
 };
-use lightloom_units::id::{LeafId, LeafRange, OcsId, OcsPortId};
+use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::{BitsPerSecond, Text, gcd};
 
 /// Leaves, a thin electrical core and banks of optical switches.
@@ -32,7 +32,7 @@ pub struct ReconfigurableFile {
     /// The always-on packet network.
     pub electrical: ElectricalFile,
     /// Banks of optical switches.
-    pub banks: Vec<BankFile>,
+    pub banks: Vec<OcsBank>,
     /// Setup time of a circuit.
     pub timing: SwitchTiming,
     /// Optical loss budget.
@@ -73,35 +73,6 @@ pub struct UplinkRateFile {
     pub leaf: LeafId,
     /// Its rate over all its uplinks.
     pub rate: Text<BitsPerSecond>,
-}
-
-/// A row of identical switches with identical wiring to the leaves of the bank.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BankFile {
-    /// Operator's name for the bank.
-    pub name: String,
-    /// Number of switches.
-    pub switches: u32,
-    /// Ports of one switch.
-    pub ports_per_switch: u32,
-    /// Ports of each leaf on each switch. With an odd number, some sets of circuits cannot be formed.
-    pub ports_per_leaf: u32,
-    /// Model of the switches, as in the price file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Rate of one circuit over the bank per direction; defaults to the fabric's circuit rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub circuit_rate: Option<Text<BitsPerSecond>>,
-    /// Leaves wired to the bank, such as `[leaf0..leaf7, leaf12]`; all leaves by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leaves: Option<Vec<LeafRange>>,
-    /// Insertion loss of one pass through a switch, in dB.
-    #[serde(default)]
-    pub insertion_loss_db: f64,
-    /// Whether circuits lead from a transmitter to a receiver, instead of both ways. The same for all banks.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub one_way: bool,
 }
 
 /// A pair of leaves.
@@ -158,7 +129,7 @@ pub(super) fn lower(
             other_rates: other_rates(&raw.electrical, check),
             oversubscription: raw.electrical.oversubscription,
         },
-        banks: raw.banks.iter().map(bank).collect(),
+        banks: raw.banks.clone(),
         timing: raw.timing,
         loss: raw.loss.clone(),
         forbidden: raw.forbidden.iter().map(|pair| (pair.a, pair.b)).collect(),
@@ -229,7 +200,7 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
             warn_of_slow(&format!("{FAT_TREE}/banks/{index}/circuit_rate"), rate.0, check);
         }
         let ports = bank.ports_per_switch;
-        let leaves = self::bank(bank).count_of(raw.leaves).max(1);
+        let leaves = bank.count_of(raw.leaves).max(1);
         let most = ports / leaves;
         if most > bank.ports_per_leaf {
             let place = format!("{FAT_TREE}/banks/{index}/ports_per_leaf");
@@ -291,25 +262,6 @@ fn warn_of_lonely_leaves(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) 
         check
             .warning(codes::BAD_VALUE, &place, message)
             .help("its traffic uses only the packet core; allow more loss or use a better path");
-    }
-}
-
-fn bank(raw: &BankFile) -> OcsBank {
-    OcsBank {
-        name: raw.name.clone(),
-        model: raw.model.clone(),
-        switches: raw.switches,
-        ports_per_switch: raw.ports_per_switch,
-        ports_per_leaf: raw.ports_per_leaf,
-        insertion_loss_db: raw.insertion_loss_db,
-        circuit_rate: raw.circuit_rate.map(|rate| rate.0),
-        one_way: raw.one_way,
-        leaves: raw.leaves.as_ref().map(|ranges| {
-            let all = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
-            let mut leaves: Vec<LeafId> = all.map(LeafId).collect();
-            leaves.sort_unstable();
-            leaves
-        }),
     }
 }
 

@@ -16,7 +16,7 @@ use super::optics::OpticsFile;
 use super::step::{PlanningFile, StepFile};
 use crate::dcn::{FatTree, Order, Rails};
 use crate::document::InOrder;
-use crate::fabric::{HbdLinks, Transceiver};
+use crate::fabric::{HbdLinks, JobSize, Transceiver};
 use crate::fault::Part;
 use crate::khop::{Port, Shape};
 
@@ -346,7 +346,7 @@ pub struct JobFile {
     pub name: String,
     /// Number of requested GPUs, a multiple of `tp`, or `all` for all complete groups.
     #[serde(default)]
-    pub gpus: JobSizeFile,
+    pub gpus: JobSize,
     /// GPUs per group, which are whole nodes or a part of one node. Omitted if the step refers to
     /// leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -364,17 +364,7 @@ pub struct JobFile {
     pub step: Option<StepFile>,
 }
 
-/// Requested GPUs: a number, or `all`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JobSizeFile {
-    /// All GPUs that form complete groups.
-    #[default]
-    All,
-    /// A fixed number of GPUs.
-    Gpus(u64),
-}
-
-impl Serialize for JobSizeFile {
+impl Serialize for JobSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::All => serializer.serialize_str("all"),
@@ -383,20 +373,20 @@ impl Serialize for JobSizeFile {
     }
 }
 
-impl<'de> Deserialize<'de> for JobSizeFile {
+impl<'de> Deserialize<'de> for JobSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Size;
         impl de::Visitor<'_> for Size {
-            type Value = JobSizeFile;
+            type Value = JobSize;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number of GPUs or `all`")
             }
-            fn visit_u64<E: de::Error>(self, gpus: u64) -> Result<JobSizeFile, E> {
-                Ok(JobSizeFile::Gpus(gpus))
+            fn visit_u64<E: de::Error>(self, gpus: u64) -> Result<JobSize, E> {
+                Ok(JobSize::Gpus(gpus))
             }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<JobSizeFile, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<JobSize, E> {
                 match text {
-                    "all" => Ok(JobSizeFile::All),
+                    "all" => Ok(JobSize::All),
                     other => Err(E::invalid_value(de::Unexpected::Str(other), &self)),
                 }
             }
@@ -405,7 +395,7 @@ impl<'de> Deserialize<'de> for JobSizeFile {
     }
 }
 
-impl JsonSchema for JobSizeFile {
+impl JsonSchema for JobSize {
     fn inline_schema() -> bool {
         true
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{Circuit, Group, NOT_IDENTITY, Plan, Rank, Transceiver};
 use crate::canonical;
@@ -182,7 +183,7 @@ pub struct Spelled {
     groups: SpelledList,
     ranks: SpelledList,
     transceivers: SpelledList,
-    rest: BTreeMap<String, Vec<u8>>,
+    rest: BTreeMap<String, Box<RawValue>>,
 }
 
 impl Spelled {
@@ -218,7 +219,8 @@ impl Spelled {
         ];
         let lists = lists.into_iter().filter(|(_, list)| !list.ends.is_empty());
         let lists = lists.map(|(name, list)| (name, &list.text[..list.text.len() - 1], true));
-        let rest = self.rest.iter().map(|(name, text)| (name.as_str(), text.as_slice(), false));
+        let rest = self.rest.iter();
+        let rest = rest.map(|(name, text)| (name.as_str(), text.get().as_bytes(), false));
         let mut members: Vec<(&str, &[u8], bool)> = lists.chain(rest).collect();
         members.sort_unstable();
         let mut parts: Vec<&[u8]> = vec![b"{"];
@@ -235,24 +237,9 @@ impl Spelled {
     }
 }
 
-fn spelled_rest(plan: &Plan) -> BTreeMap<String, Vec<u8>> {
-    let Ok(serde_json::Value::Object(mut members)) = serde_json::to_value(rest(plan)) else {
-        return BTreeMap::new();
-    };
-    for path in NOT_IDENTITY {
-        match path {
-            [name] => _ = members.remove(*name),
-            [outer, inner] => {
-                let object = members.get_mut(*outer).and_then(|value| value.as_object_mut());
-                object.map(|object| object.remove(*inner));
-            }
-            _ => {}
-        }
-    }
-    members
-        .into_iter()
-        .map(|(name, value)| (name, canonical::bytes(&value, &[]).unwrap_or_default()))
-        .collect()
+fn spelled_rest(plan: &Plan) -> BTreeMap<String, Box<RawValue>> {
+    let text = canonical::bytes(&rest(plan), NOT_IDENTITY).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! shows that the module is busy, and then the result.
 
 use super::field::{Coded, RegisterAddress};
+use crate::wire::codes;
 
 /// Page of header and local payload.
 pub const PAGE: u8 = 0x9f;
@@ -62,35 +63,24 @@ pub enum CdbStatus {
     Failed(CdbFailure),
 }
 
-/// Reason for a failed command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CdbFailure {
-    /// The command is unknown.
-    UnknownCommand,
-    /// A parameter is invalid.
-    Parameter,
-    /// The host aborted the command.
-    Aborted,
-    /// The check timed out.
-    CheckTimeout,
-    /// The check code is wrong.
-    CheckCode,
-    /// The password has not been entered.
-    Password,
-    /// The module's state does not allow the command.
-    WrongState,
-}
-
-impl CdbFailure {
-    const ALL: [(u8, Self); 7] = [
-        (1, Self::UnknownCommand),
-        (2, Self::Parameter),
-        (3, Self::Aborted),
-        (4, Self::CheckTimeout),
-        (5, Self::CheckCode),
-        (6, Self::Password),
-        (7, Self::WrongState),
-    ];
+codes! {
+    /// Reason for a failed command.
+    CdbFailure {
+        /// The command is unknown.
+        UnknownCommand = 1,
+        /// A parameter is invalid.
+        Parameter = 2,
+        /// The host aborted the command.
+        Aborted = 3,
+        /// The check timed out.
+        CheckTimeout = 4,
+        /// The check code is wrong.
+        CheckCode = 5,
+        /// The password has not been entered.
+        Password = 6,
+        /// The module's state does not allow the command.
+        WrongState = 7,
+    }
 }
 
 impl Coded for CdbStatus {
@@ -101,10 +91,7 @@ impl Coded for CdbStatus {
             0x81 => Some(Self::Captured),
             0x82 => Some(Self::Checking),
             0x83 => Some(Self::Executing),
-            _ if code & 0xc0 == 0x40 => CdbFailure::ALL
-                .iter()
-                .find(|(known, _)| *known == code & 0x3f)
-                .map(|&(_, failure)| Self::Failed(failure)),
+            _ if code & 0xc0 == 0x40 => CdbFailure::from_code(code & 0x3f).map(Self::Failed),
             _ => None,
         }
     }
@@ -115,10 +102,7 @@ impl Coded for CdbStatus {
             Self::Captured => 0x81,
             Self::Checking => 0x82,
             Self::Executing => 0x83,
-            Self::Failed(failure) => {
-                let position = CdbFailure::ALL.iter().position(|(_, known)| *known == failure);
-                0x41 + position.expect("every failure has a code") as u8
-            }
+            Self::Failed(failure) => 0x40 | failure.code(),
         }
     }
 }

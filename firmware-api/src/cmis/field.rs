@@ -2,6 +2,8 @@
 
 use core::marker::PhantomData;
 
+use crate::wire::fields;
+
 /// Address of a register. Bank and page are ignored below offset 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterAddress {
@@ -12,6 +14,8 @@ pub struct RegisterAddress {
     /// Offset in the 256-byte window.
     pub offset: u8,
 }
+
+fields!(RegisterAddress { bank, page, offset });
 
 impl RegisterAddress {
     /// Addresses a byte in lower memory.
@@ -65,7 +69,8 @@ impl Coded for u8 {
 /// Adjacent bits of one byte that encode a `T`.
 #[derive(Debug)]
 pub struct BitField<T> {
-    at: RegisterAddress,
+    /// Address of the byte.
+    pub at: RegisterAddress,
     high: u8,
     low: u8,
     meaning: PhantomData<fn() -> T>,
@@ -81,11 +86,6 @@ impl<T> BitField<T> {
     /// Defines a whole byte.
     pub const fn byte(at: RegisterAddress) -> Self {
         Self::bits(at, 7, 0)
-    }
-
-    /// Returns the field's address.
-    pub const fn at(&self) -> RegisterAddress {
-        self.at
     }
 
     const fn mask(&self) -> u8 {
@@ -171,7 +171,8 @@ impl LaneFlags {
 /// A big-endian integer of several bytes.
 #[derive(Debug)]
 pub struct Number<T> {
-    at: RegisterAddress,
+    /// Address of the first byte.
+    pub at: RegisterAddress,
     meaning: PhantomData<fn() -> T>,
 }
 
@@ -179,11 +180,6 @@ impl<T> Number<T> {
     /// Defines the integer that begins at `at`.
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
-    }
-
-    /// Returns the first address.
-    pub const fn at(&self) -> RegisterAddress {
-        self.at
     }
 }
 
@@ -239,7 +235,8 @@ impl<const N: usize> TextField<N> {
 /// One nibble for each of eight lanes; lane 1 is the low half of the first byte.
 #[derive(Debug)]
 pub struct Nibbles<T> {
-    at: RegisterAddress,
+    /// Address of the first byte.
+    pub at: RegisterAddress,
     meaning: PhantomData<fn() -> T>,
 }
 
@@ -247,11 +244,6 @@ impl<T: Coded> Nibbles<T> {
     /// Defines the four bytes that begin at `at`.
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
-    }
-
-    /// Returns the first address.
-    pub const fn at(&self) -> RegisterAddress {
-        self.at
     }
 
     /// Returns the value of a lane (0 to 7), or `None` for a reserved code.

@@ -2,7 +2,8 @@
 //! Lower memory: bytes 0 to 127, accessible without a page change.
 
 use super::field::{BitField, FlagBit, LaneFlags, Nibbles, Number, RegisterAddress};
-use super::state::{ModuleState, PathCode};
+use super::state::ModuleState;
+use crate::path::Path;
 
 /// Module type: see [`identifier`].
 pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
@@ -41,7 +42,7 @@ pub const FIRMWARE: [BitField<u8>; 2] =
 /// Vendor-specific: first of the four bytes of a fast fire, which selects the groups.
 pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
 /// Vendor-specific: active path of each group; group 0 is the low half of the first byte.
-pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
+pub const ACTIVE_PATHS: Nibbles<Path> = Nibbles::new(RegisterAddress::lower(68));
 /// Vendor-specific: groups that are switching.
 pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
 /// Vendor-specific: worst outcome of the last fire request ([`super::page_b0::short_outcome`]).

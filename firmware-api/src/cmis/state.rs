@@ -1,31 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! States and results with register codes.
 
-use super::field::Coded;
-use crate::path::{DataPathPolicy, GroupOutcome, Path};
-
-macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $code:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-        impl Coded for $name {
-            fn from_code(code: u8) -> Option<Self> {
-                match code {
-                    $($code => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-            fn code(self) -> u8 {
-                match self {
-                    $(Self::$variant => $code,)+
-                }
-            }
-        }
-    };
-}
+use crate::wire::codes;
 
 codes! {
     /// Module state: LowPower → PowerUp → Ready → PowerDown → LowPower; Fault can follow any state.
@@ -87,36 +63,6 @@ codes! {
     }
 }
 
-/// A path stored in a nibble or byte of a register.
-pub type PathCode = Path;
-
-impl Coded for Path {
-    fn from_code(code: u8) -> Option<Self> {
-        Self::from_code(code)
-    }
-    fn code(self) -> u8 {
-        Self::code(self)
-    }
-}
-
-impl Coded for GroupOutcome {
-    fn from_code(code: u8) -> Option<Self> {
-        Self::from_code(code)
-    }
-    fn code(self) -> u8 {
-        Self::code(self)
-    }
-}
-
-impl Coded for DataPathPolicy {
-    fn from_code(code: u8) -> Option<Self> {
-        Self::from_code(code)
-    }
-    fn code(self) -> u8 {
-        Self::code(self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,9 +70,9 @@ mod tests {
     #[test]
     fn state_codes_unchanged() {
         let data_paths = (0..16).filter_map(DataPathState::from_code);
-        assert!(data_paths.map(Coded::code).eq(1..=7));
-        assert!((0..16).filter_map(ModuleState::from_code).map(Coded::code).eq(1..=5));
-        let configs = (0..16).filter_map(ConfigStatus::from_code).map(Coded::code);
+        assert!(data_paths.map(DataPathState::code).eq(1..=7));
+        assert!((0..16).filter_map(ModuleState::from_code).map(ModuleState::code).eq(1..=5));
+        let configs = (0..16).filter_map(ConfigStatus::from_code).map(ConfigStatus::code);
         assert!(configs.eq([0, 1, 2, 3, 4, 5, 6, 7, 12]));
     }
 }

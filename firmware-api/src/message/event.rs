@@ -4,40 +4,21 @@
 
 use super::{PayloadBuffer, Power};
 use crate::path::{GROUPS_MAX, Path};
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, codes, fields};
 
-/// Kind of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum EventKind {
-    /// The active path has been dark for the debounce time.
-    #[default]
-    LightLost,
-    /// The active path has had light again for the debounce time.
-    LightBack,
-    /// A group at rest has left its last commanded path or returned to it.
-    Moved,
-    /// The firmware has restarted, and armed changes are lost.
-    Restarted,
-}
-
-impl EventKind {
-    const fn code(self) -> u8 {
-        match self {
-            Self::LightLost => 1,
-            Self::LightBack => 2,
-            Self::Moved => 3,
-            Self::Restarted => 4,
-        }
-    }
-
-    const fn from_code(code: u8) -> Option<Self> {
-        match code {
-            1 => Some(Self::LightLost),
-            2 => Some(Self::LightBack),
-            3 => Some(Self::Moved),
-            4 => Some(Self::Restarted),
-            _ => None,
-        }
+codes! {
+    /// Kind of an event.
+    #[derive(Default)]
+    EventKind {
+        /// The active path has been dark for the debounce time.
+        #[default]
+        LightLost = 1,
+        /// The active path has had light again for the debounce time.
+        LightBack = 2,
+        /// A group at rest has left its last commanded path or returned to it.
+        Moved = 3,
+        /// The firmware has restarted, and armed changes are lost.
+        Restarted = 4,
     }
 }
 
@@ -60,27 +41,18 @@ pub struct Event {
     pub skipped: u16,
 }
 
+fields!(Event { kind, group, active, power, boots, uptime_ms, skipped });
+
 impl Event {
     /// Encodes the payload, and returns its length.
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
-        let mut writer = Writer::new(out);
-        writer.u8(self.kind.code()).u8(self.group).u8(self.active.code()).u16(self.power.0);
-        writer.u16(self.boots).u32(self.uptime_ms).u16(self.skipped);
-        writer.length()
+        Writer::new(out).put(*self).length()
     }
 
     /// Returns `None` for events that this version does not know.
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
-        let event = Self {
-            kind: EventKind::from_code(reader.u8()?)?,
-            group: reader.u8().filter(|&group| usize::from(group) < GROUPS_MAX)?,
-            active: Path::from_code(reader.u8()?)?,
-            power: Power(reader.u16()?),
-            boots: reader.u16()?,
-            uptime_ms: reader.u32()?,
-            skipped: reader.u16()?,
-        };
+        let event = reader.get().filter(|event: &Self| usize::from(event.group) < GROUPS_MAX)?;
         reader.done(event)
     }
 }
@@ -98,18 +70,4 @@ pub struct EventsReport {
     pub answer_us: u32,
 }
 
-impl EventsReport {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u8(u8::from(self.enabled)).u16(self.debounce_us).u16(self.repeat_ms);
-        writer.u32(self.answer_us);
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            enabled: reader.u8().filter(|&enabled| enabled <= 1)? == 1,
-            debounce_us: reader.u16()?,
-            repeat_ms: reader.u16()?,
-            answer_us: reader.u32()?,
-        })
-    }
-}
+fields!(EventsReport { enabled, debounce_us, repeat_ms, answer_us });

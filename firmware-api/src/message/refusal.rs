@@ -1,65 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Why a request was refused. The module is unchanged, except possibly after [`RequestRefusal::BusFailed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RequestRefusal {
-    /// The command code is unknown.
-    UnknownCommand,
-    /// The payload has the wrong length or an invalid field.
-    Malformed,
-    /// The transaction of the fire request is not armed.
-    NotArmed,
-    /// The module is still switching, or a register write is in progress.
-    Busy,
-    /// The module's state does not allow the request.
-    WrongState,
-    /// The password is wrong.
-    Locked,
-    /// The frame's protocol version is not supported.
-    Version,
-    /// A register does not exist or is not writable.
-    NoSuchRegister,
-    /// The agent does not have this module. Since 1.3.
-    NoSuchModule,
-    /// The module has been replaced, or its serial number is ambiguous. Since 1.3.
-    OtherModule,
-    /// The agent permits only reads. Since 1.3.
-    ReadOnly,
-    /// The agent's bus does not respond. The request may have been executed. Since 1.3.
-    BusFailed,
-    /// The module has accepted a request from a later epoch. Since 1.4.
-    EarlierEpoch,
-}
+use crate::wire::codes;
 
-impl RequestRefusal {
-    const CODES: [(u8, Self); 13] = [
-        (1, Self::UnknownCommand),
-        (2, Self::Malformed),
-        (3, Self::NotArmed),
-        (4, Self::Busy),
-        (5, Self::WrongState),
-        (6, Self::Locked),
-        (7, Self::Version),
-        (8, Self::NoSuchRegister),
-        (9, Self::NoSuchModule),
-        (10, Self::OtherModule),
-        (11, Self::ReadOnly),
-        (12, Self::BusFailed),
-        (13, Self::EarlierEpoch),
-    ];
-
-    /// Returns the status byte.
-    pub fn code(self) -> u8 {
-        let (code, _) = Self::CODES
-            .iter()
-            .find(|(_, refusal)| *refusal == self)
-            .expect("every refusal has a code");
-        *code
-    }
-
-    /// Returns `None` for an unknown status byte.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, refusal)| refusal)
+codes! {
+    /// Why a request was refused. The module is unchanged, except possibly after [`RequestRefusal::BusFailed`].
+    RequestRefusal {
+        /// The command code is unknown.
+        UnknownCommand = 1,
+        /// The payload has the wrong length or an invalid field.
+        Malformed = 2,
+        /// The transaction of the fire request is not armed.
+        NotArmed = 3,
+        /// The module is still switching, or a register write is in progress.
+        Busy = 4,
+        /// The module's state does not allow the request.
+        WrongState = 5,
+        /// The password is wrong.
+        Locked = 6,
+        /// The frame's protocol version is not supported.
+        Version = 7,
+        /// A register does not exist or is not writable.
+        NoSuchRegister = 8,
+        /// The agent does not have this module. Since 1.3.
+        NoSuchModule = 9,
+        /// The module has been replaced, or its serial number is ambiguous. Since 1.3.
+        OtherModule = 10,
+        /// The agent permits only reads. Since 1.3.
+        ReadOnly = 11,
+        /// The agent's bus does not respond. The request may have been executed. Since 1.3.
+        BusFailed = 12,
+        /// The module has accepted a request from a later epoch. Since 1.4.
+        EarlierEpoch = 13,
     }
 }
 

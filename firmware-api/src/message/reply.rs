@@ -4,7 +4,8 @@ use super::{
     ArmReport, EventsReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX,
     RequestRefusal, StatusReport, command,
 };
-use crate::wire::{Reader, Writer};
+use crate::path::GROUPS_MAX;
+use crate::wire::{Reader, Wire, Writer};
 
 /// A device's reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +36,14 @@ impl<'a> Reply<'a> {
         let mut writer = Writer::new(out);
         let mut status = 0;
         match self {
-            Self::Identity(identity) => identity.encode(&mut writer),
-            Self::Registers(bytes) => {
-                writer.slice(bytes);
-            }
+            Self::Identity(identity) => identity.write(&mut writer),
+            Self::Registers(bytes) => _ = writer.slice(bytes),
             Self::Done => {}
-            Self::Armed(report) => report.encode(&mut writer),
-            Self::Fired(report) => report.encode(&mut writer),
-            Self::Status(report) => report.encode(&mut writer),
-            Self::Links(report) => report.encode(&mut writer),
-            Self::Events(report) => report.encode(&mut writer),
+            Self::Armed(report) => report.write(&mut writer),
+            Self::Fired(report) => report.write(&mut writer),
+            Self::Status(report) => report.write(&mut writer),
+            Self::Links(report) => report.write(&mut writer),
+            Self::Events(report) => report.write(&mut writer),
             Self::Refused(refusal) => status = refusal.code(),
         }
         (status, writer.length())
@@ -57,7 +56,9 @@ impl<'a> Reply<'a> {
         }
         let mut reader = Reader(payload);
         let reply = match command & !command::IN_EPOCH {
-            command::HELLO => Self::Identity(Identity::decode(&mut reader)?),
+            command::HELLO => Self::Identity(
+                reader.get().filter(|own: &Identity| usize::from(own.groups) <= GROUPS_MAX)?,
+            ),
             command::READ if payload.len() <= REGISTER_BYTES_MAX => {
                 Self::Registers(reader.slice(payload.len())?)
             }
@@ -66,11 +67,11 @@ impl<'a> Reply<'a> {
             | command::SET_DEFAULT
             | command::RESET
             | command::MODULE => Self::Done,
-            command::ARM => Self::Armed(ArmReport::decode(&mut reader)?),
-            command::FIRE | command::GO => Self::Fired(FireReport::decode(&mut reader)?),
-            command::STATUS => Self::Status(StatusReport::decode(&mut reader)?),
-            command::LINKS => Self::Links(LinksReport::decode(&mut reader)?),
-            command::EVENTS => Self::Events(EventsReport::decode(&mut reader)?),
+            command::ARM => Self::Armed(reader.get()?),
+            command::FIRE | command::GO => Self::Fired(reader.get()?),
+            command::STATUS => Self::Status(reader.get()?),
+            command::LINKS => Self::Links(reader.get()?),
+            command::EVENTS => Self::Events(reader.get()?),
             _ => return None,
         };
         reader.done(reply)

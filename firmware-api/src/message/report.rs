@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::TransactionId;
-use crate::path::{GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};
-use crate::wire::{Reader, Writer};
+use crate::path::{GROUPS_MAX, Groups, Outcomes, Paths};
+use crate::wire::fields;
 
 /// Identity and capabilities of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,39 +37,28 @@ pub struct Identity {
     pub power_low: Power,
 }
 
-impl Identity {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u8(self.versions.0).u8(self.versions.1);
-        writer.slice(&self.vendor).slice(&self.part).slice(&self.serial);
-        writer.u8(self.firmware.0).u8(self.firmware.1).u8(self.layout);
-        writer.u8(self.groups).u8(self.external_paths).u8(self.capabilities.0);
-        writer.u16(self.switch_us).u16(self.settle_us).u16(self.dwell_us);
-        writer.u32(self.commit_max_us).u16(self.power_low.0);
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            versions: (reader.u8()?, reader.u8()?),
-            vendor: reader.array()?,
-            part: reader.array()?,
-            serial: reader.array()?,
-            firmware: (reader.u8()?, reader.u8()?),
-            layout: reader.u8()?,
-            groups: reader.u8().filter(|&groups| usize::from(groups) <= GROUPS_MAX)?,
-            external_paths: reader.u8()?,
-            capabilities: Capabilities(reader.u8()?),
-            switch_us: reader.u16()?,
-            settle_us: reader.u16()?,
-            dwell_us: reader.u16()?,
-            commit_max_us: reader.u32()?,
-            power_low: Power(reader.u16()?),
-        })
-    }
-}
+fields!(Identity {
+    versions,
+    vendor,
+    part,
+    serial,
+    firmware,
+    layout,
+    groups,
+    external_paths,
+    capabilities,
+    switch_us,
+    settle_us,
+    dwell_us,
+    commit_max_us,
+    power_low
+});
 
 /// Capability bits in register B0h:199.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(pub u8);
+
+fields!(Capabilities { 0 });
 
 impl Capabilities {
     /// Groups support the dark path.
@@ -111,6 +100,8 @@ impl Capabilities {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Power(pub u16);
 
+fields!(Power { 0 });
+
 /// Result of an arm request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmReport {
@@ -120,18 +111,7 @@ pub struct ArmReport {
     pub outcomes: Outcomes,
 }
 
-impl ArmReport {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.transaction.0).codes(&self.outcomes, GroupOutcome::code);
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            transaction: TransactionId(reader.u32()?),
-            outcomes: reader.codes(GroupOutcome::from_code)?,
-        })
-    }
-}
+fields!(ArmReport { transaction, outcomes });
 
 /// Result of a fire request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,21 +126,7 @@ pub struct FireReport {
     pub active: Paths,
 }
 
-impl FireReport {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.transaction.0).u32(self.generation);
-        writer.codes(&self.outcomes, GroupOutcome::code).codes(&self.active, Path::code);
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            transaction: TransactionId(reader.u32()?),
-            generation: reader.u32()?,
-            outcomes: reader.codes(GroupOutcome::from_code)?,
-            active: reader.codes(Path::from_code)?,
-        })
-    }
-}
+fields!(FireReport { transaction, generation, outcomes, active });
 
 /// The module's state, which a host checks after a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -193,45 +159,21 @@ pub struct StatusReport {
     pub received: [Power; 8],
 }
 
-impl StatusReport {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u16(self.boots).u32(self.uptime_ms).u8(self.module_state);
-        writer.u32(self.armed.0).u32(self.fired.0).u32(self.generation).u8(self.busy.0);
-        writer.codes(&self.active, Path::code);
-        writer.codes(&self.arm_outcomes, GroupOutcome::code);
-        writer.codes(&self.fire_outcomes, GroupOutcome::code);
-        writer.slice(&self.data_paths);
-        for power in self.taps.iter().chain(&self.received) {
-            writer.u16(power.0);
-        }
-    }
-
-    fn decode_powers(reader: &mut Reader<'_>) -> Option<[Power; 8]> {
-        let mut powers = [Power::default(); 8];
-        for power in &mut powers {
-            *power = Power(reader.u16()?);
-        }
-        Some(powers)
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            boots: reader.u16()?,
-            uptime_ms: reader.u32()?,
-            module_state: reader.u8()?,
-            armed: TransactionId(reader.u32()?),
-            fired: TransactionId(reader.u32()?),
-            generation: reader.u32()?,
-            busy: Groups(reader.u8()?),
-            active: reader.codes(Path::from_code)?,
-            arm_outcomes: reader.codes(GroupOutcome::from_code)?,
-            fire_outcomes: reader.codes(GroupOutcome::from_code)?,
-            data_paths: reader.array()?,
-            taps: Self::decode_powers(reader)?,
-            received: Self::decode_powers(reader)?,
-        })
-    }
-}
+fields!(StatusReport {
+    boots,
+    uptime_ms,
+    module_state,
+    armed,
+    fired,
+    generation,
+    busy,
+    active,
+    arm_outcomes,
+    fire_outcomes,
+    data_paths,
+    taps,
+    received
+});
 
 /// The module's link name, and the neighbour of each group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,27 +184,13 @@ pub struct LinksReport {
     pub neighbours: [Neighbour; GROUPS_MAX],
 }
 
-impl LinksReport {
-    pub(super) fn encode(&self, writer: &mut Writer<'_>) {
-        writer.u32(self.name.0);
-        for neighbour in &self.neighbours {
-            writer.u32(neighbour.name.0).u8(neighbour.path);
-        }
-    }
-
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        let name = LinkName(reader.u32()?);
-        let mut neighbours = [Neighbour::default(); GROUPS_MAX];
-        for neighbour in &mut neighbours {
-            *neighbour = Neighbour { name: LinkName(reader.u32()?), path: reader.u8()? };
-        }
-        Some(Self { name, neighbours })
-    }
-}
+fields!(LinksReport { name, neighbours });
 
 /// A name that the host assigns to a module, which sends it over its light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(pub u32);
+
+fields!(LinkName { 0 });
 
 impl LinkName {
     /// Represents no name, or no readable signal.
@@ -277,3 +205,5 @@ pub struct Neighbour {
     /// External path that the sender uses.
     pub path: u8,
 }
+
+fields!(Neighbour { name, path });

@@ -5,8 +5,8 @@ use super::{
     command,
 };
 use crate::cmis::RegisterAddress;
-use crate::path::{DataPathPolicy, Groups, Path, Paths};
-use crate::wire::{Reader, Writer};
+use crate::path::{DataPathPolicy, Groups, Paths};
+use crate::wire::{Reader, Wire, Writer, fields};
 
 /// A request from a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,14 @@ pub struct Arm {
     pub paths: Paths,
 }
 
+fields!(Arm { transaction, policy, paths });
+
+impl Arm {
+    fn is_named(&self) -> bool {
+        self.transaction != TransactionId::NONE
+    }
+}
+
 impl<'a> Request<'a> {
     /// Returns the command code.
     pub const fn command(&self) -> u8 {
@@ -116,40 +124,23 @@ impl<'a> Request<'a> {
     /// name exceeds [`MODULE_NAME_BYTES_MAX`].
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
-        match self {
+        match *self {
             Self::Hello | Self::Status | Self::Reset | Self::Links => {}
-            Self::Read { address, length } => {
-                address.encode(&mut writer);
-                writer.u8(*length);
-            }
+            Self::Read { address, length } => _ = writer.put(address).put(length),
             Self::Write { address, bytes } => {
                 assert!(bytes.len() <= REGISTER_BYTES_MAX, "register writes are bounded");
-                address.encode(&mut writer);
-                writer.slice(bytes);
+                writer.put(address).slice(bytes);
             }
             Self::Module { name } => {
                 assert!(name.len() <= MODULE_NAME_BYTES_MAX, "module names are bounded");
                 writer.slice(name);
             }
-            Self::Arm(arm) => {
-                writer.u32(arm.transaction.0).u8(arm.policy.code()).codes(&arm.paths, Path::code);
-            }
-            Self::Go { arm, groups } => {
-                writer.u32(arm.transaction.0).u8(arm.policy.code()).codes(&arm.paths, Path::code);
-                writer.u8(groups.0);
-            }
-            Self::Events { enabled, debounce_us } => {
-                writer.u8(u8::from(*enabled)).u16(*debounce_us);
-            }
-            Self::Fire { transaction, groups } => {
-                writer.u32(transaction.0).u8(groups.0);
-            }
-            Self::Disarm { transaction } => {
-                writer.u32(transaction.0);
-            }
-            Self::SetDefault { password, paths } => {
-                writer.u32(*password).codes(paths, Path::code);
-            }
+            Self::Arm(arm) => arm.write(&mut writer),
+            Self::Go { arm, groups } => _ = writer.put(arm).put(groups),
+            Self::Events { enabled, debounce_us } => _ = writer.put(enabled).put(debounce_us),
+            Self::Fire { transaction, groups } => _ = writer.put(transaction).put(groups),
+            Self::Disarm { transaction } => transaction.write(&mut writer),
+            Self::SetDefault { password, paths } => _ = writer.put(password).put(paths),
         }
         writer.length()
     }
@@ -163,8 +154,7 @@ impl<'a> Request<'a> {
             return Ok((None, Self::decode(code, payload)?));
         }
         let mut reader = Reader(payload);
-        let epoch =
-            reader.array().map(u64::from_be_bytes).map(Epoch).ok_or(RequestRefusal::Malformed)?;
+        let epoch = reader.get().ok_or(RequestRefusal::Malformed)?;
         Ok((Some(epoch), Self::decode(code & !command::IN_EPOCH, reader.0)?))
     }
 
@@ -174,17 +164,32 @@ impl<'a> Request<'a> {
         let mut reader = Reader(payload);
         let request = match command {
             command::HELLO => Some(Self::Hello),
-            command::READ => Self::decode_read(&mut reader),
-            command::WRITE => Self::decode_write(&mut reader),
-            command::ARM => Self::decode_arm(&mut reader).map(Self::Arm),
-            command::GO => Self::decode_go(&mut reader),
-            command::EVENTS => Self::decode_events(&mut reader),
-            command::FIRE => Self::decode_fire(&mut reader),
-            command::DISARM => {
-                reader.u32().map(|id| Self::Disarm { transaction: TransactionId(id) })
+            command::READ => {
+                let read = reader.get::<(RegisterAddress, u8)>();
+                let read = read.filter(|(address, length)| address.holds(usize::from(*length)));
+                read.map(|(address, length)| Self::Read { address, length })
             }
+            command::WRITE => reader.get::<RegisterAddress>().and_then(|address| {
+                let bytes = reader.slice(reader.0.len())?;
+                address.holds(bytes.len()).then_some(Self::Write { address, bytes })
+            }),
+            command::ARM => reader.get().filter(Arm::is_named).map(Self::Arm),
+            command::GO => {
+                let go = reader.get::<(Arm, Groups)>().filter(|(arm, _)| arm.is_named());
+                go.map(|(arm, groups)| Self::Go { arm, groups })
+            }
+            command::EVENTS => {
+                reader.get().map(|(enabled, debounce_us)| Self::Events { enabled, debounce_us })
+            }
+            command::FIRE => {
+                let fire = reader.get().filter(|(id, _)| *id != TransactionId::NONE);
+                fire.map(|(transaction, groups)| Self::Fire { transaction, groups })
+            }
+            command::DISARM => reader.get().map(|transaction| Self::Disarm { transaction }),
             command::STATUS => Some(Self::Status),
-            command::SET_DEFAULT => Self::decode_set_default(&mut reader),
+            command::SET_DEFAULT => {
+                reader.get().map(|(password, paths)| Self::SetDefault { password, paths })
+            }
             command::RESET => Some(Self::Reset),
             command::LINKS => Some(Self::Links),
             command::MODULE => {
@@ -195,60 +200,9 @@ impl<'a> Request<'a> {
         };
         request.and_then(|request| reader.done(request)).ok_or(RequestRefusal::Malformed)
     }
-
-    fn decode_read(reader: &mut Reader<'a>) -> Option<Self> {
-        let (address, length) = (RegisterAddress::decode(reader)?, reader.u8()?);
-        address.holds(usize::from(length)).then_some(Self::Read { address, length })
-    }
-
-    fn decode_write(reader: &mut Reader<'a>) -> Option<Self> {
-        let address = RegisterAddress::decode(reader)?;
-        let bytes = reader.slice(reader.0.len())?;
-        address.holds(bytes.len()).then_some(Self::Write { address, bytes })
-    }
-
-    fn decode_arm(reader: &mut Reader<'a>) -> Option<Arm> {
-        Some(Arm {
-            transaction: TransactionId(reader.u32().filter(|&id| id != 0)?),
-            policy: DataPathPolicy::from_code(reader.u8()?)?,
-            paths: reader.codes(Path::from_code)?,
-        })
-    }
-
-    fn decode_go(reader: &mut Reader<'a>) -> Option<Self> {
-        Some(Self::Go { arm: Self::decode_arm(reader)?, groups: Groups(reader.u8()?) })
-    }
-
-    fn decode_events(reader: &mut Reader<'a>) -> Option<Self> {
-        let enabled = match reader.u8()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
-        Some(Self::Events { enabled, debounce_us: reader.u16()? })
-    }
-
-    fn decode_fire(reader: &mut Reader<'a>) -> Option<Self> {
-        Some(Self::Fire {
-            transaction: TransactionId(reader.u32().filter(|&id| id != 0)?),
-            groups: Groups(reader.u8()?),
-        })
-    }
-
-    fn decode_set_default(reader: &mut Reader<'a>) -> Option<Self> {
-        Some(Self::SetDefault { password: reader.u32()?, paths: reader.codes(Path::from_code)? })
-    }
 }
 
 impl RegisterAddress {
-    fn encode(self, writer: &mut Writer<'_>) {
-        writer.u8(self.bank).u8(self.page).u8(self.offset);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { bank: reader.u8()?, page: reader.u8()?, offset: reader.u8()? })
-    }
-
     fn holds(self, length: usize) -> bool {
         let half_end = if self.offset < 128 { 128 } else { 256 };
         (1..=REGISTER_BYTES_MAX).contains(&length) && usize::from(self.offset) + length <= half_end

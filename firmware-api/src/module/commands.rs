@@ -14,11 +14,16 @@ impl<H: Hardware> Module<H> {
         match Memory::access(at) {
             Access::Read => return,
             Access::Locked => return self.put_power_on_path(at, value),
-            Access::Write if at.offset >= 128 && at.page == cdb::PAGE && self.cdb_busy() => return,
-            Access::Write => self.memory.set_byte(at, value),
+            Access::Write => {
+                let is_of_cdb = at.offset >= 128 && at.page == cdb::PAGE;
+                if is_of_cdb && self.cdb_ends.is_some() {
+                    return;
+                }
+                self.memory.set_byte(at, value);
+            }
         }
         match (at.offset, at.page) {
-            (26, _) => self.put_control(now),
+            (26, _) if lower::SOFTWARE_RESET.get(&self.memory) => self.reset(now),
             (67, _) => self.put_fast_fire(now),
             (125, _) => self.put_password(),
             (127, _) => self.put_page_select(),
@@ -32,12 +37,6 @@ impl<H: Hardware> Module<H> {
                 self.hardware.set_link_name(name);
             }
             _ => {}
-        }
-    }
-
-    fn put_control(&mut self, now: Micros) {
-        if lower::SOFTWARE_RESET.get(&self.memory) {
-            self.reset(now);
         }
     }
 
@@ -71,7 +70,7 @@ impl<H: Hardware> Module<H> {
             path.external_number().is_none_or(|number| number <= self.profile.external_paths);
         if known {
             let mut paths = self.hardware.load_power_on_paths();
-            paths[usize::from(at.offset - page_b0::power_on_path(0).at().offset)] = path;
+            paths[usize::from(at.offset - page_b0::power_on_path(0).at.offset)] = path;
             self.hardware.store_power_on_paths(paths);
         }
     }
@@ -124,10 +123,6 @@ impl<H: Hardware> Module<H> {
         if self.fire_now(now, transaction, groups).is_err() {
             lower::CUSTOM_FLAGS.raise(&mut self.memory, page_b0::flag::FIRE_IGNORED);
         }
-    }
-
-    fn cdb_busy(&self) -> bool {
-        self.cdb_ends.is_some()
     }
 
     fn start_cdb(&mut self, now: Micros) {

@@ -40,12 +40,7 @@ pub(crate) struct Permission {
     pub(crate) all_deactivated: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EndedMoves {
-    pub(crate) flags: u8,
-}
-
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SwitchGroups {
     groups: Groups,
     armed: Option<Arm>,
@@ -70,20 +65,7 @@ impl SwitchGroups {
             committed[group] = stored[group];
             hardware.drive(now, group, stored[group]);
         }
-        Self {
-            groups,
-            armed: None,
-            arm_outcomes: Outcomes::default(),
-            fired: TransactionId::NONE,
-            fired_groups: Groups::NONE,
-            policy: DataPathPolicy::default(),
-            fire_outcomes: Outcomes::default(),
-            generation: 0,
-            committed,
-            moved_in_this_fire: false,
-            motions: [None; GROUPS_MAX],
-            came_to_rest: [None; GROUPS_MAX],
-        }
+        Self { groups, committed, ..Self::default() }
     }
 
     pub(crate) fn armed(&self) -> TransactionId {
@@ -220,13 +202,14 @@ impl SwitchGroups {
         self.motions.iter().flatten().map(|motion| motion.next_look).min()
     }
 
+    /// Returns the custom flags to raise for groups whose switching has ended.
     pub(crate) fn advance(
         &mut self,
         profile: &Profile,
         hardware: &impl Hardware,
         now: Micros,
-    ) -> EndedMoves {
-        let mut ended = EndedMoves::default();
+    ) -> u8 {
+        let mut flags = 0;
         for group in self.groups.iter() {
             let Some(motion) = self.motions[group].filter(|motion| motion.next_look <= now) else {
                 continue;
@@ -236,11 +219,11 @@ impl SwitchGroups {
                 MotionReading::Again(motion) => self.motions[group] = Some(motion),
                 MotionReading::Ended(outcome) => {
                     self.end(group, motion.wanted, outcome, now);
-                    ended.flags |= flags_of(outcome);
+                    flags |= flags_of(outcome);
                 }
             }
         }
-        ended
+        flags
     }
 
     fn end(&mut self, group: usize, wanted: Path, outcome: GroupOutcome, now: Micros) {

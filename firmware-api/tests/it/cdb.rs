@@ -27,7 +27,7 @@ fn run(module: &mut Module<Bench>, now: Micros, page: &[u8; cdb::MESSAGE_BYTES])
 
 fn status(module: &mut Module<Bench>, now: Micros) -> CdbStatus {
     let mut byte = [0];
-    module.read(now, lower::CDB_STATUS.at(), &mut byte).unwrap();
+    module.read(now, lower::CDB_STATUS.at, &mut byte).unwrap();
     CdbStatus::from_code(byte[0]).unwrap()
 }
 

@@ -206,7 +206,7 @@ pub(super) fn rates(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> BTreeMap<(
     let mut rates = BTreeMap::new();
     for circuit in circuits {
         let rate = bank_of(spec, circuit.ocs.0).and_then(|bank| bank.circuit_rate);
-        let rate = rate.unwrap_or(spec.circuit_rate).0 as f64;
+        let rate = rate.map_or(spec.circuit_rate, |own| own.0).0 as f64;
         *rates.entry((circuit.a.0, circuit.b.0)).or_insert(0.0) += rate;
         if !is_one_way(spec, circuit) {
             *rates.entry((circuit.b.0, circuit.a.0)).or_insert(0.0) += rate;

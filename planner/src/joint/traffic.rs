@@ -159,7 +159,7 @@ fn of_step(
         cp,
         dp,
         ep: raw.ep,
-        sharding: raw.sharding.into(),
+        sharding: raw.sharding,
         micro_batches: raw.micro_batches,
         tokens: raw.tokens,
         expert_skew: 0.0,

@@ -97,7 +97,7 @@ impl<'a> Optics<'a> {
     }
 
     fn rate(&self, bank: usize) -> f64 {
-        self.spec.banks[bank].circuit_rate.unwrap_or(self.spec.circuit_rate).0 as f64
+        self.spec.banks[bank].circuit_rate.map_or(self.spec.circuit_rate, |own| own.0).0 as f64
     }
 
     fn join(&self, bank: usize, a: usize, b: usize) -> bool {

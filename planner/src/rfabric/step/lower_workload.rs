@@ -8,7 +8,7 @@ use super::super::demand::Demand;
 use super::super::workload::card::ModelCard;
 use super::super::workload::generation::Generation;
 use super::super::workload::place::Place;
-use super::super::workload::prefill_decode::{self, Prompt};
+use super::super::workload::prefill_decode;
 use super::super::workload::training::Training;
 use super::super::workload::weight_sync::{self, FanOut};
 use super::lower::{Mistake, find_model};
@@ -92,7 +92,7 @@ impl Lower<'_> {
             pp: raw.pp,
             dp,
             ep: raw.ep,
-            sharding: raw.sharding.into(),
+            sharding: raw.sharding,
             micro_batches: raw.micro_batches,
             tokens: raw.tokens,
             expert_skew: raw.expert_skew,
@@ -128,9 +128,7 @@ impl Lower<'_> {
             return refuse(&format!("prompts/{at}/gpu"), message, fix);
         }
         let card = self.model(&raw.model)?;
-        let prompts = raw.prompts.iter();
-        let prompts: Vec<Prompt> =
-            prompts.map(|raw| Prompt { gpu: raw.gpu, tokens: raw.tokens }).collect();
-        Ok(prefill_decode::pull(self.leaves(), &card, &prefill, &decode, &prompts, raw.room.0).0)
+        Ok(prefill_decode::pull(self.leaves(), &card, &prefill, &decode, &raw.prompts, raw.room.0)
+            .0)
     }
 }

@@ -4,20 +4,12 @@
 //! A pull transfers prompt tokens × cache bytes per token. It waits until the instance has room, so
 //! free cache memory limits the traffic of a phase; the remaining caches stay on the prefill side.
 
+use lightloom_fabric::file::PromptFile;
 use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
 use super::card::ModelCard;
 use super::place::Place;
-
-/// A prompt and the GPU with its cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prompt {
-    /// The prefill GPU.
-    pub gpu: u32,
-    /// Length in tokens.
-    pub tokens: u64,
-}
 
 /// Returns the traffic of all pulls in a phase, and the number of prompts still waiting for room.
 ///
@@ -28,7 +20,7 @@ pub fn pull(
     card: &ModelCard,
     prefill: &Place,
     decode: &Place,
-    prompts: &[Prompt],
+    prompts: &[PromptFile],
     room: Bytes,
 ) -> (Demand, usize) {
     let mut demand = Demand::none(leaves);
@@ -55,7 +47,7 @@ mod tests {
     fn caches_are_pulled_until_memory_is_full() {
         let prefill = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 2 };
         let decode = Place { first_leaf: 2, ..prefill };
-        let prompts = [0, 1, 0, 1].map(|gpu| Prompt { gpu, tokens: 1_000 });
+        let prompts = [0, 1, 0, 1].map(|gpu| PromptFile { gpu, tokens: 1_000 });
         let room = Bytes(1_500 * (320 << 10));
         let (demand, waiting) = pull(4, &dense_card(), &prefill, &decode, &prompts, room);
         assert_eq!(waiting, 2);

@@ -10,7 +10,7 @@
 //! The pool generates the next batch while the trainer processes the current one, so their traffic shares a phase. The
 //! step is reconstructed from the abstract of the RFabric paper and from a reading note, not from a trace of RFabric.
 
-use lightloom_fabric::file::{RlFile, SyncMethod};
+use lightloom_fabric::file::{RlFile, ShardingFile, SyncMethod};
 use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
@@ -19,7 +19,7 @@ use super::card::ModelCard;
 use super::generation::Generation;
 use super::parallelism_switch;
 use super::place::{Place, Seats};
-use super::training::{Sharding, Training};
+use super::training::Training;
 use super::weight_sync::{self, FanOut};
 use lightloom_units::seed::Seed;
 
@@ -177,7 +177,7 @@ impl RlStep {
             pp: self.raw.pp,
             dp: self.dp(),
             ep: self.raw.ep,
-            sharding: Sharding::Replicated,
+            sharding: ShardingFile::Replicated,
             micro_batches: self.raw.samples / self.dp(),
             tokens: self.raw.tokens_per_sample,
             expert_skew: self.raw.expert_skew,

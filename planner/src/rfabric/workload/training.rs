@@ -47,7 +47,7 @@ pub struct Training {
     /// Expert-parallel ranks, a subset of the data-parallel ranks.
     pub ep: u32,
     /// Whether weights and gradients are sharded over the data-parallel ranks.
-    pub sharding: Sharding,
+    pub sharding: ShardingFile,
     /// Micro-batches per step.
     pub micro_batches: u32,
     /// Tokens of a micro-batch on one pipeline, over all context-parallel ranks.
@@ -56,24 +56,6 @@ pub struct Training {
     pub expert_skew: f64,
     /// Random seed for expert popularity.
     pub seed: Seed,
-}
-
-/// The state stored by each data-parallel rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharding {
-    /// All weights and gradients; gradients are all-reduced.
-    Replicated,
-    /// A shard (FSDP); weights are gathered twice and gradients scattered once.
-    Sharded,
-}
-
-impl From<ShardingFile> for Sharding {
-    fn from(written: ShardingFile) -> Self {
-        match written {
-            ShardingFile::Replicated => Self::Replicated,
-            ShardingFile::Sharded => Self::Sharded,
-        }
-    }
 }
 
 impl Training {
@@ -117,8 +99,8 @@ impl Training {
                     .map(|(context, data)| self.seat(tensor, context, data, stage))
                     .collect();
                 match self.sharding {
-                    Sharding::Replicated => all_reduce(demand, &ranks, size),
-                    Sharding::Sharded => all_gather(demand, &ranks, size * 3),
+                    ShardingFile::Replicated => all_reduce(demand, &ranks, size),
+                    ShardingFile::Sharded => all_gather(demand, &ranks, size * 3),
                 }
             }
         }
@@ -228,7 +210,7 @@ mod tests {
             pp: 2,
             dp: 32,
             ep: 16,
-            sharding: Sharding::Replicated,
+            sharding: ShardingFile::Replicated,
             micro_batches: 3,
             tokens: 4096,
             expert_skew: 0.0,
@@ -270,8 +252,8 @@ mod tests {
         );
         // A rank holds a sixteenth of the experts of a stage, like the rank two leaves later.
         assert_eq!(gradients.bytes(LeafId(0), LeafId(2)).0, 8 * experts * 2 / 2 / 16);
-        let sharded =
-            Training { sharding: Sharding::Sharded, ..job }.data_parallel_traffic(Demand::none(8));
+        let sharded = Training { sharding: ShardingFile::Sharded, ..job }
+            .data_parallel_traffic(Demand::none(8));
         assert_eq!(sharded.bytes(LeafId(0), LeafId(1)).0, one_hop / 2 * 3);
     }
 

@@ -10,7 +10,7 @@ use lightloom_planner::rfabric::demand::Demand;
 use lightloom_planner::rfabric::testkit;
 use lightloom_units::id::{LeafId, OcsId, OcsPortId};
 use lightloom_units::seed::{Seed, Stream};
-use lightloom_units::{BitsPerSecond, Bytes};
+use lightloom_units::{BitsPerSecond, Bytes, Text};
 use rand::RngExt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,8 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
                     } else {
                         used[b] += circuits
                     }
-                    let own = bank.circuit_rate.unwrap_or(spec.circuit_rate).0 as f64 / rate;
+                    let own =
+                        bank.circuit_rate.map_or(spec.circuit_rate, |own| own.0).0 as f64 / rate;
                     capacity[a][b] += own * circuits;
                     if !is_one_way {
                         capacity[b][a] += own * circuits;
@@ -83,7 +84,7 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
             constraints.push(constraint!(received <= free));
         }
         for own in spec.usable.iter().filter(|own| own.ocs == ocs) {
-            let units = bank.circuit_rate.unwrap_or(spec.circuit_rate).0 as f64 / rate;
+            let units = bank.circuit_rate.map_or(spec.circuit_rate, |own| own.0).0 as f64 / rate;
             capacity[own.a.index()][own.b.index()] += units;
             capacity[own.b.index()][own.a.index()] += units;
         }
@@ -182,7 +183,7 @@ pub(crate) fn drawn_mixture(seed: u64) -> (ReconfigurableFatTree, Demand) {
         let (network, demand) = drawn_building(stream.random_range(0..1_000_000));
         let mut spec = network.spec().clone();
         for bank in &mut spec.banks {
-            let rates = [None, Some(BitsPerSecond::from_gbps(800))];
+            let rates = [None, Some(Text(BitsPerSecond::from_gbps(800)))];
             bank.circuit_rate = rates[stream.random_range(0..2)];
         }
         let last = network.switches() - 1;
@@ -204,7 +205,7 @@ pub(crate) fn drawn_one_way(seed: u64) -> (ReconfigurableFatTree, Demand) {
     let (network, demand) = drawn_building(stream.random_range(0..1_000_000));
     let mut spec = network.spec().clone();
     for bank in &mut spec.banks {
-        let rates = [None, Some(BitsPerSecond::from_gbps(800))];
+        let rates = [None, Some(Text(BitsPerSecond::from_gbps(800)))];
         bank.circuit_rate = rates[stream.random_range(0..2)];
         bank.one_way = true;
     }
