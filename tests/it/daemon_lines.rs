@@ -218,7 +218,7 @@ impl<E: EmulatedDevice> Bench<E> {
         self.wire.damage = damage;
         let within = |bench: &Self, ms| bench.now + Picoseconds::from_millis(ms);
         let is_read = |bench: &Self| {
-            bench.controller.sightings().devices()[&DeviceName::from(NAME)].answers()
+            bench.controller.sightings().devices()[&DeviceName::from(NAME)].is_read()
         };
         self.run_until(within(&self, 30_000), is_read);
         assert!(is_read(&self), "never read, {:?}", self.wire);
@@ -242,8 +242,9 @@ impl<E: EmulatedDevice> Bench<E> {
             (self.controller.ledger(), &self.controller.sightings().devices()[&name]);
         let truth = (self.truth)(&self.device, self.now);
         let owned = ledger.owned.get(&name).cloned().unwrap_or_default();
-        let listed =
-            ledger.attention.contains_key(&name) || !seen.drift().is_empty() || !seen.is_up();
+        let listed = ledger.attention.contains_key(&name)
+            || !seen.drift().is_empty()
+            || !seen.is_reachable();
         assert!(truth == owned || listed, "{truth:?}, said {owned:?}, {:?}", self.wire);
     }
 }
@@ -275,7 +276,7 @@ fn late_command<D: Dialect + Clone + 'static>(
     let within = |bench: &Bench<OpticalSwitch>, ms| bench.now + Picoseconds::from_millis(ms);
     let name = DeviceName::from(NAME);
     let is_read =
-        |bench: &Bench<OpticalSwitch>| bench.controller.sightings().devices()[&name].answers();
+        |bench: &Bench<OpticalSwitch>| bench.controller.sightings().devices()[&name].is_read();
     bench.run_until(within(&bench, 30_000), is_read);
     bench.ask(Request::Adopt(vec![name.clone()].into()));
     let deferred = DeviceFault::Defer(Picoseconds::from_millis(3_000));

@@ -66,7 +66,7 @@ impl House {
         let name = DeviceName::from(device);
         let read = move |runtime: &Runtime| {
             let seen = &runtime.control.sightings().devices()[&name];
-            (seen.answers()).then_some(())
+            (seen.is_read()).then_some(())
         };
         self.rig.find("the device", read).await;
     }

@@ -12,7 +12,7 @@ use daemon_rig::times::{Times, state_folder};
 use daemon_rig::{Modules, Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
-use lightloom_control::{bypass, desired};
+use lightloom_control::{desired, replan};
 use lightloom_daemon::runtime::Runtime;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
@@ -167,13 +167,13 @@ async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
 async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
     let up = |runtime: &Runtime| {
         let devices = runtime.control.sightings().devices();
-        devices.values().all(|seen| seen.answers()).then_some(())
+        devices.values().all(|seen| seen.is_read()).then_some(())
     };
     rig.find("the node to answer again", up).await;
     let answer = rig.fault(&[], broken).await;
     rig.committed(&answer).await;
     let target = desired::paths(plan, &rig.config.bundles).unwrap();
-    let (plan_sha256, mode) = (bypass::sha256_of(plan), Mode::Update);
+    let (plan_sha256, mode) = (replan::sha256_of(plan), Mode::Update);
     let apply = Apply { target, plan_sha256, mode, ..Apply::default() };
     let answer = rig.ask(Request::Apply(apply), Some(plan.clone())).await;
     if let Answer::Accepted { .. } = answer {

@@ -140,7 +140,8 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
     *plan.lock().unwrap() = Some((fault, after));
     let _accepted_or_refused = first.ask(change(true), None).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let failed = first.look(|runtime: &Runtime| runtime.control.failed().map(str::to_owned)).await;
+    let failed =
+        first.look(|runtime: &Runtime| runtime.control.journal_failure().map(str::to_owned)).await;
     if failed.is_some() {
         let status = first.look(view::status).await;
         assert_eq!(status.journal_failure, failed, "who looks is answered");
@@ -235,16 +236,17 @@ async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> boo
     *plan.lock().unwrap() = Some((fault, after));
     let _accepted_or_refused = rig.ask(change(true), None).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    if rig.look(|runtime: &Runtime| runtime.control.failed().is_none()).await {
+    if rig.look(|runtime: &Runtime| runtime.control.journal_failure().is_none()).await {
         return false;
     }
     let polled = rig.look(read_at).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(rig.look(read_at).await > polled, "devices are read on");
-    assert!(rig.look(|runtime: &Runtime| runtime.control.failed().is_some()).await);
+    assert!(rig.look(|runtime: &Runtime| runtime.control.journal_failure().is_some()).await);
     *plan.lock().unwrap() = None;
     let well = |runtime: &Runtime| {
-        let well = runtime.control.failed().is_none() && !runtime.control.transactions().is_busy();
+        let well = runtime.control.journal_failure().is_none()
+            && !runtime.control.transactions().is_busy();
         well.then_some(())
     };
     rig.find("writing again", well).await;
@@ -316,7 +318,8 @@ fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
             let status = rig.look(view::status).await;
             assert!(status.journal_failure.is_some(), "{fault:?}: it is said");
             *plan.lock().unwrap() = None;
-            let well = |runtime: &Runtime| runtime.control.failed().is_none().then_some(());
+            let well =
+                |runtime: &Runtime| runtime.control.journal_failure().is_none().then_some(());
             rig.find("writing again", well).await;
             // The policy retries immediately and after a second.
             tokio::time::sleep(Duration::from_millis(2500)).await;

@@ -47,7 +47,7 @@ async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     modules.fault(&format!("{} half-open", moved()));
     let answer = rig.fault(&[reported()], &[]).await;
     let past = end(rig, &answer).await;
-    assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
+    assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.ends);
 }
 
 async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
@@ -80,7 +80,7 @@ fn reported_fault_is_kept_until_its_bypass_is_possible() {
             history.find(|past| past.txn == txn).cloned()
         };
         let past = rig.find("its end", over).await;
-        assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.ends);
         let status = rig.look(view::status).await;
         let kept = status.broken_parts.iter().find(|broken| broken.part == part.to_string());
         assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
@@ -109,7 +109,7 @@ fn reported_fault_is_retried_automatically() {
         println!("{}: {}", kept.part, kept.why);
         modules.fault(&format!("{} clear", moved()));
         let past = rig.bypass_of_its_own().await;
-        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.ends);
         assert_eq!(rig.look(faults).await, [reported()], "and nothing else");
         let kept = rig.look(reason).await.unwrap();
         assert!(kept.bypassed && kept.why == "reported by test", "{kept:?}");

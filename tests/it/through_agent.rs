@@ -76,7 +76,7 @@ impl Small {
                         history.iter().find(|past| past.txn == txn).cloned()
                     })
                     .await;
-                (past.result, format!("{:?}", past.parts))
+                (past.result, format!("{:?}", past.ends))
             }
             answer => (TxnResult::Aborted, format!("{answer:?}")),
         }
@@ -86,7 +86,7 @@ impl Small {
         let name = DeviceName::from(device);
         let is = move |runtime: &Runtime| {
             let device = &runtime.control.sightings().devices()[&name];
-            (device.is_up() == up).then_some(())
+            (device.is_reachable() == up).then_some(())
         };
         self.rig.find("its state", is).await;
     }

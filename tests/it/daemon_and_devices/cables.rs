@@ -36,9 +36,9 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
             history.find(|past| past.txn == txn).cloned()
         };
         let past = rig.find("the end", past).await;
-        assert_eq!(past.result, TxnResult::RolledBack, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::RolledBack, "{:?}", past.ends);
         let device = DeviceName::from(one.a.bundle.to_string().as_str());
-        let said = &past.parts[&device].detail;
+        let said = &past.ends[&device].detail;
         let expected = format!("group 0 is lit by {} instead of {}", other.b, one.b);
         assert!(said.contains(&expected), "{said}");
         println!("{device}: {said}");
@@ -131,7 +131,9 @@ fn counts_and_survives_garbage_on_a_line() {
         let mut rig = daemon(folder.path()).await;
         modules.fault("n3/b0 garble 3%");
         let down = |runtime: &Runtime| {
-            let up = |d: &str| runtime.control.sightings().devices()[&DeviceName::from(d)].is_up();
+            let up = |d: &str| {
+                runtime.control.sightings().devices()[&DeviceName::from(d)].is_reachable()
+            };
             (!up("n3/b0") && up("n4/b0")).then_some(())
         };
         rig.find("the garbled module to be given up, and no other", down).await;
@@ -140,7 +142,7 @@ fn counts_and_survives_garbage_on_a_line() {
         modules.fault("n3/b0 clear");
         let back = |runtime: &Runtime| {
             let seen = &runtime.control.sightings().devices()[&DeviceName::from("n3/b0")];
-            (seen.answers() && seen.drift().is_empty()).then_some(())
+            (seen.is_read() && seen.drift().is_empty()).then_some(())
         };
         rig.find("it to be seen again, as it stood", back).await;
         let target = SwitchState::from([("n3/b0".into(), [(Slot(0), Position(2))].into())]);

@@ -13,7 +13,7 @@ fn bypasses_a_node_without_power_without_a_report() {
         modules.fault(&format!("n{node} dead"));
         let past = rig.bypass_of_its_own().await;
         println!("n{node} lost its power; bypassed after {:.1?}", died.elapsed());
-        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.ends);
         assert!(died.elapsed() < Duration::from_secs(15), "long before the heartbeat");
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
@@ -25,7 +25,7 @@ fn bypasses_a_node_without_power_without_a_report() {
                 .sightings()
                 .devices()
                 .values()
-                .filter(|d| d.is_up() && !d.drift().is_empty())
+                .filter(|d| d.is_reachable() && !d.drift().is_empty())
                 .count()
         };
         assert_eq!(rig.look(drifted).await, 0);
@@ -80,7 +80,7 @@ fn bypasses_a_dark_fibre_between_healthy_modules() {
         let port = first_plan(&installed(NODES)).circuits[1].a;
         modules.fault(&format!("{} unplug {}", port.bundle, port.path));
         let past = rig.bypass_of_its_own().await;
-        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.ends);
         let broken = rig.look(faults).await;
         assert!(matches!(broken[..], [Part::Fibre(_)]), "{broken:?}");
     });
@@ -150,10 +150,10 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
         let mut rig = daemon(folder.path()).await;
         let (first, node) = (first_plan(&installed(NODES)), node_in_use());
         let named = Part::Node(lightloom_units::id::NodeId((node + 5) % 12));
-        let plan = bypass::next_plan(&installed(NODES), &first, &[named], &[]).unwrap();
+        let plan = replan::next_plan(&installed(NODES), &first, &[named], &[]).unwrap();
         let apply = Apply {
             target: desired::paths(&plan, &rig.config.bundles).unwrap(),
-            plan_sha256: bypass::sha256_of(&plan),
+            plan_sha256: replan::sha256_of(&plan),
             confirm_within: Some(Micros::from_secs(15)),
             ..Apply::default()
         };
@@ -161,7 +161,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
         rig.committed(&answer).await;
         modules.fault(&format!("n{node} dead"));
         let past = rig.bypass_of_its_own().await;
-        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.ends);
         let pending = |runtime: &Runtime| runtime.control.ledger().pending.is_some();
         assert!(rig.look(pending).await, "the plan goes on to wait");
         let undone = |runtime: &Runtime| {
@@ -169,7 +169,7 @@ fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
             history.find(|past| past.actor == "policy:confirm-timeout").cloned()
         };
         let undone = rig.find("it to be undone", undone).await;
-        assert_eq!(undone.result, TxnResult::Committed, "{:?}", undone.parts);
+        assert_eq!(undone.result, TxnResult::Committed, "{:?}", undone.ends);
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
@@ -190,7 +190,7 @@ fn bypasses_a_module_that_falsely_reports_success() {
         let rig = daemon(folder.path()).await;
         let (first, node) = (first_plan(&installed(NODES)), node_in_use());
         let dead = Part::Node(lightloom_units::id::NodeId(node));
-        let around = bypass::next_plan(&installed(NODES), &first, &[dead], &[]).unwrap();
+        let around = replan::next_plan(&installed(NODES), &first, &[dead], &[]).unwrap();
         let moved = around.transceivers.iter().find(|now| {
             first.transceivers.iter().any(|was| was.bundle == now.bundle && was.path != now.path)
         });
@@ -249,7 +249,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let target = desired::paths(&plan, &rig.config.bundles).unwrap();
         let apply = |mode| Apply {
             target: target.clone(),
-            plan_sha256: bypass::sha256_of(&plan),
+            plan_sha256: replan::sha256_of(&plan),
             mode,
             ..Apply::default()
         };

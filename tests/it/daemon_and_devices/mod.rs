@@ -16,7 +16,7 @@ use lightloom_control::change::Mode;
 use lightloom_control::controller::{Adopt, Answer, Apply, Request, Rollback};
 use lightloom_control::record::TxnResult;
 use lightloom_control::state::{DeviceName, Micros, Position, Slot, SwitchState, Txn};
-use lightloom_control::{bypass, desired};
+use lightloom_control::{desired, replan};
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::view;
 use lightloom_daemon_api::circuit::DarkCircuits;

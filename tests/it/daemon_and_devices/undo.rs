@@ -36,7 +36,7 @@ fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
 
         let (sha256, again) =
             rig.look(|r: &Runtime| r.control.facts().applied_last()).await.unwrap();
-        assert_eq!((&sha256, &again.circuits), (&bypass::sha256_of(&plan), &plan.circuits));
+        assert_eq!((&sha256, &again.circuits), (&replan::sha256_of(&plan), &plan.circuits));
         rig.apply_plan(&again).await;
         let status = rig.look(view::status).await;
         assert_eq!((status.circuits.len(), status.applied), (plan.circuits.len(), None));
@@ -58,7 +58,7 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
         modules.fault(&format!("{device} reboot"));
         let lost = move |runtime: &Runtime| {
             let seen = &runtime.control.sightings().devices()[&of];
-            (seen.is_up() && !seen.drift().is_empty()).then_some(())
+            (seen.is_reachable() && !seen.drift().is_empty()).then_some(())
         };
         rig.find("it to stand elsewhere", lost).await;
         let status = rig.look(view::status).await;
@@ -112,7 +112,7 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
         let silent = moved.unwrap().bundle;
         let apply = Apply {
             target: desired::paths(&plan, &rig.config.bundles).unwrap(),
-            plan_sha256: bypass::sha256_of(&plan),
+            plan_sha256: replan::sha256_of(&plan),
             confirm_within: Some(Micros::from_secs(4)),
             ..Apply::default()
         };
@@ -153,9 +153,9 @@ fn a_pair_whose_repair_leaves_fewer_circuits(installed: &Fabric, all: usize) -> 
     let fewer = |pair: [u32; 2]| {
         let parts = pair.map(|node| Part::Node(NodeId(node)));
         let faults = FaultSet::of(installed, parts).unwrap();
-        let plan = bypass::plan_anew(installed, &faults, Seed(0)).ok()?;
+        let plan = replan::plan_anew(installed, &faults, Seed(0)).ok()?;
         let repaired = parts.iter().try_fold(plan.clone(), |plan, part| {
-            bypass::next_plan(installed, &plan, &[], &[*part]).ok()
+            replan::next_plan(installed, &plan, &[], &[*part]).ok()
         })?;
         (repaired.circuits.len() < all).then_some((parts, plan))
     };
@@ -174,7 +174,7 @@ fn applying_again_treats_repaired_parts_as_healthy() {
         rig.adopt_all().await;
         rig.apply_plan(&plan).await;
         let (sha256, _) = rig.look(|r: &Runtime| r.control.facts().applied_last()).await.unwrap();
-        assert_eq!(sha256, bypass::sha256_of(&plan), "nothing was repaired yet");
+        assert_eq!(sha256, replan::sha256_of(&plan), "nothing was repaired yet");
         for part in parts {
             let answer = rig.fault(&[], &[part]).await;
             rig.committed(&answer).await;
@@ -268,7 +268,7 @@ fn rejects_a_rollback_that_would_light_a_failed_part() {
         let answer = rig.fault(&[], &[Part::Bundle(part)]).await;
         rig.committed(&answer).await;
         let confirm_within = Some(Micros::from_secs(60));
-        let back = Rollback { txn: Txn(4), confirm_within, around: None };
+        let back = Rollback { txn: Txn(4), confirm_within, avoiding: None };
         let answer = rig.ask(Request::Rollback(back.clone()), None).await;
         rig.committed(&answer).await;
         let pending = rig.look(view::status).await.pending.unwrap();

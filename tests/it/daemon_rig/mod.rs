@@ -13,7 +13,7 @@ use lightloom_control::controller::{Answer, Apply, Request};
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Asked, TxnResult};
 use lightloom_control::state::{DeviceName, Micros, Txn};
-use lightloom_control::{bypass, desired};
+use lightloom_control::{desired, replan};
 use lightloom_daemon::file_storage::FileStorage;
 use lightloom_daemon::journal::{Storage, Stored};
 use lightloom_daemon::runtime::{Call, NotStored, Runtime};
@@ -157,7 +157,7 @@ impl Rig {
     ) -> Self {
         let rig = Self::not_seen_yet(devices, folder, installed, open);
         let all =
-            |runtime: &Runtime| runtime.control.sightings().devices().values().all(|d| d.answers());
+            |runtime: &Runtime| runtime.control.sightings().devices().values().all(|d| d.is_read());
         let until = Instant::now() + Duration::from_secs(60);
         while !rig.look(all).await {
             assert!(Instant::now() < until, "not every module came up");
@@ -244,7 +244,7 @@ impl Rig {
     pub(crate) async fn committed(&mut self, answer: &Answer) {
         let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
         let past = self.over(txn).await;
-        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
+        assert_eq!(past.result, TxnResult::Committed, "{:?}", past.ends);
     }
 
     async fn over(&mut self, txn: Txn) -> Past {
@@ -293,8 +293,8 @@ impl Rig {
             let why = match self.ask(request.clone(), plan.clone()).await {
                 Answer::Accepted { txn } => match self.over(txn).await {
                     past if past.result == TxnResult::Committed => return,
-                    past if past.result == TxnResult::Aborted => format!("{:?}", past.parts),
-                    past => panic!("{:?}: {:?}", past.result, past.parts),
+                    past if past.result == TxnResult::Aborted => format!("{:?}", past.ends),
+                    past => panic!("{:?}: {:?}", past.result, past.ends),
                 },
                 Answer::Done => return,
                 answer => format!("{answer:?}"),
@@ -315,7 +315,7 @@ impl Rig {
 
     async fn apply_plan_until(&mut self, plan: &Plan, confirm_within: Option<Micros>) {
         let target = desired::paths(plan, &self.config.bundles).unwrap();
-        let plan_sha256 = bypass::sha256_of(plan);
+        let plan_sha256 = replan::sha256_of(plan);
         let apply = Apply { target, plan_sha256, confirm_within, ..Apply::default() };
         self.commit(Request::Apply(apply), Some(plan.clone())).await;
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lightloom_control::bypass;
+use lightloom_control::replan;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
@@ -60,7 +60,7 @@ async fn daemon_again(policies: &str, folder: &Path) -> Rig {
 
 pub(crate) fn plan_around(parts: &[Part]) -> Plan {
     let installed = installed(NODES);
-    bypass::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
+    replan::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
 }
 
 pub(crate) fn faults(runtime: &Runtime) -> Vec<Part> {
