@@ -13,7 +13,7 @@ impl Sender {
         let Some(controller) = &self.controller else { return self.in_flight < self.window };
         match controller.credits() {
             Some(credits) => credits > 0,
-            None => self.next - self.acked - self.known() < controller.window(),
+            None => (self.next - self.acked).saturating_sub(self.known()) < controller.window(),
         }
     }
 
@@ -57,7 +57,9 @@ impl Sender {
 
     /// Number of packets between `acked` and `next` that are not in flight, because they arrived or were trimmed.
     fn known(&self) -> u32 {
-        self.held.len() + self.trims.waiting()
+        // After a timeout, packets beyond `next` may have arrived, too.
+        let arrived = if self.next < self.sent { 0 } else { self.held.len() };
+        arrived + self.trims.waiting()
     }
 
     pub(super) fn take_credit(&mut self, packet: &Packet, now: u64) {
