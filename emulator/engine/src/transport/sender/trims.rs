@@ -47,7 +47,8 @@ impl Trims {
 
     /// Returns a packet that was resent before all packets from `number` on, and adds it again.
     pub(super) fn overdue(&mut self, number: u32) -> Option<u32> {
-        let resent = self.resent.pop_front_if(|resent| resent.next < number)?;
+        let resent = *self.resent.front().filter(|resent| resent.next < number)?;
+        self.resent.pop_front();
         self.waiting.push_back(resent.sequence);
         Some(resent.sequence)
     }

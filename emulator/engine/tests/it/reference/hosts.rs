@@ -166,9 +166,10 @@ impl Reference<'_> {
                         .retain(|(sequence, _)| *sequence >= acked && !held.contains(sequence));
                     let late = (arrived + 1).saturating_sub(apart);
                     let is_lost = |next: u32| was_asked || next < late;
-                    while let Some((sequence, _)) =
-                        flow.trimmed_resent.pop_front_if(|(_, next)| is_lost(*next))
+                    while let Some((sequence, next)) = flow.trimmed_resent.front().copied()
+                        && is_lost(next)
                     {
+                        flow.trimmed_resent.pop_front();
                         flow.trimmed.push_back(sequence);
                         flow.lose(sequence, now + SPRAY_PROBE.0);
                     }
