@@ -384,6 +384,8 @@ impl Sender {
         }
         if in_window && (self.controller.is_some() || self.balancer.is_some()) {
             self.feed_back(packet, now, newly);
+        } else if newly > 0 {
+            self.fit_window();
         }
         if self.by_credit {
             self.take_credit(packet, now);
@@ -490,12 +492,14 @@ impl Sender {
                 let mut sent_before = late;
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
-                    // No other packet is in flight, so resend the trimmed packets now.
+                    // No other packet is in flight, so a resent packet is lost, too.
                     (self.in_flight, sent_before) = (0, u32::MAX);
                 }
                 self.skip_held();
                 while let Some(sequence) = self.trims.overdue(sent_before) {
+                    // Its path is to blame, because congestion would have left its header.
                     self.count_lost(now, sequence);
+                    self.bring_credit();
                 }
                 if self.repair < self.repair_end && !self.blames_path(self.repair) {
                     self.count_loss(now);
@@ -505,7 +509,8 @@ impl Sender {
     }
 
     fn trimmed(&mut self, number: u32, now: u64) {
-        if number >= self.acked && !self.held.contains(number) && !self.trims.waits(number) {
+        let is_out = (self.acked..self.next).contains(&number);
+        if is_out && !self.held.contains(number) && !self.trims.waits(number) {
             self.trims.add(number);
             self.wait_anew(now);
             self.skip_held();

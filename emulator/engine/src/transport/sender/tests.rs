@@ -3,6 +3,7 @@
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::*;
+use crate::engine::SendingEnd;
 use crate::engine::packet::Contents;
 use crate::transport::{Balance, CongestionControl, IdlePath, Nscc, Reordering};
 
@@ -116,24 +117,29 @@ fn resent_trimmed_packet_is_lost_only_if_later_packets_arrive() {
     assert_eq!(burst(&mut sender, 12), []);
     sender.release(2);
     assert_eq!(burst(&mut sender, 20), [(3, 100), (4, 100), (5, 40)]);
-    sender.acknowledged(&acknowledgement(0, 4), 30);
-    assert_eq!(burst(&mut sender, 30), [(0, 100), (3, 100)], "4 was sent after both");
+    sender.acknowledged(&acknowledgement(0, 3), 30);
+    assert_eq!(burst(&mut sender, 30), [(0, 100)], "3 was sent after it");
+}
+
+fn controlled(control: CongestionControl) -> Sender {
+    let recovery = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(4) };
+    let mut sender = sender(recovery);
+    let rate = BitsPerSecond::from_gbps(400);
+    let path = IdlePath { round_trip: 1_000_000, hops: 2, rate, window: 3 };
+    (sender.span, sender.total, sender.released) = (9, 12, 12);
+    sender.control_by(CongestionController::new(control, path, 12, None));
+    sender
 }
 
 /// A missing packet used to block all packets from its number plus the window on.
 #[test]
 fn window_of_congestion_control_limits_packets_in_flight() {
-    let recovery = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(4) };
-    let mut sender = sender(recovery);
-    let rate = BitsPerSecond::from_gbps(400);
-    let path = IdlePath { round_trip: 1_000_000, hops: 2, rate, window: 3 };
-    let control = CongestionControl::Nscc(Nscc::default());
-    sender.span = 6;
-    sender.control_by(CongestionController::new(control, path, 6, None));
+    let mut sender = controlled(CongestionControl::Nscc(Nscc::default()));
     assert_eq!(burst(&mut sender, 0).len(), 3);
     sender.acknowledged(&acknowledgement(0, 1), 10);
     sender.acknowledged(&acknowledgement(0, 2), 10);
     assert_eq!(burst(&mut sender, 10), [(3, 100), (4, 100)]);
+    assert_eq!(SendingEnd::from(&sender).window, 3);
     sender.acknowledged(&header_of(0), 20);
     assert_eq!(
         burst(&mut sender, 20),
@@ -142,4 +148,64 @@ fn window_of_congestion_control_limits_packets_in_flight() {
     );
     sender.acknowledged(&acknowledgement(0, 3), 30);
     assert_eq!(burst(&mut sender, 30), [(0, 100)]);
+}
+
+/// The window used to stay as large as if the packets before the missing one were still unacknowledged.
+#[test]
+fn late_acknowledgement_that_fills_a_gap_starts_no_burst() {
+    let mut sender = controlled(CongestionControl::Nscc(Nscc::default()));
+    burst(&mut sender, 0);
+    sender.acknowledged(&acknowledgement(1, 0), 10);
+    sender.acknowledged(&acknowledgement(1, 1), 11);
+    sender.acknowledged(&acknowledgement(1, 2), 12);
+    assert_eq!(burst(&mut sender, 12).last(), Some(&(5, 40)));
+    let of_packet_0 = Contents { cursor: 0, sequence: 4, extra: 3, flags: flag::ACKNOWLEDGEMENT };
+    sender.acknowledged(&Packet::new(of_packet_0), 20);
+    assert_eq!(burst(&mut sender, 20), [(6, 100)]);
+}
+
+#[test]
+fn header_from_before_a_timeout_neither_underflows_nor_sends_a_packet_twice() {
+    let mut sender = controlled(CongestionControl::Nscc(Nscc::default()));
+    burst(&mut sender, 0);
+    (1..3).for_each(|ahead| sender.acknowledged(&acknowledgement(0, ahead), 10));
+    burst(&mut sender, 10);
+    sender.timed_out(2_000);
+    let again = sender.poll(2_000, 0).map(|out| out.sequence);
+    assert_eq!(again, Some(0));
+    sender.acknowledged(&header_of(0), 2_010);
+    sender.acknowledged(
+        &Packet::new(Contents {
+            cursor: 0,
+            sequence: 0,
+            extra: 4,
+            flags: flag::ACKNOWLEDGEMENT | flag::GAP | flag::TRIMMED,
+        }),
+        2_011,
+    );
+    assert_eq!(
+        burst(&mut sender, 2_020),
+        [(0, 100)],
+        "1 and 2 have arrived, and nothing is in flight"
+    );
+    sender.acknowledged(&acknowledgement(3, 0), 2_030);
+    assert_eq!(burst(&mut sender, 2_030)[0], (3, 100));
+    sender.acknowledged(&acknowledgement(4, 0), 2_040);
+    let sent = burst(&mut sender, 2_040);
+    assert_eq!(sent.iter().filter(|(sequence, _)| *sequence == 4).count(), 1, "{sent:?}");
+}
+
+/// It used to wait for a credit that no receiver sends.
+#[test]
+fn lost_copy_of_a_trimmed_packet_keeps_its_credit() {
+    let mut sender = controlled(CongestionControl::ReceiverCredit);
+    sender.reordering = 1;
+    let credit = |packet: Packet| packet.with(flag::CREDIT);
+    assert_eq!(burst(&mut sender, 0), [(0, 100), (1, 100), (2, 40)]);
+    sender.acknowledged(&credit(header_of(0)), 10);
+    assert_eq!(burst(&mut sender, 10), [(0, 100)]);
+    sender.acknowledged(&credit(acknowledgement(0, 1)), 11);
+    assert_eq!(burst(&mut sender, 11), [(3, 100)]);
+    sender.acknowledged(&acknowledgement(0, 3), 20);
+    assert_eq!(burst(&mut sender, 20), [(0, 100), (2, 40)]);
 }

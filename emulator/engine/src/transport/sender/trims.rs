@@ -45,9 +45,9 @@ impl Trims {
         Some(sequence)
     }
 
-    /// Returns a packet that was resent before all packets from `number` on, and adds it again.
+    /// Returns a packet that was resent before `number` was sent, and adds it again.
     pub(super) fn overdue(&mut self, number: u32) -> Option<u32> {
-        let resent = *self.resent.front().filter(|resent| resent.next < number)?;
+        let resent = *self.resent.front().filter(|resent| resent.next <= number)?;
         self.resent.pop_front();
         self.waiting.push_back(resent.sequence);
         Some(resent.sequence)

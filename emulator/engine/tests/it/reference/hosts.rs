@@ -131,7 +131,8 @@ impl Reference<'_> {
                     }
                 }
                 LossRecovery::SelectiveRepeat { .. } if packet.trimmed => {
-                    let missing = arrived >= flow.acked && !flow.held.contains(&arrived);
+                    let is_out = (flow.acked..flow.next).contains(&arrived);
+                    let missing = is_out && !flow.held.contains(&arrived);
                     if missing && !flow.trimmed.contains(&arrived) {
                         flow.trimmed_resent.retain(|(sequence, _)| *sequence != arrived);
                         flow.trimmed.push_back(arrived);
@@ -165,7 +166,7 @@ impl Reference<'_> {
                     flow.trimmed_resent
                         .retain(|(sequence, _)| *sequence >= acked && !held.contains(sequence));
                     let late = (arrived + 1).saturating_sub(apart);
-                    let is_lost = |next: u32| was_asked || next < late;
+                    let is_lost = |next: u32| was_asked || next <= late;
                     while let Some((sequence, next)) = flow.trimmed_resent.front().copied()
                         && is_lost(next)
                     {
