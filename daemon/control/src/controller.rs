@@ -379,7 +379,7 @@ impl Controller {
                     continue;
                 }
                 Overdue::Failed => self.sightings.found_failed(&device, ledger),
-                Overdue::GivenUp => {}
+                Overdue::TimedOut => {}
             }
             self.out.push(Action::Abandon(device.clone(), ticket));
             let outcome = Outcome::Unknown("no answer in time".into());

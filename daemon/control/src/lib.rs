@@ -14,8 +14,8 @@
 //!    [`Event::Reply`](messages::Event), with its position and without light.
 //! 2. [`Controller::handle`](controller::Controller::handle) gives it to the
 //!    [`Sightings`](sightings::Sightings). After a report, or if a connection's first reading is dark,
-//!    they check the node: the [`Schedule`](schedule::Schedule) reads its devices and their far ends
-//!    next. A poll without light only brings the next readings forward.
+//!    they check the node: in the [`Schedule`](schedule::Schedule), reads of its devices and their far
+//!    ends are due next. A poll without light only brings the next readings forward.
 //! 3. No device of the node replies in time. The controller stops waiting with
 //!    [`Action::Abandon`](messages::Action), and the caller reports that they are *unreachable*. The
 //!    loss of light then counts without more readings. Without a check, the controller waits longer,

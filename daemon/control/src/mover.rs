@@ -13,16 +13,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use crate::change::Step;
 use crate::state::{
     DeviceName, Micros, Move, Neighbours, Observation, Op, Outcome, Position, Positions, Sharing,
     Shut, Slot, Txn, at,
 };
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Time limit for the reply to an operation without moves, after which its outcome is unknown.
     pub reply_within: Micros,

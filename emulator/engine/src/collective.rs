@@ -250,9 +250,10 @@ fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {
     }
     let ways = stage.ways(flow);
     let share = share_of(network, &settings.transport, &ways, message);
-    // Paths over one interface have equal length.
-    match network.is_uniform() {
-        true => soonest(network, settings, ways, share),
-        false => soonest(network, settings, stage.paths(flow).iter(), share),
+    // Paths over one interface have equal length, so uniform links make them alike.
+    if network.is_uniform() {
+        soonest(network, settings, ways, share)
+    } else {
+        soonest(network, settings, stage.paths(flow).iter(), share)
     }
 }

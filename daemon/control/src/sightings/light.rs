@@ -10,7 +10,7 @@
 //! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
 //! the first such read until the request of the last one. Otherwise an end may be moving.
 //!
-//! A module that was found failed with its node needs no further reads.
+//! A module that was found failed needs no further reads.
 //!
 //! Ports that were shut down report that they send no light, which is not a fault.
 

@@ -19,10 +19,10 @@ const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
     lost: BTreeMap<Slot, Micros>,
-    /// Since when a far end receives no light from this device's node.
+    /// Since when the node is checked, because a far end received no light from it. Ends with a reply of this device.
     pub(super) node_dark_since: Option<Micros>,
     pub(super) missing_replies: u32,
-    /// Time at which the reply counted as missing that led to giving up the device.
+    /// Time at which the reply counted as missing after which the device was found failed.
     pub(super) unreachable_since: Option<Micros>,
     heard_at: Micros,
     pub(super) wanted_at: Micros,

@@ -13,12 +13,12 @@
 //! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
 //!   after twice the sum of the promised time and the duration of recent reads, but no later than
 //!   five times the promise plus the line time.
-//! * At least two modules of the node must be unreachable, or two far ends must report the loss. A
+//! * At least two modules of the node must miss their reply, or two far ends must report the loss. A
 //!   single module has failed if it misses three requests while its neighbours reply promptly.
 //! * A busy host delays all replies, so the witness must then reply promptly again.
 //!
 //! If no other module receives a module's light, the missing reply is the only evidence, and the
-//! module is bypassed as a suspect.
+//! module is a suspect: it is bypassed if another module of its node has failed.
 
 use std::collections::BTreeSet;
 
@@ -36,10 +36,10 @@ const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
     Failed,
-    GivenUp,
+    TimedOut,
     /// Only this device does not reply, and the one missing reply may have been lost.
     AskedAgain,
-    /// The host may be busy, because other devices do not reply promptly either.
+    /// The first limit has passed, or the host may be busy, because other devices do not reply promptly either.
     Late,
 }
 
@@ -142,9 +142,9 @@ impl Sightings {
         self.is_read_since(device, since) && within.is_some_and(|within| seen.pace.last <= within)
     }
 
-    /// Returns whether this device is the only one that did not reply: it has sent nothing since
+    /// Returns whether only this device misses its reply: it has sent nothing since
     /// its light was lost, while a reporting far end and the node's other devices replied promptly.
-    fn is_only_unreachable(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    fn is_only_one_missing(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
         let node = self.node_of(device);
@@ -161,7 +161,7 @@ impl Sightings {
         if self.has_node_failed(device, ledger) {
             return Overdue::Failed;
         }
-        match self.is_only_unreachable(device, ledger) {
+        match self.is_only_one_missing(device, ledger) {
             true if asked + 1 >= ASKED_ALONE => Overdue::Failed,
             true => Overdue::AskedAgain,
             false => Overdue::Late,
@@ -177,8 +177,8 @@ impl Sightings {
     }
 
     /// Returns whether the node of this device has failed: no reachable module of the node replies,
-    /// and later reads of the far ends show no light. Since the loss, at least one reporting far
-    /// end must have replied promptly, or two if only one module was reachable.
+    /// and later reads of the far ends show no light. Since the last missing reply, at least one reporting
+    /// far end must have replied promptly, or two if only one module was reachable.
     fn has_node_failed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let node = self.node_of(device);
         let reachable: Vec<_> = node.iter().filter(|device| self.is_reachable(device)).collect();
@@ -200,7 +200,7 @@ impl Sightings {
         }
     }
 
-    /// Uses only reads after the loss. `None` if no reachable far end should receive its light.
+    /// A far end shows no light only if it was read after the loss. `None` if no reachable far end should receive its light.
     fn is_light_gone(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.node_dark_since.unwrap_or(seen.unreachable_since);
@@ -263,7 +263,7 @@ impl Sightings {
         let needless = flight.is_late && self.is_needless(device, seen, ledger);
         let overdue = match missed {
             Some(Overdue::Failed) => Overdue::Failed,
-            _ if flight.deadline <= now.mono || needless => Overdue::GivenUp,
+            _ if flight.deadline <= now.mono || needless => Overdue::TimedOut,
             missed => missed.unwrap_or(Overdue::Late),
         };
         Some((flight.ticket, overdue))

@@ -492,7 +492,7 @@ impl Sender {
                 let mut sent_before = late;
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
-                    // No other packet is in flight, so a resent packet is lost, too.
+                    // No other packet is in flight, so resent packets are lost as well.
                     (self.in_flight, sent_before) = (0, u32::MAX);
                 }
                 self.skip_held();

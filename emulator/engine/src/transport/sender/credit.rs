@@ -57,7 +57,7 @@ impl Sender {
 
     /// Number of packets between `acked` and `next` that are not in flight, because they arrived or were trimmed.
     fn known(&self) -> u32 {
-        // After a timeout, packets beyond `next` may have arrived, too.
+        // After a timeout, packets beyond `next` may also have arrived.
         let arrived = if self.next < self.sent {
             (self.acked..self.next).filter(|sequence| self.is_held(*sequence)).count() as u32
         } else {
