@@ -55,12 +55,19 @@ struct Open {
 #[derive(Clone)]
 struct Member {
     name: Range<usize>,
+    /// In names without escapes and beyond-ASCII characters, byte order is UTF-16 code unit order.
+    is_plain: bool,
     end: usize,
 }
 
 impl Member {
     fn compare(&self, other: &Self, out: &[u8]) -> Ordering {
-        compare(&out[self.name.clone()], &out[other.name.clone()])
+        let (a, b) = (&out[self.name.clone()], &out[other.name.clone()]);
+        if self.is_plain && other.is_plain {
+            return a[..a.len() - 1].cmp(&b[..b.len() - 1]);
+        }
+        let [a, b] = [a, b].map(|name| serde_json::from_slice::<String>(name).unwrap_or_default());
+        a.encode_utf16().cmp(b.encode_utf16())
     }
 }
 
@@ -111,15 +118,6 @@ impl Spelling<'_> {
     }
 }
 
-/// UTF-16 code unit order is byte order for ASCII.
-fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    if [a, b].iter().all(|name| name.is_ascii() && !name.contains(&b'\\')) {
-        return a[..a.len() - 1].cmp(&b[..b.len() - 1]);
-    }
-    let [a, b] = [a, b].map(|name| serde_json::from_slice::<String>(name).unwrap_or_default());
-    a.encode_utf16().cmp(b.encode_utf16())
-}
-
 impl Formatter for Spelling<'_> {
     fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
         self.write_f64(writer, f64::from(value))
@@ -150,14 +148,16 @@ impl Formatter for Spelling<'_> {
             to.write_all(b",")?;
         }
         let start = self.length();
-        self.members.push(Member { name: start..start, end: start });
+        self.members.push(Member { name: start..start, is_plain: false, end: start });
         Ok(())
     }
 
     fn end_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
-        let end = self.length();
+        let out = self.out.borrow();
         if let Some(member) = self.members.last_mut() {
-            member.name.end = end;
+            member.name.end = out.len();
+            let name = &out[member.name.clone()];
+            member.is_plain = name.is_ascii() && !name.contains(&b'\\');
         }
         Ok(())
     }

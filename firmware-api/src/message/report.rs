@@ -107,7 +107,7 @@ fields!(Power { 0 });
 pub struct ArmReport {
     /// The armed transaction.
     pub transaction: TransactionId,
-    /// [`GroupOutcome::Success`] for each group that can be fired.
+    /// [`GroupOutcome::Success`](crate::path::GroupOutcome::Success) for each group that can be fired.
     pub outcomes: Outcomes,
 }
 
