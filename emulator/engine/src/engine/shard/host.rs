@@ -9,6 +9,8 @@ use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, send_through, to
 use crate::engine::packet::Packet;
 
 impl<P: Probe> Shard<P> {
+    // Inlined into the loop over vertices, hosts and switches would share too few registers.
+    #[inline(never)]
     pub(super) fn advance_host(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let vertex = self.vertices[index];
         let ports = vertex.ports();

@@ -32,6 +32,7 @@ impl<'s, P> Stack<'s, P, ()> {
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     /// Arrivals are in chronological order, with the first slice first. Returns the number of arrivals in `span`.
+    #[inline(always)]
     pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: SimSpan) -> usize {
         let mut arrivals = first.iter().chain(second);
         let (mut next, mut taken) = (arrivals.next(), 0);
