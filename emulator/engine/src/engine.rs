@@ -45,7 +45,7 @@ mod store;
 mod switch;
 mod switching;
 
-pub use control::{BitErrors, Event, LinkChange, PacketLoss};
+pub use control::{Chance, Event, LinkChange};
 pub use flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
 pub use ideal::{message_time, share_of, soonest, wire_time};
 pub use marking::Marking;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_engine::{BitErrors, LinkChange, PacketLoss};
+use lightloom_engine::{Chance, LinkChange};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 use rand::RngExt;
@@ -135,8 +135,8 @@ impl Effect {
                 let rate = full.0 as f64 * f64::from(percent) / 100.0;
                 LinkChange::Rate(BitsPerSecond(rate as u64))
             }
-            Self::BitErrors(share) => LinkChange::BitErrors(BitErrors::from_share(share)),
-            Self::PacketLoss(share) => LinkChange::PacketLoss(PacketLoss::from_share(share)),
+            Self::BitErrors(share) => LinkChange::BitErrors(Chance::from_share(share)),
+            Self::PacketLoss(share) => LinkChange::PacketLoss(Chance::from_share(share)),
             Self::Jitter(most) => LinkChange::Jitter(most.0),
             _ => return None,
         })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use lightloom_engine::topology::{
-    CubeTorus, FatTree, Grid, LeafSpine, RailOnly, RailOptimised, Ring, RingShape, SwitchedDomain,
-    Torus,
+    CubeTorus, FatTree, Grid, LeafSpine, RailLinks, RailOnly, RailOptimised, Ring, RingShape,
+    SwitchedDomain, Torus,
 };
 use lightloom_engine::{
     LinkId, LinkSpec, Network, NetworkBuilder, NetworkError, Plane, VertexId, VertexRole,
@@ -19,15 +19,15 @@ pub enum Shape {
     /// Two tiers of switches, with this number of planes over the same hosts.
     LeafSpine(LeafSpine, u8),
     /// Rails connected by spines.
-    RailOptimised(RailOptimised),
+    RailOptimised(RailOptimised, RailLinks),
     /// Rails without spines.
-    RailOnly(RailOnly),
+    RailOnly(RailOnly, RailLinks),
     /// A grid.
-    Torus(Torus),
+    Torus(Torus, LinkSpec),
     /// Cubes of TPUs.
-    Cubes(CubeTorus),
+    Cubes(CubeTorus, LinkSpec),
     /// GPUs below switches.
-    Domain(SwitchedDomain),
+    Domain(SwitchedDomain, LinkSpec),
     /// Hosts in a row.
     Row(RingShape, u32, LinkSpec),
     /// An arbitrary graph.
@@ -90,8 +90,8 @@ pub(super) fn classes_by_role(network: &Network) -> (Vec<u8>, &'static [&'static
 
 const fn hosts_per_server(shape: &Shape) -> usize {
     match shape {
-        Shape::RailOptimised(rails) => rails.gpus_per_server as usize,
-        Shape::RailOnly(rails) => rails.gpus_per_domain as usize,
+        Shape::RailOptimised(rails, _) => rails.gpus_per_server as usize,
+        Shape::RailOnly(rails, _) => rails.gpus_per_domain as usize,
         _ => 1,
     }
 }
@@ -138,17 +138,17 @@ fn lay_out(shape: &Shape, builder: &mut NetworkBuilder) -> LaidShape {
             }
             LaidShape::of(hosts)
         }
-        Shape::RailOptimised(rails) => LaidShape::of(rails.build_into(builder)),
-        Shape::RailOnly(rails) => LaidShape::of(rails.build_into(builder)),
-        Shape::Torus(torus) => {
-            let grid = torus.build_into(builder);
+        Shape::RailOptimised(rails, links) => LaidShape::of(rails.build_into(builder, *links)),
+        Shape::RailOnly(rails, links) => LaidShape::of(rails.build_into(builder, *links)),
+        Shape::Torus(torus, link) => {
+            let grid = torus.build_into(builder, *link);
             LaidShape { grid: Some(grid.clone()), ..LaidShape::of(grid.hosts) }
         }
-        Shape::Cubes(cubes) => {
-            let (grid, circuits) = cubes.build_into(builder);
+        Shape::Cubes(cubes, link) => {
+            let (grid, circuits) = cubes.build_into(builder, *link);
             LaidShape { grid: Some(grid.clone()), circuits, ..LaidShape::of(grid.hosts) }
         }
-        Shape::Domain(domain) => LaidShape::of(domain.build_into(builder)),
+        Shape::Domain(domain, link) => LaidShape::of(domain.build_into(builder, *link)),
         Shape::Row(shape, hosts, link) => {
             let hosts: Vec<VertexId> =
                 (0..*hosts).map(|_| builder.add(VertexRole::ForwardingHost)).collect();

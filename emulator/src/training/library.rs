@@ -68,7 +68,7 @@ fn join(
             settings.host_delay = Picoseconds((*step * 1e12) as u64);
             let link = LinkSpec::new(rate, Picoseconds::from_nanos(1));
             let gpus = plan.schedule.ranks as u32;
-            SwitchedDomain { gpus, switches: 1, link }.build_into(builder)
+            SwitchedDomain { gpus, switches: 1 }.build_into(builder, link)
         }
     }
 }

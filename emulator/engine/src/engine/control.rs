@@ -29,8 +29,8 @@ pub enum LinkChange {
     Up,
     /// The packet in transmission finishes at the old rate.
     Rate(BitsPerSecond),
-    BitErrors(BitErrors),
-    PacketLoss(PacketLoss),
+    BitErrors(Chance),
+    PacketLoss(Chance),
     /// Delays packets by up to this time without reordering. Draws are twice this time apart and interpolated.
     Jitter(Picoseconds),
     Healthy,
@@ -40,21 +40,11 @@ pub enum LinkChange {
 
 /// In units of 2⁻⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BitErrors(pub u64);
+pub struct Chance(pub u64);
 
-impl BitErrors {
+impl Chance {
     pub fn from_share(share: f64) -> Self {
         Self((share * 2.0_f64.powi(64)) as u64)
-    }
-}
-
-/// In units of 2⁻⁶⁴.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PacketLoss(pub u64);
-
-impl PacketLoss {
-    pub fn from_share(share: f64) -> Self {
-        Self(BitErrors::from_share(share).0)
     }
 }
 

@@ -18,7 +18,7 @@ use self::flows::FlowState;
 use self::lay::Regions;
 pub use self::report::{FlowWait, PacketCount, SendingEnd};
 use self::trains::Trains;
-use super::control::{Act, BitErrors, ControlQueue, Event, LinkChange, PacketLoss};
+use super::control::{Act, Chance, ControlQueue, Event, LinkChange};
 use super::flow::{BatchId, FlowId};
 use super::layout::{Layout, Place};
 use super::network::{LinkId, Network};
@@ -135,9 +135,6 @@ impl<P: Probe> Engine<P> {
     }
     pub fn now(&self) -> SimTime {
         self.now
-    }
-    pub fn windows(&self) -> u64 {
-        self.windows
     }
 
     /// Schedules an [`Event::Timer`]. A time in the past means now.
@@ -377,8 +374,8 @@ impl<P: Probe> Engine<P> {
             LinkChange::Paused(priorities) => self.set_paused(link, priorities),
             LinkChange::Healthy => {
                 self.set_rate(link, self.network.link(link).spec.rate);
-                self.set_errors(link, BitErrors(0));
-                self.set_loss(link, PacketLoss(0));
+                self.set_errors(link, Chance(0));
+                self.set_loss(link, Chance(0));
                 self.set_jitter(link, Picoseconds::ZERO);
             }
         }
@@ -435,12 +432,12 @@ impl<P: Probe> Engine<P> {
         self.shards.iter_mut().for_each(|shard| shard.receive(now));
     }
 
-    fn set_errors(&mut self, link: LinkId, errors: BitErrors) {
+    fn set_errors(&mut self, link: LinkId, errors: Chance) {
         let salt = self.salt("bit errors", link);
         self.port_of(link).take_errors(errors.0, salt);
     }
 
-    fn set_loss(&mut self, link: LinkId, loss: PacketLoss) {
+    fn set_loss(&mut self, link: LinkId, loss: Chance) {
         let salt = self.salt("bit errors", link);
         self.port_of(link).take_loss(loss.0, salt);
     }

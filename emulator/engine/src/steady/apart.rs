@@ -12,9 +12,9 @@ use super::queue::{From, PlannedAct, Queue};
 use super::remembering::{FEW_REDONE, Unrun};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowEnds, FlowGate, FlowId,
+    BatchId, Chance, Engine, EngineError, EngineSettings, Event, FlowEnds, FlowGate, FlowId,
     FlowName, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder,
-    PacketCount, PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
+    PacketCount, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
 #[derive(Debug)]
@@ -357,19 +357,23 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     fn spread(&mut self, class: usize, news: News) {
-        let class = &mut self.classes[class];
-        for member in &class.members {
-            let island = &self.islands[*member as usize];
-            let batch = island.batches[news.batch.index()];
-            if !self.batches[batch.index()].given_up {
-                class.untold += 1;
-                let last = island.flows[news.last.index()];
-                let from = From::Held(*member);
-                let [reported, at] =
-                    [news.reported, news.at].map(|at| SimTime(at.0 + island.shift));
-                self.queue.plan_end(reported, at, last, batch, from);
-            }
+        for place in 0..self.classes[class].members.len() {
+            let member = self.classes[class].members[place];
+            let is_planned = self.plan_news(member, news, From::Held(member));
+            self.classes[class].untold += u32::from(is_planned);
         }
+    }
+
+    /// Plans the report of a batch's end on an island. Returns false if nobody waits for the batch.
+    pub(super) fn plan_news(&mut self, island: u32, news: News, from: From) -> bool {
+        let home = &self.islands[island as usize];
+        let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
+        let [reported, at] = [news.reported, news.at].map(|at| SimTime(at.0 + home.shift));
+        let is_awaited = !self.batches[batch.index()].given_up;
+        if is_awaited {
+            self.queue.plan_end(reported, at, last, batch, from);
+        }
+        is_awaited
     }
 
     fn release(&mut self, island: u32) {
@@ -399,8 +403,8 @@ impl<P: LocalProbe> Apart<P> {
             LinkChange::Rate(_) => drop(self.rates.insert(link, change)),
             LinkChange::Healthy => drop(self.rates.remove(&link)),
             // Random effects are drawn by global link id, but islands have only local ids.
-            LinkChange::BitErrors(BitErrors(0))
-            | LinkChange::PacketLoss(PacketLoss(0))
+            LinkChange::BitErrors(Chance(0))
+            | LinkChange::PacketLoss(Chance(0))
             | LinkChange::Jitter(Picoseconds::ZERO)
             | LinkChange::Paused(_) => {}
             LinkChange::BitErrors(_) | LinkChange::PacketLoss(_) | LinkChange::Jitter(_) => {
@@ -414,9 +418,18 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     pub(super) fn copy_of(&self, link: LinkId) -> Option<LinkCopy> {
-        let copy = self.copies.get(&(link.0 >> 1))?.last()?;
+        let copy = self.copies_of(link).next_back()?;
         let held = !self.islands[copy.island as usize].retired;
-        held.then_some(LinkCopy { link: LinkId(copy.link.0 ^ (link.0 & 1)), ..*copy })
+        held.then_some(copy)
+    }
+
+    fn copies_of(&self, link: LinkId) -> impl DoubleEndedIterator<Item = LinkCopy> {
+        let copies = self.copies.get(&(link.0 >> 1)).into_iter().flatten();
+        copies.map(move |copy| LinkCopy { link: LinkId(copy.link.0 ^ (link.0 & 1)), ..*copy })
+    }
+
+    fn class_of(&self, island: u32) -> &Class<P> {
+        &self.classes[self.islands[island as usize].class as usize]
     }
 
     pub(super) fn next_due(&self) -> Option<SimTime> {
@@ -471,7 +484,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 
     pub(super) fn was_shifted(&self, link: LinkId) -> bool {
-        let mut copies = self.copies.get(&(link.0 >> 1)).into_iter().flatten();
+        let mut copies = self.copies_of(link);
         copies.any(|copy| self.islands[copy.island as usize].shift > 0)
     }
 
@@ -481,21 +494,17 @@ impl<P: LocalProbe> Apart<P> {
 
     pub(super) fn port_count(&self, link: LinkId) -> PortCount {
         let mut count = PortCount::default();
-        for copy in self.copies.get(&(link.0 >> 1)).into_iter().flatten() {
-            let class = self.islands[copy.island as usize].class;
-            let local = LinkId(copy.link.0 ^ (link.0 & 1));
-            count.add(self.classes[class as usize].engine.port_count(local));
+        for copy in self.copies_of(link) {
+            count.add(self.class_of(copy.island).engine.port_count(copy.link));
         }
         count
     }
 
     pub(super) fn arrival_sum(&self, link: LinkId) -> u64 {
         let mut sum = 0_u64;
-        for copy in self.copies.get(&(link.0 >> 1)).into_iter().flatten() {
-            let class = self.islands[copy.island as usize].class;
-            let local = LinkId(copy.link.0 ^ (link.0 & 1));
-            for probe in self.classes[class as usize].engine.probes() {
-                sum = sum.wrapping_add(probe.sum(local));
+        for copy in self.copies_of(link) {
+            for probe in self.class_of(copy.island).engine.probes() {
+                sum = sum.wrapping_add(probe.sum(copy.link));
             }
         }
         sum

@@ -141,22 +141,23 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
+    fn link_tie(&self, link: LinkId) -> Tie {
+        self.copy_of(link).map_or(Tie::Cable(link.0 >> 1), |copy| Tie::Island(copy.island))
+    }
+
+    pub(super) fn flow_tie(&self, flow: FlowId) -> Tie {
+        let place = self.flows[flow.index()].place;
+        place.map_or(Tie::Flow(flow), |place| Tie::Island(place.island))
+    }
+
     fn tie(&self, asked: &[Asked]) -> Knots {
         let mut knots = Knots::default();
-        let flow_tie = |flow: FlowId| match self.flows[flow.index()].place {
-            Some(place) => Tie::Island(place.island),
-            None => Tie::Flow(flow),
-        };
         for asked in asked {
             match asked {
                 Asked::Flow(id) => {
                     let flow = &self.flows[id.index()];
                     for link in flow.links() {
-                        let cable = match self.copy_of(link) {
-                            Some(copy) => Tie::Island(copy.island),
-                            None => Tie::Cable(link.0 >> 1),
-                        };
-                        knots.tie(Tie::Flow(*id), cable);
+                        knots.tie(Tie::Flow(*id), self.link_tie(link));
                     }
                     if let Some(batch) = flow.spec.batch {
                         let batch = match self.batches[batch.index()].place {
@@ -166,17 +167,15 @@ impl<P: LocalProbe> Apart<P> {
                         knots.tie(Tie::Flow(*id), batch);
                     }
                     for gate in &flow.spec.gates {
-                        knots.tie(Tie::Flow(*id), flow_tie(gate.flow));
+                        knots.tie(Tie::Flow(*id), self.flow_tie(gate.flow));
                     }
                 }
-                Asked::Gate(flow, gate) => knots.tie(flow_tie(*flow), flow_tie(gate.flow)),
+                Asked::Gate(flow, gate) => {
+                    knots.tie(self.flow_tie(*flow), self.flow_tie(gate.flow));
+                }
                 Asked::Reroute(id, _) => {
                     for link in self.flows[id.index()].links() {
-                        let cable = match self.copy_of(link) {
-                            Some(copy) => Tie::Island(copy.island),
-                            None => Tie::Cable(link.0 >> 1),
-                        };
-                        knots.tie(flow_tie(*id), cable);
+                        knots.tie(self.flow_tie(*id), self.link_tie(link));
                     }
                 }
                 Asked::Cancel(_) | Asked::Change(..) => {}
@@ -265,9 +264,7 @@ impl<P: LocalProbe> Apart<P> {
     fn act_on(&mut self, island: u32, asked: Asked) -> IslandChange {
         match asked {
             Asked::Flow(id) => {
-                let copies = self.flows[id.index()].paths[0].iter().map(|link| self.copy_of(*link));
-                let links: Vec<LinkId> =
-                    copies.map(|copy| copy.expect("no link is added to an island").link).collect();
+                let links = self.links_on(id, 0);
                 let class = self.islands[island as usize].class;
                 let network = self.classes[class as usize].engine.network();
                 let source = network.link(links[0]).from;
@@ -283,12 +280,15 @@ impl<P: LocalProbe> Apart<P> {
                 IslandChange::Change(self.copy_of(link).expect("the island holds it").link, change)
             }
             Asked::Reroute(flow, path) => {
-                let path = &self.flows[flow.index()].paths[path as usize];
-                let copies = path.iter().map(|link| self.copy_of(*link));
-                let links = copies.map(|copy| copy.expect("the island holds it").link).collect();
-                IslandChange::Reroute(self.local_flow(flow), links)
+                IslandChange::Reroute(self.local_flow(flow), self.links_on(flow, path as usize))
             }
         }
+    }
+
+    /// The links of a path in its island, which holds all of them.
+    fn links_on(&self, flow: FlowId, path: usize) -> Vec<LinkId> {
+        let path = self.flows[flow.index()].paths[path].iter();
+        path.map(|link| self.copy_of(*link).expect("the island holds it").link).collect()
     }
 
     fn local_flow(&self, flow: FlowId) -> FlowId {
@@ -397,10 +397,7 @@ impl<P: LocalProbe> Apart<P> {
         for (at, number, asked) in asked {
             let act = match asked {
                 Asked::Flow(id) => {
-                    let path = self.flows[id.index()].paths[0].clone();
-                    let copies = path.iter().map(|link| self.copy_of(*link));
-                    let links =
-                        copies.map(|copy| copy.expect("the link was just added").link).collect();
+                    let links = self.links_on(id, 0);
                     let FlowSpec { source, destination, .. } = self.flows[id.index()].spec;
                     self.flow_on(island, id, links, vertex_of[&source], vertex_of[&destination])
                 }

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::apart::{Apart, Asked, IslandAct};
-use super::class::{Class, News};
+use super::class::Class;
 use super::description::IslandChange;
 use super::landing::{Knots, Tie, acts_from};
 use super::queue::{From, PlannedAct};
@@ -72,10 +72,7 @@ impl<P: LocalProbe> Apart<P> {
                 Asked::Flow(flow)
                 | Asked::Gate(flow, _)
                 | Asked::Cancel(flow)
-                | Asked::Reroute(flow, _) => match self.flows[flow.index()].place {
-                    Some(place) => Tie::Island(place.island),
-                    None => Tie::Flow(flow),
-                },
+                | Asked::Reroute(flow, _) => self.flow_tie(flow),
             };
             let place = *places.entry(knots.place(tie)).or_insert(sets.len());
             if place == sets.len() {
@@ -150,7 +147,10 @@ impl<P: LocalProbe> Apart<P> {
                 self.busy_until = self.busy_until.max(from + shift);
                 self.join(island, class, shift);
                 let news = self.classes[class as usize].news.clone();
-                return news.into_iter().for_each(|news| self.plan_news(island, news));
+                for news in news {
+                    self.plan_news(island, news, From::Ahead(island));
+                }
+                return;
             }
         }
         let class = self.new_class(island, &description, begin);
@@ -230,19 +230,12 @@ impl<P: LocalProbe> Apart<P> {
                 None => self.live.push(index),
             }
             for member in members {
-                news.iter().for_each(|news| self.plan_news(member, *news));
+                for news in &news {
+                    self.plan_news(member, *news, From::Ahead(member));
+                }
             }
         }
         Ok(())
-    }
-
-    fn plan_news(&mut self, island: u32, news: News) {
-        let home = &self.islands[island as usize];
-        let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
-        let [reported, at] = [news.reported, news.at].map(|at| SimTime(at.0 + home.shift));
-        if !self.batches[batch.index()].given_up {
-            self.queue.plan_end(reported, at, last, batch, From::Ahead(island));
-        }
     }
 
     fn supersede(

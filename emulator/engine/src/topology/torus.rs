@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tori without switches: a grid of hosts, each connected to the next one in every dimension.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A dimension of size two has one cable between its hosts, and a dimension of size one has none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A torus.
+// A dimension of size two has one cable between its hosts, and a dimension of size one has none.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "TorusFile")]
 pub struct Torus {
+    /// Hosts in each dimension.
+    #[schemars(length(min = 1, max = 6), inner(range(min = 1, max = 4096)))]
     pub sides: Vec<u32>,
-    pub link: LinkSpec,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +27,7 @@ pub struct Grid {
 }
 
 impl Torus {
-    pub fn build_into(&self, builder: &mut NetworkBuilder) -> Grid {
+    pub fn build_into(&self, builder: &mut NetworkBuilder, link: LinkSpec) -> Grid {
         let count: u32 = self.sides.iter().product();
         let hosts = (0..count).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
         let mut grid = Grid { sides: self.sides.clone(), hosts, cables: Vec::new() };
@@ -32,7 +39,7 @@ impl Torus {
                     continue;
                 }
                 let next = grid.hosts[grid.next(place, dimension)];
-                let cable = builder.connect(grid.hosts[place], next, self.link);
+                let cable = builder.connect(grid.hosts[place], next, link);
                 grid.cables.push((dimension, place, cable));
             }
         }
@@ -62,12 +69,16 @@ impl Grid {
     }
 }
 
-/// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4", ISCA 2023, section
-/// 2.2). In each dimension, sixteen cables leave a face of a cube, each to its own switch, which all cubes share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Cubes of chips.
+// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4", ISCA 2023, section
+// 2.2). In each dimension, sixteen cables leave a face of a cube, each to its own switch, which all cubes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CubesFile")]
 pub struct CubeTorus {
+    /// Cubes in each of three dimensions.
+    #[schemars(inner(range(min = 1, max = 16)))]
     pub cubes: [u32; 3],
-    pub link: LinkSpec,
 }
 
 const CUBE: u32 = 4;
@@ -75,9 +86,13 @@ const CUBE: u32 = 4;
 impl CubeTorus {
     const SWITCHES: u32 = 3 * CUBE * CUBE;
 
-    pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Grid, Vec<Vec<LinkId>>) {
+    pub fn build_into(
+        &self,
+        builder: &mut NetworkBuilder,
+        link: LinkSpec,
+    ) -> (Grid, Vec<Vec<LinkId>>) {
         let sides = self.cubes.iter().map(|cubes| cubes * CUBE).collect();
-        let grid = Torus { sides, link: self.link }.build_into(builder);
+        let grid = Torus { sides }.build_into(builder, link);
         let mut switches = vec![Vec::new(); Self::SWITCHES as usize];
         for &(dimension, place, cable) in &grid.cables {
             if grid.coordinate(place, dimension) % CUBE == CUBE - 1 {

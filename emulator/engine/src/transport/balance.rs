@@ -6,6 +6,8 @@
 //! take the reverse of their packet's path if its sender selected it, otherwise of the first path.
 
 use lightloom_units::Picoseconds;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::lane::SenderLane;
 use crate::engine::marking::mix;
@@ -37,11 +39,16 @@ pub enum Balance {
     Adaptive,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Interfaces of a host that a flow uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "InterfacesFile")]
 pub enum FlowInterfaces {
+    /// One interface, chosen by a seeded hash.
     #[default]
     One,
-    /// All interfaces with a shortest path; each takes the next packet when free. They share the paths.
+    /// All interfaces on a shortest path. Each takes the next packet when it is free.
+    // They share the paths.
     All,
 }
 

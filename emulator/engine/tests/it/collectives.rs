@@ -333,9 +333,9 @@ fn bruck_and_binary_exchanges_match_their_closed_form() {
 #[test]
 fn torus_all_reduce_uses_all_dimensions_concurrently() {
     for sides in [vec![4, 4, 4], vec![4, 4], vec![3, 5, 2], vec![8]] {
-        let torus = Torus { sides: sides.clone(), link: link() };
+        let torus = Torus { sides: sides.clone() };
         let mut builder = NetworkBuilder::new();
-        let grid = torus.build_into(&mut builder);
+        let grid = torus.build_into(&mut builder, link());
         let mut engine = Engine::new(builder.build().unwrap(), EngineSettings::default()).unwrap();
         let hosts = grid.hosts.len() as u64;
         let size = Bytes(hosts * 4_032 * 2 * 3 * 16);

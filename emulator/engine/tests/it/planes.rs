@@ -102,7 +102,7 @@ fn one_flow_fills_every_interface_of_a_host() {
 #[test]
 fn shift_in_a_switched_domain_uses_all_switches_without_drops() {
     let mut builder = NetworkBuilder::new();
-    let gpus = SwitchedDomain { gpus: 8, switches: 18, link: link(400) }.build_into(&mut builder);
+    let gpus = SwitchedDomain { gpus: 8, switches: 18 }.build_into(&mut builder, link(400));
     let settings =
         EngineSettings { transport: over_all(Balance::PerFlow), ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();

@@ -5,9 +5,9 @@
 use crate::reference;
 use lightloom_engine::transport::{Balance, LossRecovery, Reordering, Transport, Window};
 use lightloom_engine::{
-    ArrivalLog, BitErrors, Buffer, Choice, Engine, EngineSettings, FlowGate, FlowId, FlowSpec,
-    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, PacketCount, PacketLoss, Pause,
-    Queueing, Schedule, Switching, VertexId, VertexRole,
+    ArrivalLog, Buffer, Chance, Choice, Engine, EngineSettings, FlowGate, FlowId, FlowSpec,
+    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, PacketCount, Pause, Queueing,
+    Schedule, Switching, VertexId, VertexRole,
 };
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -209,8 +209,8 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
         let link = LinkId::from_index(link % network.links().len());
         let at = SimTime(at_ns * 1_000);
         changes.push(match at_ns % 3 {
-            0 => (at, link, LinkChange::BitErrors(BitErrors::from_share(f64::from(share) / 1e9))),
-            1 => (at, link, LinkChange::PacketLoss(PacketLoss::from_share(f64::from(share) / 2e5))),
+            0 => (at, link, LinkChange::BitErrors(Chance::from_share(f64::from(share) / 1e9))),
+            1 => (at, link, LinkChange::PacketLoss(Chance::from_share(f64::from(share) / 2e5))),
             // The engine determines an arrival when a packet is admitted, so jitter must start at
             // the beginning and stay.
             _ if changes

@@ -2,8 +2,10 @@
 //! Every topology has the cables, the diameter and the bisection of its formula. The bisection is a
 //! maximum flow between two halves of the hosts, where every cable carries one in each direction.
 
+use std::collections::VecDeque;
+
 use lightloom_engine::topology::{
-    CubeTorus, FatTree, LeafSpine, RailOnly, RailOptimised, SwitchedDomain, Torus, diameter,
+    CubeTorus, FatTree, LeafSpine, RailLinks, RailOnly, RailOptimised, SwitchedDomain, Torus,
 };
 use lightloom_engine::{LinkId, LinkSpec, Network, NetworkBuilder, VertexId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
@@ -16,6 +18,37 @@ fn built<T>(lay: impl FnOnce(&mut NetworkBuilder) -> T) -> (Network, T) {
     let mut builder = NetworkBuilder::new();
     let laid = lay(&mut builder);
     (builder.build().unwrap(), laid)
+}
+
+/// In hops over forwarding vertices. `None` if two hosts are not connected.
+fn diameter(network: &Network, hosts: &[VertexId]) -> Option<u32> {
+    let mut farthest = 0;
+    for &host in hosts {
+        let distances = distances(network, host);
+        for &other in hosts {
+            farthest = farthest.max(distances[other.index()]?);
+        }
+    }
+    Some(farthest)
+}
+
+fn distances(network: &Network, from: VertexId) -> Vec<Option<u32>> {
+    let mut distances = vec![None; network.vertex_count()];
+    distances[from.index()] = Some(0);
+    let mut frontier = VecDeque::from([(from, 0)]);
+    while let Some((vertex, far)) = frontier.pop_front() {
+        if vertex != from && !network.role(vertex).forwards() {
+            continue;
+        }
+        for link in network.outgoing(vertex) {
+            let to = network.link(*link).to;
+            if distances[to.index()].is_none() {
+                distances[to.index()] = Some(far + 1);
+                frontier.push_back((to, far + 1));
+            }
+        }
+    }
+    distances
 }
 
 fn max_flow(network: &Network, from: &[VertexId], to: &[VertexId]) -> usize {
@@ -89,30 +122,25 @@ fn builds_oversubscribed_leaf_spines() {
 #[test]
 fn builds_rails_with_and_without_spines() {
     let (servers, gpus_per_server, spines) = (6, 4, 3);
-    let optimised =
-        RailOptimised { servers, gpus_per_server, spines, inside: link(), rail: link() };
-    let (network, hosts) = built(|builder| optimised.build_into(builder));
+    let optimised = RailOptimised { servers, gpus_per_server, spines };
+    let links = RailLinks { inside: link(), rail: link() };
+    let (network, hosts) = built(|builder| optimised.build_into(builder, links));
     let gpus = (servers * gpus_per_server) as usize;
     assert_eq!(hosts.len(), gpus);
     let cables = 2 * gpus + (gpus_per_server * spines) as usize;
     // Halves of whole servers: every GPU crosses on its rail.
     assert_eq!(facts(&network, &hosts), (cables, 4, gpus / 2));
 
-    let only = RailOnly {
-        domains: servers,
-        gpus_per_domain: gpus_per_server,
-        inside: link(),
-        rail: link(),
-    };
-    let (network, hosts) = built(|builder| only.build_into(builder));
+    let only = RailOnly { domains: servers, gpus_per_domain: gpus_per_server };
+    let (network, hosts) = built(|builder| only.build_into(builder, links));
     assert_eq!(facts(&network, &hosts), (2 * gpus, 4, gpus / 2));
 }
 
 #[test]
 fn builds_tori_and_tpu_cubes() {
     for sides in [vec![4, 4, 4], vec![3, 5], vec![8], vec![4, 2, 6], vec![2, 2, 2]] {
-        let shape = Torus { sides: sides.clone(), link: link() };
-        let (network, grid) = built(|builder| shape.build_into(builder));
+        let shape = Torus { sides: sides.clone() };
+        let (network, grid) = built(|builder| shape.build_into(builder, link()));
         let hosts: u32 = sides.iter().product();
         let along = |side: &u32| if *side > 2 { hosts } else { hosts / 2 };
         let cables: u32 = sides.iter().map(along).sum();
@@ -133,8 +161,8 @@ fn builds_tori_and_tpu_cubes() {
             assert_eq!(all, (0..grid.hosts.len()).collect::<Vec<_>>(), "every host once");
         }
     }
-    let shape = CubeTorus { cubes: [2, 1, 3], link: link() };
-    let (network, (grid, switches)) = built(|builder| shape.build_into(builder));
+    let shape = CubeTorus { cubes: [2, 1, 3] };
+    let (network, (grid, switches)) = built(|builder| shape.build_into(builder, link()));
     assert_eq!(grid.hosts.len(), 64 * 6);
     assert_eq!(network.links().len(), 2 * 3 * 64 * 6, "three cables a chip");
     assert_eq!(switches.len(), 48, "as published");
@@ -147,7 +175,7 @@ fn builds_tori_and_tpu_cubes() {
 
 #[test]
 fn builds_switched_domains() {
-    let shape = SwitchedDomain { gpus: 72, switches: 18, link: link() };
-    let (network, gpus) = built(|builder| shape.build_into(builder));
+    let shape = SwitchedDomain { gpus: 72, switches: 18 };
+    let (network, gpus) = built(|builder| shape.build_into(builder, link()));
     assert_eq!(facts(&network, &gpus), (72 * 18, 2, 36 * 18));
 }

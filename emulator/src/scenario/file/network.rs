@@ -2,7 +2,8 @@
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
-    CubeTorus, FatTree, LeafSpine, RailOnly, RailOptimised, RingShape, SwitchedDomain, Torus,
+    CubeTorus, FatTree, LeafSpine, RailLinks, RailOnly, RailOptimised, RingShape, SwitchedDomain,
+    Torus,
 };
 use lightloom_fabric::document::Check;
 use lightloom_units::BitsPerSecond;
@@ -30,15 +31,15 @@ pub enum OnFile {
     /// Two tiers of switches.
     LeafSpine(LeafSpineFile),
     /// GPU servers with rails: same-rank GPUs share a rail switch, and spines connect the rails.
-    RailOptimised(RailOptimisedFile),
+    RailOptimised(RailOptimised),
     /// High-bandwidth domains with rails: same-rank GPUs share a rail switch, and there are no spines.
-    RailOnly(RailOnlyFile),
+    RailOnly(RailOnly),
     /// A grid with wrap-around cables, without switches.
-    Torus(TorusFile),
+    Torus(Torus),
     /// Cubes of 4 × 4 × 4 chips, connected to one torus by 48 optical switches.
-    TpuCubes(CubesFile),
+    TpuCubes(CubeTorus),
     /// GPUs under switches, as in an NVLink domain.
-    SwitchedDomain(DomainFile),
+    SwitchedDomain(SwitchedDomain),
     /// Hosts in a ring, without switches.
     Ring(RowFile),
     /// Hosts in a line, without switches.
@@ -86,63 +87,6 @@ pub struct LeafSpineFile {
     pub planes: u32,
 }
 
-/// Rails with spines.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RailOptimisedFile {
-    /// Number of servers.
-    #[schemars(range(min = 2, max = 4096))]
-    pub servers: u32,
-    /// GPUs per server, which is also the number of rails.
-    #[schemars(range(min = 1, max = 1024))]
-    pub gpus_per_server: u32,
-    /// Number of spine switches.
-    #[schemars(range(min = 1, max = 4096))]
-    pub spines: u32,
-}
-
-/// Rails without spines.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RailOnlyFile {
-    /// Number of high-bandwidth domains.
-    #[schemars(range(min = 2, max = 4096))]
-    pub domains: u32,
-    /// GPUs per domain, which is also the number of rails.
-    #[schemars(range(min = 1, max = 1024))]
-    pub gpus_per_domain: u32,
-}
-
-/// A torus.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TorusFile {
-    /// Hosts in each dimension.
-    #[schemars(length(min = 1, max = 6), inner(range(min = 1, max = 4096)))]
-    pub sides: Vec<u32>,
-}
-
-/// Cubes of chips.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CubesFile {
-    /// Cubes in each of three dimensions.
-    #[schemars(inner(range(min = 1, max = 16)))]
-    pub cubes: [u32; 3],
-}
-
-/// GPUs below switches.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DomainFile {
-    /// Number of GPUs.
-    #[schemars(range(min = 2, max = 4096))]
-    pub gpus: u32,
-    /// Number of switches; every GPU has a cable to each switch.
-    #[schemars(range(min = 1, max = 256))]
-    pub switches: u32,
-}
-
 /// Hosts in a row.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -180,29 +124,15 @@ pub(super) fn lower(
         return None;
     }
     let cable = links.cable();
+    let rail_links = RailLinks { inside: links.inside(), rail: cable };
     Some(match raw {
         OnFile::FatTree(tree) => Shape::FatTree(lower_fat_tree(tree, cable, check)),
         OnFile::LeafSpine(raw) => lower_leaf_spine(raw, cable, check),
-        OnFile::RailOptimised(RailOptimisedFile { servers, gpus_per_server, spines }) => {
-            Shape::RailOptimised(RailOptimised {
-                servers: *servers,
-                gpus_per_server: *gpus_per_server,
-                spines: *spines,
-                inside: links.inside(),
-                rail: cable,
-            })
-        }
-        OnFile::RailOnly(RailOnlyFile { domains, gpus_per_domain }) => Shape::RailOnly(RailOnly {
-            domains: *domains,
-            gpus_per_domain: *gpus_per_domain,
-            inside: links.inside(),
-            rail: cable,
-        }),
-        OnFile::Torus(raw) => Shape::Torus(Torus { sides: raw.sides.clone(), link: cable }),
-        OnFile::TpuCubes(raw) => Shape::Cubes(CubeTorus { cubes: raw.cubes, link: cable }),
-        OnFile::SwitchedDomain(raw) => {
-            Shape::Domain(SwitchedDomain { gpus: raw.gpus, switches: raw.switches, link: cable })
-        }
+        OnFile::RailOptimised(rails) => Shape::RailOptimised(*rails, rail_links),
+        OnFile::RailOnly(rails) => Shape::RailOnly(*rails, rail_links),
+        OnFile::Torus(torus) => Shape::Torus(torus.clone(), cable),
+        OnFile::TpuCubes(cubes) => Shape::Cubes(*cubes, cable),
+        OnFile::SwitchedDomain(domain) => Shape::Domain(*domain, cable),
         OnFile::Ring(raw) => Shape::Row(RingShape::Ring, raw.hosts, cable),
         OnFile::Line(raw) => Shape::Row(RingShape::Line, raw.hosts, cable),
         OnFile::DirectConnect(raw) => {

@@ -48,7 +48,7 @@ pub struct TransportFile {
     pub balance: BalanceFile,
     /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical
     /// ones (`nics`, `planes`, `switched_domain`), otherwise to `one`.
-    pub interfaces: Option<InterfacesFile>,
+    pub interfaces: Option<FlowInterfaces>,
     /// How lost packets are retransmitted. Defaults to `go_back_n` for flows on one path. Multipath flows
     /// and `receiver_credit` default to `selective_repeat` with a reordering tolerance of half the window.
     pub recovery: Option<RecoveryFile>,
@@ -105,16 +105,6 @@ pub enum BalanceFile {
     Entropy(EntropyFile),
     /// Switches send each packet to the shortest queue among working ports on shortest paths.
     Adaptive,
-}
-
-/// Interfaces of a host that a flow uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InterfacesFile {
-    /// One interface, chosen by a seeded hash.
-    One,
-    /// All interfaces on a shortest path. Each takes the next packet when it is free.
-    All,
 }
 
 /// Entropy values and their probes.
@@ -269,7 +259,7 @@ fn tail_probe(
 
 fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> FlowInterfaces {
     let is_many = ports.count.is_some_and(|count| count > 1);
-    if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {
+    if raw.interfaces == Some(FlowInterfaces::All) && ports.count == Some(1) {
         let message = "hosts of this network have only one interface with a route";
         check
             .error(codes::NO_EFFECT, "/transport/interfaces", message)
@@ -277,7 +267,7 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
             .depends_on("/on");
     }
     let all = match raw.interfaces {
-        Some(written) => written == InterfacesFile::All,
+        Some(written) => written == FlowInterfaces::All,
         None => is_many,
     };
     let paths = balance(raw.balance, ports).paths();
