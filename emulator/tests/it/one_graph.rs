@@ -85,8 +85,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Drawn {
     let train = format!(
         "train: [{{job: j, accelerator: {card}, constants: {constants}, virtual_stages: {virtual_stages}, recompute: {}, \
          precision: {}}}]",
-        recompute.label(),
-        precision.label(),
+        recompute, precision,
     );
     let limits = Limits {
         tensor: vec![tp],
@@ -113,8 +112,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Drawn {
     let name = format!(
         "{number:>3} {constants} TP {tp} CP {cp} PP {pp} DP {dp} EP {ep}, {virtual_stages} virtual stages, {micro_batches} × {tokens} \
          tokens, {layers} layers of {hidden}, vocabulary {vocabulary}, {} {}",
-        recompute.label(),
-        precision.label(),
+        recompute, precision,
     );
     Drawn {
         case: Case { name, fabric, model, broken: Vec::new() },
