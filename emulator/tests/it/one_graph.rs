@@ -137,7 +137,7 @@ fn in_packets(drawn: &Drawn) -> (Fabric, JobStep) {
     );
     let (loaded, mistakes) = drawn.case.read(&text);
     let mut scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", drawn.case.name));
-    scenario.train[0].accelerator = drawn.request.card.clone();
+    scenario.train[0].card = Some(drawn.request.card.clone());
     let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
     let scenario::On::Fabric(fabric) = &scenario.on else { panic!("no fabric") };
     ((**fabric).clone(), outcome.steps.of_jobs()[0].clone())
