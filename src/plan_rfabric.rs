@@ -159,7 +159,7 @@ fn paying_share(share: Option<f64>) -> String {
 
 fn choice_text(choice: &SyncChoice) -> String {
     let table = TextTable::of(&choice.methods)
-        .column("weight sync", |method| method.method.name())
+        .column("weight sync", |method| method.method)
         .column("on rings", |method| method.ring_bytes)
         .column("below leaves", |method| method.leaf_bytes)
         .column("between leaves", |method| method.demand_bytes)
@@ -171,9 +171,7 @@ fn choice_text(choice: &SyncChoice) -> String {
         .table();
     let heading = format!(
         "\n{}: new weights, {:.3} of the bytes; method in the file: {}.\n",
-        choice.job,
-        choice.delta_share,
-        choice.written.name()
+        choice.job, choice.delta_share, choice.written
     );
     let planned = best_text(choice, "as planned", |method| method.planned_ps);
     let packets = best_text(choice, "over the packet network only", |method| method.packets_ps);
@@ -206,9 +204,9 @@ fn best_text(
     let Some((least, _)) = by_time.first().copied() else { return String::new() };
     let ratios = by_time
         .iter()
-        .map(|(time, method)| (time.as_secs_f64() / least.as_secs_f64(), method.name()));
+        .map(|(time, method)| (time.as_secs_f64() / least.as_secs_f64(), method.to_string()));
     let (best, others): (Vec<_>, Vec<_>) = ratios.partition(|(ratio, _)| *ratio < ALIKE);
-    let best: Vec<&str> = best.iter().map(|(_, method)| *method).collect();
+    let best: Vec<&str> = best.iter().map(|(_, method)| &**method).collect();
     let others =
         others.iter().map(|(ratio, method)| format!("; {method} takes {ratio:.2} times as long"));
     format!("Best {over}: {}{}.\n", best.join(", "), others.collect::<String>())

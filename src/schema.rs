@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::files;
 use crate::kinds::{self, KINDS};
@@ -16,7 +16,7 @@ use crate::output::{self, FormatArgument, VerbOutcome};
   # yaml-language-server: $schema=fabric.schema.json")]
 pub struct Arguments {
     /// File kind
-    #[arg(value_name = "KIND", value_parser = KindName)]
+    #[arg(value_name = "KIND", value_parser = kind_name())]
     kind: String,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
@@ -35,23 +35,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-#[derive(Clone, Copy)]
-pub struct KindName;
-
-impl clap::builder::TypedValueParser for KindName {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        let names = KINDS.iter().map(|kind| kind.name);
-        clap::builder::PossibleValuesParser::new(names).parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.about))))
-    }
+/// Returns the parser of a file kind's name.
+pub fn kind_name() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.about)),
+    )
 }

@@ -17,7 +17,7 @@ use crate::kinds::{self, FileKind, KINDS, Reader};
 use crate::output::{self, VerbOutcome, WrongUsage};
 use crate::replan;
 use crate::result::csv_of;
-use crate::schema::KindName;
+use crate::schema::kind_name;
 
 /// Check files and report every error with its location and fix
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// File kind [default: detected from the keys]
-    #[arg(long, value_name = "KIND", value_parser = KindName)]
+    #[arg(long, value_name = "KIND", value_parser = kind_name())]
     kind: Option<String>,
     /// Check fault files against this scenario: its fabric or network must have the parts, and they
     /// must be able to fail in this way

@@ -30,23 +30,20 @@ pub struct SeedRange {
     pub last: u64,
 }
 
-/// Error for a text that is not a range of seeds.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is neither a seed nor a range of seeds; help: use `7` or `0..99` (inclusive)")]
-pub struct SeedRangeError(String);
-
 /// At one run per minute, this many seeds take more than a year.
 const MOST_SEEDS: u64 = 1_000_000;
 
 impl FromStr for SeedRange {
-    type Err = SeedRangeError;
-    fn from_str(text: &str) -> Result<Self, SeedRangeError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         let (first, last) = text.split_once("..").unwrap_or((text, text));
         let [first, last] = [first, last].map(|text| text.parse::<u64>().ok());
         let range = first.zip(last).map(|(first, last)| Self { first, last });
         range
             .filter(|Self { first, last }| first <= last && last - first < MOST_SEEDS)
-            .ok_or_else(|| SeedRangeError(text.to_owned()))
+            .ok_or_else(|| {
+                format!("`{text}` is neither a seed nor a range of seeds; help: use `7` or `0..99` (inclusive)")
+            })
     }
 }
 
@@ -69,19 +66,18 @@ pub struct SweepShard {
     pub count: u64,
 }
 
-/// Error for a text that is not a shard.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a shard; help: use `i/n` with i from 0 to n - 1, such as `0/4`")]
-pub struct ShardError(String);
-
 impl FromStr for SweepShard {
-    type Err = ShardError;
-    fn from_str(text: &str) -> Result<Self, ShardError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         let shard = text.split_once('/').and_then(|(index, count)| {
             Some(Self { index: index.parse().ok()?, count: count.parse().ok()? })
         });
         let shard = shard.filter(|shard| shard.index < shard.count);
-        shard.ok_or_else(|| ShardError(text.to_owned()))
+        shard.ok_or_else(|| {
+            format!(
+                "`{text}` is not a shard; help: use `i/n` with i from 0 to n - 1, such as `0/4`"
+            )
+        })
     }
 }
 

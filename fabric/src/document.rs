@@ -224,11 +224,6 @@ impl Report<'_> {
         self
     }
 
-    /// Sets the label at the location.
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.edit(|problem| problem.with_label(label))
-    }
-
     /// Sets the help text that says how to fix the error.
     pub fn help(self, help: impl Into<String>) -> Self {
         self.edit(|problem| problem.with_help(help))

@@ -158,26 +158,63 @@ impl FaultSet {
 
     /// Marks `part` as failed. Returns `false` if it had already failed.
     pub fn insert(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
-        Ok(match resolve(fabric, part)? {
-            Resolved::Node(node) => self.nodes.insert(node),
-            Resolved::Bundle(bundle) => self.bundles.insert(bundle),
-            Resolved::Fibre(fibre) => self.fibres.insert(fibre),
-            Resolved::Ocs(ocs) => self.switches.insert(ocs),
-            Resolved::OcsPort(port) => self.ocs_ports.insert(port),
-            Resolved::Uplink(uplink) => self.uplinks.insert(uplink),
-        })
+        self.change(fabric, part, FaultChange::Fail)
     }
 
     /// Marks `part` as repaired. Returns whether it had failed. Repairing a working part is not an error, and does not
     /// install an absent node.
     pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
-        Ok(match resolve(fabric, part)? {
-            Resolved::Node(node) => !fabric.absent.contains(&node) && self.nodes.remove(&node),
-            Resolved::Bundle(bundle) => self.bundles.remove(&bundle),
-            Resolved::Fibre(fibre) => self.fibres.remove(&fibre),
-            Resolved::Ocs(ocs) => self.switches.remove(&ocs),
-            Resolved::OcsPort(port) => self.ocs_ports.remove(&port),
-            Resolved::Uplink(uplink) => self.uplinks.remove(&uplink),
+        match part {
+            Part::Node(node) if fabric.absent.contains(&node) => Ok(false),
+            part => self.change(fabric, part, FaultChange::Repair),
+        }
+    }
+
+    fn change(
+        &mut self,
+        fabric: &Fabric,
+        part: Part,
+        change: FaultChange,
+    ) -> Result<bool, FaultError> {
+        let hbd = &fabric.hbd;
+        Ok(match part {
+            Part::Node(node) => {
+                node_exists(hbd, node)?;
+                change.apply(&mut self.nodes, node)
+            }
+            Part::Bundle(bundle) => {
+                bundle_exists(hbd, bundle)?;
+                change.apply(&mut self.bundles, bundle)
+            }
+            Part::Fibre(port) => {
+                bundle_exists(hbd, port.bundle)?;
+                let position: Position = hbd.position_of(port.bundle.node);
+                let fibre = hop_for_port(hbd.k(), port.bundle.bundle, port.path)
+                    .and_then(|hop| hbd.fibre(position, hop))
+                    .ok_or(FaultError::NoFibre(port))?;
+                change.apply(&mut self.fibres, fibre)
+            }
+            Part::Ocs(ocs) => {
+                ocs_exists(fabric, ocs)?;
+                change.apply(&mut self.switches, ocs)
+            }
+            Part::OcsPort(port) => {
+                let last = ocs_exists(fabric, port.ocs)? - 1;
+                if port.port > last {
+                    return Err(FaultError::NoOcsPort { port, last });
+                }
+                change.apply(&mut self.ocs_ports, port)
+            }
+            Part::Uplink(uplink) => {
+                let uplinks = fabric.dcn.uplinks_at(uplink.leaf, hbd.gpus_per_node());
+                let last = uplinks.checked_sub(1).ok_or(FaultError::NoUplinks(uplink))?;
+                let last_leaf = fabric.dcn.leaves(hbd.nodes()).saturating_sub(1);
+                if uplink.leaf.0 > last_leaf || uplink.uplink > last {
+                    return Err(FaultError::NoUplink { uplink, last_leaf, last });
+                }
+                let lower = fabric.dcn.direct().and_then(|network| network.lower_end(uplink));
+                change.apply(&mut self.uplinks, lower.unwrap_or(uplink))
+            }
         })
     }
 
@@ -212,46 +249,18 @@ impl FaultSet {
     }
 }
 
-enum Resolved {
-    Node(NodeId),
-    Bundle(BundleId),
-    Fibre(Fibre),
-    Ocs(OcsId),
-    OcsPort(OcsPortId),
-    Uplink(UplinkId),
+#[derive(Clone, Copy)]
+enum FaultChange {
+    Fail,
+    Repair,
 }
 
-fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
-    let hbd = &fabric.hbd;
-    match part {
-        Part::Node(node) => node_exists(hbd, node).map(|()| Resolved::Node(node)),
-        Part::Bundle(bundle) => bundle_exists(hbd, bundle).map(|()| Resolved::Bundle(bundle)),
-        Part::Fibre(port) => {
-            bundle_exists(hbd, port.bundle)?;
-            let position: Position = hbd.position_of(port.bundle.node);
-            hop_for_port(hbd.k(), port.bundle.bundle, port.path)
-                .and_then(|hop| hbd.fibre(position, hop))
-                .map(Resolved::Fibre)
-                .ok_or(FaultError::NoFibre(port))
-        }
-        Part::Ocs(ocs) => ocs_exists(fabric, ocs).map(|_| Resolved::Ocs(ocs)),
-        Part::OcsPort(port) => {
-            let ports = ocs_exists(fabric, port.ocs)?;
-            let last = ports - 1;
-            if port.port > last {
-                return Err(FaultError::NoOcsPort { port, last });
-            }
-            Ok(Resolved::OcsPort(port))
-        }
-        Part::Uplink(uplink) => {
-            let uplinks = fabric.dcn.uplinks_at(uplink.leaf, hbd.gpus_per_node());
-            let last = uplinks.checked_sub(1).ok_or(FaultError::NoUplinks(uplink))?;
-            let last_leaf = fabric.dcn.leaves(hbd.nodes()).saturating_sub(1);
-            if uplink.leaf.0 > last_leaf || uplink.uplink > last {
-                return Err(FaultError::NoUplink { uplink, last_leaf, last });
-            }
-            let lower = fabric.dcn.direct().and_then(|network| network.lower_end(uplink));
-            Ok(Resolved::Uplink(lower.unwrap_or(uplink)))
+impl FaultChange {
+    /// Returns whether `parts` changed.
+    fn apply<T: Ord>(self, parts: &mut BTreeSet<T>, part: T) -> bool {
+        match self {
+            Self::Fail => parts.insert(part),
+            Self::Repair => parts.remove(&part),
         }
     }
 }

@@ -58,15 +58,7 @@ pub enum Path {
     Loopback,
 }
 
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::External1 => "external-1",
-            Self::External2 => "external-2",
-            Self::Loopback => "loopback",
-        })
-    }
-}
+lightloom_units::display_as_serialized!(Path);
 
 /// A place on the line of nodes, from 0. A position differs from a [`NodeId`], which follows the rack order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -24,7 +24,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use nodes::{NodesError, part_fault_probability};
-pub use problem::{TraceError, TraceErrors, TraceProblem};
+pub use problem::{TraceError, TraceErrors};
 pub use read::{MAX_TRACE_BYTES, Observation};
 pub use statistics::{Concurrency, Durations, KindStatistics, Statistics};
 pub use synth::{PUBLISHED_SERVERS, Synthesis};

@@ -6,8 +6,8 @@ use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_study::architecture::{Architecture, Cluster, NicRate};
 use lightloom_study::compare::{FaultSource, RatioQuestion, RowOutcome, Study, compare};
 use lightloom_study::cost::{
-    Aggregate, AggregateQuestion, Confidence, CostFigures, CostOutcome, CostRow, PricedLine,
-    Purchase, aggregate, cost, cost_per_usable_gpu, purchase,
+    Aggregate, AggregateQuestion, CostFigures, CostOutcome, CostRow, PricedLine, Purchase,
+    aggregate, cost, cost_per_usable_gpu, purchase,
 };
 use lightloom_study::results::{COST_SCHEMA, CostResult, FabricCostResult, UsableCost};
 use lightloom_units::seed::Seed;
@@ -246,7 +246,7 @@ fn summary(document: &CostResult) -> TextTable {
         .column("$/usable GPU", |(.., usable)| {
             or_dash(usable.map(|of| of.cost_per_usable_gpu_usd), 2)
         })
-        .column("confidence", |(_, figures, _)| figures.confidence.name())
+        .column("confidence", |(_, figures, _)| figures.confidence)
         .table()
 }
 
@@ -277,7 +277,9 @@ fn bill_table(lines: &[PricedLine]) -> TextTable {
         .column("$ each", |line| or_dash(line.unit_usd, 2))
         .column("$", |line| or_dash(line.usd, 2))
         .column("W", |line| or_dash(line.watts(), 0))
-        .column("confidence", |line| line.confidence.map_or("-", Confidence::name).to_owned())
+        .column("confidence", |line| {
+            line.confidence.map_or("-".to_owned(), |confidence| confidence.to_string())
+        })
         .column("date", |line| line.date.clone().unwrap_or_else(|| "-".to_owned()))
         .column("counted as", |line| line.formula.clone())
         .table()

@@ -328,7 +328,7 @@ fn mappings(rows: &[Row<PacketStep>], convention: Convention) -> TextTable {
         .column("EP", |row| row.ep)
         .column("micro", |row| row.micro_batch)
         .column("virtual", |row| row.virtual_stages)
-        .column("recompute", |row| row.recompute.to_owned())
+        .column("recompute", |row| row.recompute)
         .column("schedule", |row| row.schedule.to_owned())
         .column("step s", |row| seconds(row.step_seconds))
         .column("80 % of runs s", |row| {

@@ -213,8 +213,7 @@ fn job_of(arguments: &Arguments, inputs: &mut Inputs) -> anyhow::Result<ServingJ
     let precision = arguments.precision;
     anyhow::ensure!(
         card.peak_flops(precision).is_some(),
-        "--precision {}: {} does not support it; omit it, or use another accelerator",
-        precision.label(),
+        "--precision {precision}: {} does not support it; omit it, or use another accelerator",
         card.name
     );
     Ok(ServingJob {
@@ -351,7 +350,7 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     };
     let formats = match (result.precision, result.cache_bits) {
         (Precision::Bf16, 16) => "16-bit weights, caches and products".to_owned(),
-        (weights, caches) => format!("{} in linear layers, {caches}-bit caches", weights.label()),
+        (weights, caches) => format!("{weights} in linear layers, {caches}-bit caches"),
     };
     format!(
         "{} on {} {} ({}), {load}:\n{:.2} % within {} and {} per token: {} {} %\n\n{table}\n{refused}{exchanged}\

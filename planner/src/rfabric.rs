@@ -17,6 +17,7 @@ pub mod evaluate;
 pub mod exact;
 mod flow;
 pub mod fluid;
+mod mistake;
 pub mod one_hop;
 mod one_way;
 mod patch;

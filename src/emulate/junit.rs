@@ -32,10 +32,10 @@ fn losses(subject: &SweepSubject, runs: &[SeedRun]) -> Option<Suite> {
             [("p50", row.p50), ("p90", row.p90), ("p99", row.p99), ("max", row.max)]
         {
             let value = value.map_or("never ended".to_owned(), |value| value.to_string());
-            suite.property(&format!("{}_{rank}", row.figure.name()), &value);
+            suite.property(&format!("{}_{rank}", row.figure), &value);
         }
         let seed = row.worst_seed.0.to_string();
-        let name = format!("{}_worst_seed", row.figure.name());
+        let name = format!("{}_worst_seed", row.figure);
         suite.property(&name, &seed);
     }
     (!rows.is_empty()).then_some(suite)

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::outcome::Outcome as Run;
+use lightloom_emulator::outcome::{Outcome as Run, Times};
 use lightloom_emulator::scenario::InFlight;
 use lightloom_units::Picoseconds;
 
-use crate::table::{TextTable, rounded};
+use crate::table::{TableColumns, TextTable, rounded};
 
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
@@ -47,22 +47,15 @@ fn scale(result: &Run) -> String {
 }
 
 fn phase_table(result: &Run) -> TextTable {
-    TextTable::of(&result.phases)
+    let table = TextTable::of(&result.phases)
         .column("step", |phase| phase.step)
         .column("phase", |phase| phase.name.clone())
         .column("bytes", |phase| phase.demand_bytes)
         .column("circuits", |phase| format!("{} of {}", phase.circuits_up, phase.circuits_planned))
         .column("change", |phase| {
             if phase.change_missed { "missed".to_owned() } else { time(Some(phase.transition)) }
-        })
-        .column("packets", |phase| time(phase.times.packets))
-        .column("no faults", |phase| match result.faults.is_empty() {
-            true => "-".to_owned(),
-            false => time(phase.times.packets_without_faults),
-        })
-        .column("fluid", |phase| fluid(result, phase.times.fluid))
-        .column("closed form", |phase| time(Some(phase.times.closed_form)))
-        .column("÷", |phase| ratio(phase.times.packets, phase.times.closed_form))
+        });
+    times(table, result, |phase| &phase.times)
         .column("sent twice", |phase| match phase.resent_bytes.0 {
             0 => "-".to_owned(),
             _ => phase.resent_bytes.to_string(),
@@ -71,22 +64,24 @@ fn phase_table(result: &Run) -> TextTable {
 }
 
 fn step_table(result: &Run) -> TextTable {
-    let headings = ["step", "packets", "no faults", "fluid", "closed form", "÷"];
-    let mut table = TextTable::new(headings);
-    for step in result.steps.of_phases() {
-        table.row([
-            step.step.to_string(),
-            time(step.times.packets),
-            match result.faults.is_empty() {
-                true => "-".to_owned(),
-                false => time(step.times.packets_without_faults),
-            },
-            fluid(result, step.times.fluid),
-            time(Some(step.times.closed_form)),
-            ratio(step.times.packets, step.times.closed_form),
-        ]);
-    }
+    let table = TextTable::of(result.steps.of_phases()).column("step", |step| step.step);
+    times(table, result, |step| &step.times).table()
+}
+
+fn times<'r, R>(
+    table: TableColumns<&'r R>,
+    result: &Run,
+    of: fn(&'r R) -> &'r Times,
+) -> TableColumns<&'r R> {
     table
+        .column("packets", |row| time(of(row).packets))
+        .column("no faults", |row| match result.faults.is_empty() {
+            true => "-".to_owned(),
+            false => time(of(row).packets_without_faults),
+        })
+        .column("fluid", |row| fluid(result, of(row).fluid))
+        .column("closed form", |row| time(Some(of(row).closed_form)))
+        .column("÷", |row| ratio(of(row).packets, of(row).closed_form))
 }
 
 /// The fluid model does not apply if packet switches choose paths by queue length.

@@ -2,31 +2,28 @@
 
 use std::fmt::Write as _;
 
-use lightloom_emulator::outcome::{JobStep, Outcome as Run};
+use lightloom_emulator::outcome::{JobStep, Outcome as Run, WhyResult};
 use lightloom_units::Picoseconds;
 
 use crate::table::{TextTable, rounded};
 
-const COLUMNS: [&str; 19] = [
-    "job",
-    "step",
-    "took",
-    "closed form",
-    "÷",
-    "MFU",
-    "compute",
-    "generation",
-    "TP",
-    "PP",
-    "DP",
-    "CP",
-    "EP",
-    "samples",
-    "weights",
-    "contention",
-    "transition",
-    "fault",
-    "restart",
+type StepPart = fn(&WhyResult) -> Picoseconds;
+
+/// The parts of a step's time, with their headings.
+const PARTS: [(&str, StepPart); 13] = [
+    ("compute", |why| why.compute),
+    ("generation", |why| why.generation),
+    ("TP", |why| why.exposed.tp),
+    ("PP", |why| why.exposed.pp),
+    ("DP", |why| why.exposed.dp),
+    ("CP", |why| why.exposed.cp),
+    ("EP", |why| why.exposed.ep),
+    ("samples", |why| why.exposed.samples),
+    ("weights", |why| why.exposed.weights),
+    ("contention", |why| why.contention),
+    ("transition", |why| why.transition),
+    ("fault", |why| why.fault),
+    ("restart", |why| why.restart),
 ];
 
 pub(super) fn describe(result: &Run) -> String {
@@ -34,9 +31,7 @@ pub(super) fn describe(result: &Run) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    let mut table = TextTable::new(COLUMNS);
-    steps.iter().for_each(|step| table.row(row(step)));
-    let mut text = format!("{table}");
+    let mut text = table(steps).to_string();
     if let Some(reused) = result.exchanges_reused.filter(|reused| *reused > 0) {
         let _ = writeln!(
             text,
@@ -46,39 +41,25 @@ pub(super) fn describe(result: &Run) -> String {
     text
 }
 
-fn row(step: &JobStep) -> Vec<String> {
-    let took = step.took();
-    let mut row = vec![
-        step.job.clone(),
-        step.index.to_string(),
-        took.map_or("never ended".to_owned(), time),
-        time(step.closed_form),
-        took.map_or("-".to_owned(), |took| {
-            format!("{:.3}", took.0 as f64 / step.closed_form.0.max(1) as f64)
-        }),
-        step.mfu.map_or("-".to_owned(), |mfu| format!("{:.1} %", 100.0 * mfu)),
-    ];
-    let Some(why) = step.why else {
-        row.resize(COLUMNS.len(), "-".to_owned());
-        return row;
-    };
-    let parts = [
-        why.compute,
-        why.generation,
-        why.exposed.tp,
-        why.exposed.pp,
-        why.exposed.dp,
-        why.exposed.cp,
-        why.exposed.ep,
-        why.exposed.samples,
-        why.exposed.weights,
-        why.contention,
-        why.transition,
-        why.fault,
-        why.restart,
-    ];
-    row.extend(parts.map(time));
-    row
+fn table(steps: &[JobStep]) -> TextTable {
+    let mut table = TextTable::of(steps)
+        .column("job", |step| step.job.clone())
+        .column("step", |step| step.index)
+        .column("took", |step| step.took().map_or("never ended".to_owned(), time))
+        .column("closed form", |step| time(step.closed_form))
+        .column("÷", |step| {
+            step.took().map_or("-".to_owned(), |took| {
+                format!("{:.3}", took.0 as f64 / step.closed_form.0.max(1) as f64)
+            })
+        })
+        .column("MFU", |step| {
+            step.mfu.map_or("-".to_owned(), |mfu| format!("{:.1} %", 100.0 * mfu))
+        });
+    for (heading, part) in PARTS {
+        table =
+            table.column(heading, |step| step.why.map_or("-".to_owned(), |why| time(part(&why))));
+    }
+    table.table()
 }
 
 fn time(time: Picoseconds) -> String {

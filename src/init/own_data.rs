@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
-use lightloom_import::{Draft, KINDS, LogFile, Logs};
+use lightloom_import::{Draft, KINDS, LogFile, LogProblem, Logs};
 use serde_json::{Value, json};
 
 use super::write_folder;
@@ -103,7 +103,7 @@ fn text(logs: &Logs, draft: &Draft, folder: &Path) -> anyhow::Result<String> {
             file,
             key,
             guess.value.clone(),
-            guess.confidence.name().to_owned(),
+            guess.confidence.to_string(),
             guess.why.clone(),
         ]);
     }
@@ -122,8 +122,8 @@ fn document(own: &[OwnFile], logs: &Logs, draft: &Draft, written: &[PathBuf]) ->
         .problems
         .iter()
         .map(|problem| {
-            let (what, still) = (problem.trouble.to_string(), problem.trouble.still());
-            json!({ "file": problem.place.file, "line": problem.place.line, "problem": what, "still": still })
+            let LogProblem { place, trouble, still } = problem;
+            json!({ "file": place.file, "line": place.line, "problem": trouble, "still": still })
         })
         .collect();
     json!({

@@ -4,8 +4,70 @@
 use std::path::Path;
 use std::process::Command;
 
+use lightloom_training::calibration::{ContextExchange, ZeroStage};
+use lightloom_training::cards;
+use lightloom_training::request::Changes;
 use lightloom_training::runs::{MeasuredRun, Runs};
 use serde_json::Value;
+
+/// Converts a run back to command-line arguments.
+fn words(run: &MeasuredRun, model_file: &str, accelerator_file: &str) -> Vec<String> {
+    let request = &run.request;
+    let is_shipped =
+        cards::model(&request.model.name).is_ok_and(|shipped| shipped == request.model);
+    let model = if is_shipped { &request.model.name } else { model_file };
+    let is_shipped =
+        cards::accelerator(&request.card.name).is_ok_and(|shipped| shipped == request.card);
+    let card = if is_shipped { &request.card.name } else { accelerator_file };
+    let mut words = vec![
+        ("model", model.to_owned()),
+        ("accelerator", card.to_owned()),
+        ("gpus", run.gpus.to_string()),
+        ("batch", request.batch.sequences.to_string()),
+        ("seq", request.batch.tokens.to_string()),
+        ("precision", request.precision.to_string()),
+    ];
+    words.extend(request.constants.clone().map(|constants| ("constants", constants)));
+    let limits = &request.limits;
+    for (flag, degrees) in [
+        ("tp", &limits.tensor),
+        ("cp", &limits.context),
+        ("pp", &limits.pipeline),
+        ("ep", &limits.expert),
+        ("micro-batch", &limits.micro_batch),
+        ("virtual-stages", &limits.virtual_stages),
+    ] {
+        words.push((flag, list(degrees.iter().map(ToString::to_string))));
+    }
+    words.push(("recompute", list(limits.recompute.iter().map(ToString::to_string))));
+    words.retain(|(_, value)| !value.is_empty());
+    let Changes { sharding, features, context_exchange, .. } = &request.changes;
+    words.extend(sharding.map(|sharding| ("zero", stage(sharding).to_owned())));
+    words.extend(features.map(|all| ("features", all.to_string().replace(' ', ""))));
+    words.extend(context_exchange.map(|exchange| ("cp-exchange", how(exchange).to_owned())));
+    words.into_iter().flat_map(|(flag, value)| [format!("--{flag}"), value]).collect()
+}
+
+fn list(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(",")
+}
+
+fn stage(sharding: ZeroStage) -> &'static str {
+    match sharding {
+        ZeroStage::Replicated => "0",
+        ZeroStage::Optimizer => "1",
+        ZeroStage::Gradients => "2",
+        ZeroStage::Everything => "3",
+    }
+}
+
+fn how(exchange: ContextExchange) -> &'static str {
+    match exchange {
+        ContextExchange::Ring => "ring",
+        ContextExchange::AllGather => "all-gather",
+        ContextExchange::Ulysses => "ulysses",
+    }
+}
 
 fn typed(run: &MeasuredRun, folder: &Path) -> Value {
     let model = folder.join(format!("{}.model.yaml", run.id));
@@ -16,7 +78,7 @@ fn typed(run: &MeasuredRun, folder: &Path) -> Value {
     std::fs::write(&card, text).expect("the folder is ours");
     let output = Command::new(crate::programs::lightloom())
         .arg("mfu")
-        .args(run.words(&model.to_string_lossy(), &card.to_string_lossy()))
+        .args(words(run, &model.to_string_lossy(), &card.to_string_lossy()))
         .args(["--format", "json"])
         .output()
         .expect("the command runs");

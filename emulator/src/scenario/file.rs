@@ -50,10 +50,9 @@ pub use replay::{ReplayFile, TraceDayFile};
 pub use span::{FailuresFile, GpuHourFile, RateFile};
 pub use switches::SwitchesFile;
 pub use traffic::TrafficFile;
-pub use train::TrainFile;
 pub use transport::TransportFile;
 
-use super::{Expectation, On, PhaseRun, RunStart, Scenario, ScenarioFault, Traffic, plan};
+use super::{Expectation, On, PhaseRun, RunStart, Scenario, ScenarioFault, Traffic, Train, plan};
 use crate::substrate::{self, PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
 use neighbours::NamedFiles;
@@ -97,7 +96,7 @@ pub struct ScenarioFile {
     pub traffic: Vec<TrafficFile>,
     /// Training jobs of the fabric, simulated as steps of computation and of exchanges over rings and the network.
     #[serde(default)]
-    pub train: Vec<TrainFile>,
+    pub train: Vec<Train>,
     /// Phases of the fabric's step, over its circuits.
     #[serde(default)]
     pub phases: Option<PhasesFile>,

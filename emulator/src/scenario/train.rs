@@ -20,33 +20,68 @@ use lightloom_training::search::Limits;
 use lightloom_training::step::{Job, OwnedJob, StepTime, step_time};
 use lightloom_training::tasks::{SimulatedRails, step_tasks};
 use lightloom_units::Picoseconds;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::Restart;
 use super::pool::{Rollout, leaves, pool_step, trainer_of};
 
-/// A training job on the fabric.
-#[derive(Clone, Debug, PartialEq)]
+/// A training job of the fabric.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "TrainFile")]
 pub struct Train {
-    /// Name of the job.
+    /// Name of a job with `step: {training: …}` or `step: {rl: …}` in the fabric file, which
+    /// defines its model and mapping.
     pub job: String,
     /// Number of steps.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 1000))]
     pub steps: u32,
-    /// Accelerator type.
-    pub accelerator: Accelerator,
-    /// Performance constants. `None` selects the most common software for the accelerator.
+    /// Name of a built-in accelerator.
+    #[serde(default = "h100")]
+    pub accelerator: String,
+    /// Software stack, or chip and stack, for the performance constants, such as h100/nemo-25.02
+    /// [default: the most common one for the accelerator].
+    #[serde(default)]
     pub constants: Option<String>,
-    /// Tokens per sequence. `None` means one sequence per micro-batch.
+    /// Tokens per sequence [default: the tokens of a micro-batch].
+    #[serde(default)]
+    #[schemars(range(min = 1))]
     pub sequence: Option<u32>,
-    /// Model chunks per pipeline stage.
+    /// Model chunks per pipeline stage; 1 is plain 1F1B.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 256))]
     pub virtual_stages: u32,
-    /// Activations to recompute. `None` follows the software's recipe.
+    /// Activations recomputed in the backward pass [default: as in the software's recipe].
+    #[serde(default)]
     pub recompute: Option<Recompute>,
     /// Number format of the linear layers.
+    #[serde(default)]
     pub precision: Precision,
     /// Sample generation of a reinforcement learning job.
-    pub rollout: Rollout,
-    /// Response to a lost node.
+    #[serde(default)]
+    pub rollout: Option<Rollout>,
+    /// Response to the loss of a node.
+    #[serde(default)]
     pub restart: Restart,
+    /// The accelerator. Set by the file reader.
+    #[serde(skip)]
+    pub card: Option<Accelerator>,
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn h100() -> String {
+    "h100".to_owned()
+}
+
+impl Train {
+    fn card(&self) -> &Accelerator {
+        self.card.as_ref().expect("the file reader sets the accelerator")
+    }
 }
 
 /// Reasons why a job cannot be trained on this fabric.
@@ -158,7 +193,8 @@ impl TrainStep {
                 * u64::from(mapping.micro_batch),
             tokens: u64::from(raw.tokens / mapping.micro_batch),
         };
-        let compute = train.accelerator.compute();
+        let card = train.card();
+        let compute = card.compute();
         let owned = OwnedJob::of(&Job {
             model: &model,
             network: &Network::of_fabric(fabric),
@@ -170,9 +206,12 @@ impl TrainStep {
             batch,
         });
         let leaves = leaves(fabric, plan, index);
-        let pool =
-            rl.map(|rl| pool_step(&leaves, job, rl, &train.rollout, &owned, &whole)).transpose()?;
-        let peak = train.accelerator.peak_flops(train.precision);
+        let pool = rl
+            .map(|rl| {
+                pool_step(&leaves, job, rl, &train.rollout.unwrap_or_default(), &owned, &whole)
+            })
+            .transpose()?;
+        let peak = card.peak_flops(train.precision);
         Ok(Self { job: index, owned, pool, peak_flops: peak.unwrap_or(compute.peak_flops) })
     }
 
@@ -260,7 +299,7 @@ fn prepared(train: &Train, model: &Model, raw: &MappingFile) -> Result<Prepared,
     let is_sharded = raw.sharding == ShardingFile::Sharded;
     let request = Request {
         model: model.clone(),
-        card: train.accelerator.clone(),
+        card: train.card().clone(),
         batch: Batch { sequences: 1, tokens: 1 },
         precision: train.precision,
         expert_imbalance: 0.0,

@@ -107,6 +107,8 @@ pub enum LossFigure {
     GpuHoursLost,
 }
 
+lightloom_units::display_as_serialized!(LossFigure);
+
 impl LossFigure {
     const ALL: [Self; 6] = [
         Self::TimeLostPs,
@@ -116,18 +118,6 @@ impl LossFigure {
         Self::GroupsLost,
         Self::GpuHoursLost,
     ];
-
-    /// Returns the name used in documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TimeLostPs => "time_lost_ps",
-            Self::WorstStepLostPs => "worst_step_lost_ps",
-            Self::GoodputLost => "goodput_lost",
-            Self::GroupsAffected => "groups_affected",
-            Self::GroupsLost => "groups_lost",
-            Self::GpuHoursLost => "gpu_hours_lost",
-        }
-    }
 
     /// Returns the description.
     pub const fn words(self) -> &'static str {

@@ -121,21 +121,13 @@ impl std::fmt::Display for Mapping {
             self.expert,
             self.micro_batch,
             self.virtual_stages,
-            self.recompute.label(),
+            self.recompute,
             self.schedule.label(),
         )
     }
 }
 
-impl Recompute {
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Selective => "selective",
-            Self::Full => "full",
-        }
-    }
-}
+lightloom_units::display_as_serialized!(Recompute);
 
 impl Mapping {
     pub const ONE_GPU: Self = Self {

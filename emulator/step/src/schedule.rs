@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Duration of a pipeline, possibly with uneven stages.
 //!
-//! [`pipeline_time`] is a closed form. [`Pipeline::play`] simulates every pass independently, as a check.
+//! [`pipeline_bubble`] is a closed form, which tests compare with a simulation of every pass.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,19 +37,7 @@ impl StageTime {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PipelineTime {
-    pub busy_seconds: f64,
-    pub bubble_seconds: f64,
-}
-
-impl PipelineTime {
-    pub fn total_seconds(&self) -> f64 {
-        self.busy_seconds + self.bubble_seconds
-    }
-}
-
-/// Returns the duration of a pipeline with one stage like `slowest` and all others like `typical`.
+/// Returns the seconds for which the slowest stage of a pipeline is idle, if all others are like `typical`.
 ///
 /// 1F1B takes `(m−1)·slowest + Σ stages`. With `v` interleaved chunks per stage, the part of the
 /// other stages is divided by `v`, and an incomplete last round adds `(v−1)·(p − m mod p)` chunks.
@@ -58,17 +46,15 @@ impl PipelineTime {
 /// where `B` is only the input gradient (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", table
 /// 2; DeepSeek-V3's `F + B − 2W` includes both gradients in `B`). With fewer micro-batches than
 /// stages, only `m − 1` weight gradients are available to fill the bubble.
-pub fn pipeline_time(
+pub fn pipeline_bubble(
     schedule: Schedule,
     stages: u32,
     virtual_stages: u32,
     micro_batches: u64,
     typical: StageTime,
-    slowest: StageTime,
-) -> PipelineTime {
+) -> f64 {
     let (p, v, m) = (f64::from(stages), f64::from(virtual_stages), micro_batches as f64);
-    let busy_seconds = m * slowest.total_seconds();
-    let bubble_seconds = match schedule {
+    match schedule {
         Schedule::OneForwardOneBackward => {
             let partial = if virtual_stages > 1 && !micro_batches.is_multiple_of(stages.into()) {
                 (v - 1.0) * (p - (micro_batches % u64::from(stages)) as f64)
@@ -85,8 +71,7 @@ pub fn pipeline_time(
                 .max(others * input + missing * forward)
                 .max(others * forward + missing * input)
         }
-    };
-    PipelineTime { busy_seconds, bubble_seconds }
+    }
 }
 
 /// Bubble of a stage in DualPipe, `(p/2 − 1)·(F + 2B − 3W)`, where `B` includes both gradients
@@ -201,38 +186,6 @@ impl Pipeline {
         }
         next.iter().zip(&orders).all(|(next, order)| *next == order.len())
     }
-
-    /// Returns the simulated total time, or `None` if stages wait for each other.
-    pub fn play(&self, stages: &[StageTime]) -> Option<f64> {
-        let places = self.stages * self.pieces;
-        let mut forward = vec![vec![0.0_f64; self.micro_batches]; places];
-        let mut backward = forward.clone();
-        let mut free = vec![0.0_f64; self.stages];
-        let is_whole = self.walk(|stage, pass| {
-            let (place, micro) = (self.place(stage, pass), pass.micro_batch);
-            let time = &stages[stage];
-            let gradients = time.input_gradient_seconds + time.weight_gradient_seconds;
-            let (ready, span) = match pass.kind {
-                PassKind::Forward if place == 0 => (0.0, time.forward_seconds),
-                PassKind::Forward => (forward[place - 1][micro], time.forward_seconds),
-                PassKind::WeightGradient => (0.0, time.weight_gradient_seconds),
-                kind => {
-                    let last = place + 1 == places;
-                    let from =
-                        if last { forward[place][micro] } else { backward[place + 1][micro] };
-                    let both = kind == PassKind::Backward;
-                    (from, if both { gradients } else { time.input_gradient_seconds })
-                }
-            };
-            free[stage] = free[stage].max(ready) + span / self.pieces as f64;
-            match pass.kind {
-                PassKind::Forward => forward[place][micro] = free[stage],
-                PassKind::WeightGradient => {}
-                _ => backward[place][micro] = free[stage],
-            }
-        });
-        is_whole.then(|| free.into_iter().fold(0.0, f64::max))
-    }
 }
 
 #[cfg(test)]
@@ -240,12 +193,58 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    impl Pipeline {
+        /// Returns the simulated total time, or `None` if stages wait for each other.
+        fn play(&self, stages: &[StageTime]) -> Option<f64> {
+            let places = self.stages * self.pieces;
+            let mut forward = vec![vec![0.0_f64; self.micro_batches]; places];
+            let mut backward = forward.clone();
+            let mut free = vec![0.0_f64; self.stages];
+            let is_whole = self.walk(|stage, pass| {
+                let (place, micro) = (self.place(stage, pass), pass.micro_batch);
+                let time = &stages[stage];
+                let gradients = time.input_gradient_seconds + time.weight_gradient_seconds;
+                let (ready, span) = match pass.kind {
+                    PassKind::Forward if place == 0 => (0.0, time.forward_seconds),
+                    PassKind::Forward => (forward[place - 1][micro], time.forward_seconds),
+                    PassKind::WeightGradient => (0.0, time.weight_gradient_seconds),
+                    kind => {
+                        let last = place + 1 == places;
+                        let from =
+                            if last { forward[place][micro] } else { backward[place + 1][micro] };
+                        let both = kind == PassKind::Backward;
+                        (from, if both { gradients } else { time.input_gradient_seconds })
+                    }
+                };
+                free[stage] = free[stage].max(ready) + span / self.pieces as f64;
+                match pass.kind {
+                    PassKind::Forward => forward[place][micro] = free[stage],
+                    PassKind::WeightGradient => {}
+                    _ => backward[place][micro] = free[stage],
+                }
+            });
+            is_whole.then(|| free.into_iter().fold(0.0, f64::max))
+        }
+    }
+
     fn stage(forward_seconds: f64) -> StageTime {
         StageTime {
             forward_seconds,
             input_gradient_seconds: forward_seconds,
             weight_gradient_seconds: forward_seconds,
         }
+    }
+
+    fn closed_form(
+        schedule: Schedule,
+        stages: u32,
+        pieces: u32,
+        micro_batches: u64,
+        typical: StageTime,
+        slowest: StageTime,
+    ) -> f64 {
+        micro_batches as f64 * slowest.total_seconds()
+            + pipeline_bubble(schedule, stages, pieces, micro_batches, typical)
     }
 
     fn pipeline(schedule: Schedule, stages: u32, pieces: u32, micro_batches: u64) -> Pipeline {
@@ -261,7 +260,7 @@ mod tests {
             let mut stages = vec![typical; p as usize - 1];
             stages.push(slowest);
             let schedule = Schedule::OneForwardOneBackward;
-            let closed = pipeline_time(schedule, p, 1, m, typical, slowest).total_seconds();
+            let closed = closed_form(schedule, p, 1, m, typical, slowest);
             let played = pipeline(schedule, p, 1, m).play(&stages).unwrap();
             prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
         }
@@ -270,7 +269,7 @@ mod tests {
         fn interleaved_stages_take_the_closed_form(p in 2u32..7, v in 2u32..5, rounds in 1u64..5) {
             let m = u64::from(p) * rounds;
             let schedule = Schedule::OneForwardOneBackward;
-            let closed = pipeline_time(schedule, p, v, m, stage(1.0), stage(1.0)).total_seconds();
+            let closed = closed_form(schedule, p, v, m, stage(1.0), stage(1.0));
             let played = pipeline(schedule, p, v, m).play(&vec![stage(1.0); p as usize]).unwrap();
             prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
         }
@@ -284,7 +283,7 @@ mod tests {
                 input_gradient_seconds: input,
                 weight_gradient_seconds: weight,
             };
-            let closed = pipeline_time(Schedule::ZeroBubble, p, 1, m, time, time).total_seconds();
+            let closed = closed_form(Schedule::ZeroBubble, p, 1, m, time, time);
             let played = pipeline(Schedule::ZeroBubble, p, 1, m).play(&vec![time; p as usize]).unwrap();
             prop_assert!((closed - played).abs() < 1e-9 * played, "{} {}", closed, played);
         }
@@ -293,7 +292,7 @@ mod tests {
     #[test]
     fn zero_bubble_fills_little_with_fewer_micro_batches_than_stages() {
         let time = StageTime { weight_gradient_seconds: 0.5, ..stage(1.0) };
-        let closed = |m| pipeline_time(Schedule::ZeroBubble, 4, 1, m, time, time).total_seconds();
+        let closed = |m| closed_form(Schedule::ZeroBubble, 4, 1, m, time, time);
         // The only micro-batch passes all stages and returns; the first stage's weight gradient remains.
         assert!((closed(1) - (4.0 * 2.0 + 0.5)).abs() < 1e-12, "{}", closed(1));
         assert!((closed(2) - (8.0 + 2.5)).abs() < 1e-12, "{}", closed(2));
@@ -301,13 +300,13 @@ mod tests {
 
     #[test]
     fn interleaving_divides_the_bubble_and_zero_bubble_shrinks_it() {
-        let plain = |schedule, v| pipeline_time(schedule, 8, v, 64, stage(1.0), stage(1.0));
-        let one = plain(Schedule::OneForwardOneBackward, 1);
-        assert!((one.bubble_seconds / one.busy_seconds - 7.0 / 64.0).abs() < 1e-12);
-        let four = plain(Schedule::OneForwardOneBackward, 4);
-        assert!((four.bubble_seconds * 4.0 - one.bubble_seconds).abs() < 1e-9);
+        let bubble = |schedule, v| pipeline_bubble(schedule, 8, v, 64, stage(1.0));
+        let one = bubble(Schedule::OneForwardOneBackward, 1);
+        assert!((one / (64.0 * stage(1.0).total_seconds()) - 7.0 / 64.0).abs() < 1e-12);
+        let four = bubble(Schedule::OneForwardOneBackward, 4);
+        assert!((four * 4.0 - one).abs() < 1e-9);
         // With three equal passes, ZB-H1 leaves a third of the bubble (Qi et al. 2023, section 2.3).
-        let zero = plain(Schedule::ZeroBubble, 1);
-        assert!((zero.bubble_seconds * 3.0 - one.bubble_seconds).abs() < 1e-9);
+        let zero = bubble(Schedule::ZeroBubble, 1);
+        assert!((zero * 3.0 - one).abs() < 1e-9);
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::mapping::Mapping;
 use crate::program::{Exchange, LayerProgram, PassSeconds};
-use crate::schedule::{StageTime, dual_pipe_bubble, pipeline_time};
+use crate::schedule::{StageTime, dual_pipe_bubble, pipeline_bubble};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerWork {
@@ -197,11 +197,8 @@ impl StepWork {
             mean
         };
         let v = f64::from(mapping.virtual_stages);
-        let bubble_seconds = self.bubble_seconds(others.stage_time(), slowest.stage_time());
-        let with_transfers = self.bubble_seconds(
-            others.stage_time_with([v * transfer; 2]),
-            slowest.stage_time_with([sends[0] * transfer, sends[1] * transfer]),
-        );
+        let bubble_seconds = self.bubble_seconds(others.stage_time());
+        let with_transfers = self.bubble_seconds(others.stage_time_with([v * transfer; 2]));
         let transfer_seconds =
             m * (sends[0] + sends[1]) * transfer + with_transfers - bubble_seconds;
         let data_seconds = self.data_seconds(&mean, &layer);
@@ -293,12 +290,11 @@ impl StepWork {
         (self.data_shown * all).max(least).max(all + layer - pass)
     }
 
-    fn bubble_seconds(&self, others: StageTime, slowest: StageTime) -> f64 {
+    fn bubble_seconds(&self, others: StageTime) -> f64 {
         let Mapping { schedule, pipeline, virtual_stages, .. } = self.mapping;
         if pipeline > 1 && self.is_dual_pipe {
             return dual_pipe_bubble(pipeline, others);
         }
-        pipeline_time(schedule, pipeline, virtual_stages, self.micro_batches, others, slowest)
-            .bubble_seconds
+        pipeline_bubble(schedule, pipeline, virtual_stages, self.micro_batches, others)
     }
 }

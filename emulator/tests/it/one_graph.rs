@@ -85,8 +85,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Drawn {
     let train = format!(
         "train: [{{job: j, accelerator: {card}, constants: {constants}, virtual_stages: {virtual_stages}, recompute: {}, \
          precision: {}}}]",
-        recompute.label(),
-        precision.label(),
+        recompute, precision,
     );
     let limits = Limits {
         tensor: vec![tp],
@@ -113,8 +112,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Drawn {
     let name = format!(
         "{number:>3} {constants} TP {tp} CP {cp} PP {pp} DP {dp} EP {ep}, {virtual_stages} virtual stages, {micro_batches} × {tokens} \
          tokens, {layers} layers of {hidden}, vocabulary {vocabulary}, {} {}",
-        recompute.label(),
-        precision.label(),
+        recompute, precision,
     );
     Drawn {
         case: Case { name, fabric, model, broken: Vec::new() },
@@ -139,7 +137,7 @@ fn in_packets(drawn: &Drawn) -> (Fabric, JobStep) {
     );
     let (loaded, mistakes) = drawn.case.read(&text);
     let mut scenario = loaded.unwrap_or_else(|| panic!("{}: {mistakes:?}", drawn.case.name));
-    scenario.train[0].accelerator = drawn.request.card.clone();
+    scenario.train[0].card = Some(drawn.request.card.clone());
     let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
     let scenario::On::Fabric(fabric) = &scenario.on else { panic!("no fabric") };
     ((**fabric).clone(), outcome.steps.of_jobs()[0].clone())

@@ -50,9 +50,8 @@ fn bare() -> Calibration {
     calibration.software.data_overlap = false;
     calibration.software.layer_buckets = false;
     Calibration {
-        tensor_exposed: 1.0,
-        expert_exposed: 1.0,
-        expert_exposed_across: 1.0,
+        tensor_exposed: [1.0, calibration.tensor_exposed[1]],
+        expert_exposed: [1.0; 2],
         pipeline_exposed: 0.0,
         jitter_per_doubling: 0.0,
         network: Efficiency {

@@ -78,13 +78,11 @@ pub struct Framework {
 
 pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     let low = framework.gemm * framework.low;
+    let [bf16, fp8, mxfp8, fp4] = chip.gemm;
     Calibration {
         name: ConstantsName { chip: chip.name, software: framework.name },
         software: framework.software,
-        gemm_efficiency: chip.gemm[0] * framework.gemm,
-        gemm_efficiency_fp8: chip.gemm[1] * low,
-        gemm_efficiency_mxfp8: chip.gemm[2] * low,
-        gemm_efficiency_fp4: chip.gemm[3] * low,
+        gemm_efficiency: [bf16 * framework.gemm, fp8 * low, mxfp8 * low, fp4 * low],
         gemm_lost_flops: chip.lost_flops,
         expert_efficiency: framework.expert,
         expert_efficiency_fp8: framework.expert_low,
@@ -92,10 +90,8 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
         memory_efficiency: chip.memory * framework.memory,
         launch_seconds: framework.launch * chip.host,
         expert_launch_seconds: framework.expert_launch.map(|seconds| seconds * chip.host),
-        tensor_exposed: framework.tensor_exposed[0],
-        tensor_exposed_across: framework.tensor_exposed[1],
-        expert_exposed: framework.expert_exposed[0],
-        expert_exposed_across: framework.expert_exposed[1],
+        tensor_exposed: framework.tensor_exposed,
+        expert_exposed: framework.expert_exposed,
         pipeline_exposed: framework.pipeline_exposed,
         data_exposed: framework.data_exposed,
         gather_exposed: framework.gather_exposed,

@@ -39,16 +39,9 @@ pub enum Precision {
     Nvfp4,
 }
 
-impl Precision {
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Bf16 => "bf16",
-            Self::Fp8 => "fp8",
-            Self::Mxfp8 => "mxfp8",
-            Self::Nvfp4 => "nvfp4",
-        }
-    }
+lightloom_units::display_as_serialized!(Precision);
 
+impl Precision {
     /// Number format of the operands of linear layers.
     pub fn format(self) -> NumberFormat {
         match self {
@@ -99,16 +92,12 @@ impl Software {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    #[serde(serialize_with = "name")]
     pub name: ConstantsName,
     pub software: Software,
-    /// Share of peak for large matrix products, here with 16 bits.
-    pub gemm_efficiency: f64,
-    pub gemm_efficiency_fp8: f64,
-    pub gemm_efficiency_mxfp8: f64,
-    pub gemm_efficiency_fp4: f64,
+    /// Share of peak for large matrix products, in the order of [`Precision`].
+    pub gemm_efficiency: [f64; 4],
     pub gemm_lost_flops: f64,
     /// Factor for 16-bit expert products, which are grouped and padded and wait for the most heavily loaded expert.
     pub expert_efficiency: f64,
@@ -119,10 +108,10 @@ pub struct Calibration {
     pub launch_seconds: f64,
     /// Minimum duration of an expert layer's forward pass: if the host waits for the routing, if not, and if overlapped.
     pub expert_launch_seconds: [f64; 3],
-    pub tensor_exposed: f64,
-    pub tensor_exposed_across: f64,
-    pub expert_exposed: f64,
-    pub expert_exposed_across: f64,
+    /// Exposed share of TP communication, within a domain and over network cards.
+    pub tensor_exposed: [f64; 2],
+    /// Exposed share of EP communication, within a domain and over network cards.
+    pub expert_exposed: [f64; 2],
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
@@ -153,8 +142,4 @@ impl std::fmt::Display for ConstantsName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.chip, self.software)
     }
-}
-
-fn name<S: serde::Serializer>(name: &ConstantsName, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(name)
 }

@@ -75,20 +75,14 @@ pub enum NumberFormat {
     Fp4,
 }
 
+lightloom_units::display_as_serialized!(NumberFormat);
+
 impl NumberFormat {
     pub(crate) fn bytes(self) -> f64 {
         match self {
             Self::Bf16 => 2.0,
             Self::Fp8 => 1.0,
             Self::Fp4 => 0.5,
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Bf16 => "bf16",
-            Self::Fp8 => "fp8",
-            Self::Fp4 => "fp4",
         }
     }
 }
@@ -306,13 +300,13 @@ fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Acceler
     }
     for (format, peak) in &card.peak_tflops {
         if !(peak.is_finite() && *peak > 0.0) {
-            let path = format!("/peak_tflops/{}", format.name());
+            let path = format!("/peak_tflops/{format}");
             check.error(codes::BAD_VALUE, &path, format!("{peak} TFLOP/s is not a positive rate"));
         }
     }
     for (format, share) in &card.best_gemm_efficiency {
         if !(*share > 0.0 && *share <= 1.0) {
-            let path = format!("/best_gemm_efficiency/{}", format.name());
+            let path = format!("/best_gemm_efficiency/{format}");
             let message = format!("{share} is not a share of peak");
             check
                 .error(codes::BAD_VALUE, &path, message)

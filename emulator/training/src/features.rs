@@ -181,6 +181,6 @@ pub fn recipe(
             && lists(&recipe.chips, chip)
             && recipe.class == ModelClass::of(model)
             && recipe.most_billions.is_none_or(|most| billions <= most)
-            && lists(&recipe.formats, precision.label())
+            && lists(&recipe.formats, &precision.to_string())
     })
 }

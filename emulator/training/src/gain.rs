@@ -21,7 +21,7 @@ pub enum Hiding {
 impl Hiding {
     fn constants(self, mut fitted: Calibration) -> Calibration {
         if self == Self::Nothing {
-            (fitted.tensor_exposed, fitted.expert_exposed) = (1.0, 1.0);
+            (fitted.tensor_exposed[0], fitted.expert_exposed[0]) = (1.0, 1.0);
         }
         fitted
     }

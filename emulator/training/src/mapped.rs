@@ -89,7 +89,7 @@ fn searched(
         ep: mapping.expert,
         micro_batch: mapping.micro_batch,
         micro_batches,
-        recompute: mapping.recompute.label().to_owned(),
+        recompute: mapping.recompute.to_string(),
         step_seconds: found.step.step_seconds,
         mfu: Convention::MfuFull.utilisation(
             search.model,

@@ -264,7 +264,7 @@ impl Operators {
             ("peak_tflops".to_owned(), self.peak(NumberFormat::Bf16).is_some()),
         ];
         for (format, peak) in &self.peak_tflops {
-            usable.push((format!("peak_tflops/{}", format.name()), *peak > 0.0));
+            usable.push((format!("peak_tflops/{format}"), *peak > 0.0));
         }
         for (place, one) in self.products.iter().enumerate() {
             let least = one.rows.min(one.inner).min(one.columns);

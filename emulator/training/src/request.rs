@@ -53,7 +53,7 @@ pub struct Changes {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    #[error("{card} has no peak for {}: omit --precision", precision.label())]
+    #[error("{card} has no peak for {precision}: omit --precision")]
     NoFormat { card: String, precision: Precision },
     #[error("--batch {sequences}, --seq {tokens}: use 1 to {MOST} for each")]
     Batch { sequences: u64, tokens: u64 },
@@ -217,7 +217,7 @@ impl Prepared {
             ep: mapping.expert,
             micro_batch: mapping.micro_batch,
             virtual_stages: mapping.virtual_stages,
-            recompute: mapping.recompute.label(),
+            recompute: mapping.recompute,
             schedule: mapping.schedule.label(),
             step_seconds: step.step_seconds,
             expected: self.expected(search, found),
@@ -310,7 +310,7 @@ pub struct Row<P> {
     pub ep: u32,
     pub micro_batch: u32,
     pub virtual_stages: u32,
-    pub recompute: &'static str,
+    pub recompute: Recompute,
     pub schedule: &'static str,
     pub step_seconds: f64,
     pub expected: Option<Interval>,

@@ -13,7 +13,7 @@ use lightloom_units::seed::Seed;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-use crate::batching::{ReplicaCosts, Request, serve, serve_until};
+use crate::batching::{ReplicaCosts, Request, StepCosts, serve, serve_until};
 
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -339,36 +339,6 @@ fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
     let place = (at as f64 * 0.618_033_988_749_894_9).fract();
     let found = longer.get((place * longer.len() as f64) as usize).copied();
     found.unwrap_or_else(|| done.saturating_add(done / 8 + 1))
-}
-
-/// Exhaustive search over the first `count` points with known lengths.
-pub fn exact(pool: &Pool, samples: &[Request], count: u32) -> Option<Generation> {
-    let mut stops = points(samples.len(), count);
-    stops.push(0);
-    let mut best: Option<Generation> = None;
-    try_all(pool, &stops, &Course::begin(samples), &mut best);
-    best
-}
-
-fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Generation>) {
-    let [stop, later @ ..] = stops else { return };
-    for (size, is_spread) in course.moves(pool) {
-        let mut course = course.clone();
-        course.go_on(pool, size, *stop, is_spread);
-        if best.as_ref().is_some_and(|best| best.seconds <= course.so_far.seconds) {
-            continue;
-        }
-        if course.left.is_empty() {
-            *best = Some(course.end());
-        } else {
-            try_all(pool, later, &course, best);
-        }
-    }
-}
-
-/// Returns the longer of the times for the longest sample and for the total work.
-pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
-    longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
 }
 
 impl Pool {

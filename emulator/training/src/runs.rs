@@ -9,7 +9,6 @@ pub mod judge;
 pub mod page;
 pub mod refit;
 mod table;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

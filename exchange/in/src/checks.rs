@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::shown;
-use super::logs::{HostOutage, HostShape, Logs};
-use super::problem::{LogPlace, LogTrouble};
+use super::logs::{HostOutage, HostShape, LoggedJob, Logs};
+use super::problem::LogPlace;
 
 /// Smaller differences do not indicate different time zones.
 const SAME_CLOCK_S: i64 = 10 * 60;
@@ -30,13 +30,13 @@ fn hosts_are_alike(logs: &mut Logs) {
         .iter()
         .filter(|shape: &&HostShape| shape.gpus != others && shape.place.file != other.file)
         .map(|shape| {
-            let trouble =
-                LogTrouble::OtherShape { gpus: shape.gpus, other: other.file.clone(), others };
+            let (gpus, other) = (shape.gpus, &other.file);
+            let trouble = format!("the host has {gpus} GPUs, but hosts in {other} have {others}");
             (shape.place.clone(), trouble)
         })
         .collect();
     for (place, trouble) in troubles {
-        logs.problem(place, trouble);
+        logs.problem(place, trouble, format!("{others} is used"));
     }
 }
 
@@ -67,9 +67,12 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
         let unknown: Vec<&String> = unknown.collect();
         let Some(first) = unknown.first() else { continue };
         if unknown.len() == hosts.len() {
-            let (count, first) = (hosts.len(), (*first).clone());
-            let trouble = LogTrouble::OtherCluster { count, first, topology: topology.clone() };
-            troubles.push((LogPlace { file: file.to_owned(), line: None }, trouble));
+            let count = hosts.len();
+            let trouble = format!(
+                "none of the {count} hosts ({first}, …) is in {topology}: logs of different clusters"
+            );
+            let still = "fault rates and durations are still used";
+            troubles.push((LogPlace { file: file.to_owned(), line: None }, trouble, still));
             continue;
         }
         for host in unknown {
@@ -77,15 +80,16 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
             let outages = logs.outages.iter().filter(|outage| outage.host == *host);
             let mut places = jobs.map(|job| &job.place).chain(outages.map(|out| &out.place));
             let place = places.find(|place| place.file == file);
-            let trouble =
-                LogTrouble::UnknownHost { host: host.clone(), topology: topology.clone() };
-            troubles.extend(place.map(|place| (place.clone(), trouble)));
+            let trouble = format!("host {host} is not in {topology}");
+            let still =
+                "its faults are omitted; if it belongs to this cluster, add it to the topology";
+            troubles.extend(place.map(|place| (place.clone(), trouble, still)));
             strangers.insert(host.clone());
         }
     }
     logs.outages.retain(|outage| !strangers.contains(&outage.host));
-    for (place, trouble) in troubles {
-        logs.problem(place, trouble);
+    for (place, trouble, still) in troubles {
+        logs.problem(place, trouble, still);
     }
 }
 
@@ -106,12 +110,15 @@ fn clocks_agree(logs: &mut Logs) {
             }
             let direction = if seconds > 0 { "after" } else { "before" };
             let minutes = (seconds.abs() + 30) / 60;
-            let trouble = LogTrouble::Clocks { minutes, direction, other: (*other).clone() };
+            let trouble = format!(
+                "faults are {minutes} min {direction} those of {other} on the same hosts: the clocks differ"
+            );
             troubles.push((outages[0].place.clone(), trouble));
         }
     }
+    let still = "outage durations are correct, but faults in both files are counted twice: remove one of the files, or correct its times";
     for (place, trouble) in troubles {
-        logs.problem(place, trouble);
+        logs.problem(place, trouble, still);
     }
 }
 
@@ -138,8 +145,11 @@ fn periods_overlap(logs: &mut Logs) {
             if period.1 < others.0 || others.1 < period.0 {
                 let [period, others] = [period, others]
                     .map(|(from, to)| format!("{} to {}", shown(*from), shown(*to)));
-                let trouble = LogTrouble::Periods { period, other: other.clone(), others };
-                logs.problem(LogPlace { file: file.clone(), line: None }, trouble);
+                let trouble = format!(
+                    "the period is {period}, but {other} covers {others}: they do not overlap"
+                );
+                let still = "the fault trace uses the files with the most faults, so job losses in the other files cannot be attributed to faults";
+                logs.problem(LogPlace { file: file.clone(), line: None }, trouble, still);
             }
         }
     }
@@ -187,16 +197,20 @@ fn jobs_fit(logs: &mut Logs) {
     if let (Some((seconds, job)), Some(covered)) = (longest, covered)
         && seconds > covered
     {
-        let (hours, covered_hours) = (seconds / 3600, covered / 3600);
-        let trouble = LogTrouble::LongJob { job: job.id.clone(), hours, covered_hours };
-        troubles.push((job.place.clone(), trouble));
+        let [days, covered] = [seconds, covered].map(|seconds| (seconds / 3600) as f64 / 24.0);
+        let trouble = format!(
+            "job {} ran for {days:.1} days, but faults are logged for only {covered:.1}",
+            job.id
+        );
+        troubles.push((job.place.clone(), trouble, "the fault rate refers to the logged time"));
     }
     let largest = logs.jobs.iter().max_by_key(|job| job.gpus);
     if let Some(job) = largest.filter(|job| total > 0 && job.gpus > total) {
-        let trouble = LogTrouble::LargeJob { job: job.id.clone(), gpus: job.gpus, total };
-        troubles.push((job.place.clone(), trouble));
+        let LoggedJob { id, gpus, .. } = job;
+        let trouble = format!("job {id} uses {gpus} GPUs, but the topology contains only {total}");
+        troubles.push((job.place.clone(), trouble, "the drafted job uses the existing GPUs"));
     }
-    for (place, trouble) in troubles {
-        logs.problem(place, trouble);
+    for (place, trouble, still) in troubles {
+        logs.problem(place, trouble, still);
     }
 }

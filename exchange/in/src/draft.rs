@@ -25,13 +25,9 @@ pub enum GuessConfidence {
     Assumed,
 }
 
-impl GuessConfidence {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stated => "stated",
-            Self::Derived => "derived",
-            Self::Assumed => "assumed",
-        }
+impl std::fmt::Display for GuessConfidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -96,7 +92,7 @@ impl DraftPage {
     fn guess<T: ToString>(&mut self, key: &'static str, known: &Sourced<T>) {
         let Sourced { value, confidence, why } = known;
         let value = value.to_string();
-        let _ = writeln!(self.text, "# {key}: {value}, {}: {why}", confidence.name());
+        let _ = writeln!(self.text, "# {key}: {value}, {confidence}: {why}");
         let guess =
             Guess { file: self.name, key, value, confidence: *confidence, why: why.clone() };
         self.guesses.push(guess);

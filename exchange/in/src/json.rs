@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::logs::{LogFile, Logs};
-use super::problem::LogTrouble;
+use super::problem::{FILE_SKIPPED, RECORD_SKIPPED};
 
 #[derive(Clone, Debug)]
 pub(crate) struct JsonRecord<'f> {
@@ -47,14 +47,13 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
         match with_nulls(line) {
             Some(text) => found.push(JsonRecord { line: number, text: Cow::Owned(text) }),
             None if goes_on => {
-                let trouble = LogTrouble::Malformed(format!("not JSON: {error}"));
-                logs.problem(file.line(number), trouble);
+                logs.problem(file.line(number), format!("not JSON: {error}"), RECORD_SKIPPED);
             }
             None => {
-                let trouble = LogTrouble::Malformed(format!("not JSON from here on: {error}"));
+                let trouble = format!("not JSON from here on: {error}");
                 let before = file.bytes[at..start].iter().filter(|byte| **byte == b'\n').count();
                 let line = number + error.line().saturating_sub(1 + before);
-                logs.problem(file.line(line), trouble);
+                logs.problem(file.line(line), trouble, RECORD_SKIPPED);
                 return found;
             }
         }
@@ -114,7 +113,7 @@ pub(crate) fn document<T: for<'de> Deserialize<'de>>(
         false => serde_saphyr::from_str_with_options(&text, yaml_options())
             .map_err(|error| error.to_string()),
     };
-    read.map_err(|error| logs.problem(file.whole(), LogTrouble::Unreadable(error))).ok()
+    read.map_err(|error| logs.problem(file.whole(), error, FILE_SKIPPED)).ok()
 }
 
 /// The default limits are lower than the node list of a cluster. The limits of aliases remain.
@@ -137,7 +136,7 @@ pub(crate) fn parse<'r, T: Deserialize<'r>>(
 ) -> Option<T> {
     serde_json::from_str(&record.text)
         .map_err(|error| {
-            logs.problem(file.line(record.line), LogTrouble::Malformed(error.to_string()));
+            logs.problem(file.line(record.line), error.to_string(), RECORD_SKIPPED);
         })
         .ok()
 }

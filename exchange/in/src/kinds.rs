@@ -18,7 +18,7 @@ mod topology_yaml;
 use std::borrow::Cow;
 
 use super::logs::{LogFile, Logs, ReadLog};
-use super::problem::LogTrouble;
+use super::problem::FILE_SKIPPED;
 use super::{checks, mentions};
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,8 @@ pub fn read(files: &[LogFile<'_>]) -> Logs {
             of_kind[kind].push(file);
         } else {
             let known = KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
-            logs.problem(file.whole(), LogTrouble::Unrecognised { known });
+            let trouble = format!("not recognised as any of: {known}");
+            logs.problem(file.whole(), trouble, FILE_SKIPPED);
             others.push(file);
         }
     }

@@ -24,4 +24,4 @@ pub use draft::{Draft, DraftFile, Guess, GuessConfidence, draft};
 pub use host_list::expand_hosts;
 pub use kinds::{KINDS, LogKind, read};
 pub use logs::{HostOutage, HostRecord, HostShape, LogFile, LoggedJob, Logs, TrainingProfile};
-pub use problem::{LogPlace, LogProblem, LogTrouble};
+pub use problem::{LogPlace, LogProblem};

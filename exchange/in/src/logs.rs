@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mentions::Fact;
-use super::problem::{LogPlace, LogProblem, LogTrouble};
+use super::problem::{LogPlace, LogProblem};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LogFile<'f> {
@@ -134,8 +134,13 @@ impl Logs {
         }
     }
 
-    pub(crate) fn problem(&mut self, place: LogPlace, trouble: LogTrouble) {
-        self.problems.push(LogProblem { place, trouble });
+    pub(crate) fn problem(
+        &mut self,
+        place: LogPlace,
+        trouble: impl Into<String>,
+        still: impl Into<String>,
+    ) {
+        self.problems.push(LogProblem { place, trouble: trouble.into(), still: still.into() });
     }
 
     pub fn topology(&self) -> Option<&str> {
@@ -151,9 +156,9 @@ impl Logs {
         };
         match (host.switches.first(), found.switches.first(), found.place) {
             (Some(first), Some(second), Some(place)) if first != second => {
-                let (first, second) = (first.clone(), second.clone());
-                let trouble = LogTrouble::TwoPlaces { host: name.to_owned(), first, second };
-                self.problems.push(LogProblem { place, trouble });
+                let trouble = format!("host {name} is attached to both {first} and {second}");
+                let still = format!("{first} is used");
+                self.problems.push(LogProblem { place, trouble, still });
             }
             (None, Some(_), place) => {
                 host.switches = found.switches;

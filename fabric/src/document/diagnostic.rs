@@ -78,9 +78,6 @@ pub struct Diagnostic {
     /// Location; `None` if the error concerns the whole file.
     #[serde(flatten)]
     pub place: Option<Place>,
-    /// Label at the location.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub label: String,
     /// How to fix the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
@@ -131,7 +128,6 @@ impl Diagnostic {
             message: message.into(),
             file: file.to_owned(),
             place: None,
-            label: String::new(),
             help: None,
             related: Vec::new(),
         }

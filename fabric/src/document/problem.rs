@@ -10,7 +10,6 @@ pub(crate) struct Problem {
     severity: Severity,
     span: Span,
     message: String,
-    label: String,
     help: Option<String>,
     related: Vec<(Span, String)>,
 }
@@ -22,7 +21,6 @@ impl Problem {
             severity: Severity::Error,
             span,
             message: message.into(),
-            label: String::new(),
             help: None,
             related: Vec::new(),
         }
@@ -30,11 +28,6 @@ impl Problem {
 
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
-        self
-    }
-
-    pub(crate) fn with_label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
         self
     }
 
@@ -56,7 +49,6 @@ impl Problem {
             message: self.message,
             file: file.to_owned(),
             place: Some(Place::of(source, self.span)),
-            label: self.label,
             help: self.help,
             related: related
                 .map(|(span, message)| Related { message, place: Place::of(source, span) })

@@ -52,7 +52,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
     let beside = same_line
         .iter()
         .map(|related| annotation(AnnotationKind::Context, &related.place, &related.message));
-    let primary = annotation(AnnotationKind::Primary, place, &diagnostic.label);
+    let primary = annotation(AnnotationKind::Primary, place, "");
     group = group.element(snippet(file, place).annotation(primary).annotations(beside));
     for related in elsewhere {
         let there = annotation(AnnotationKind::Context, &related.place, &related.message);

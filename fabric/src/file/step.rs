@@ -125,16 +125,9 @@ pub enum SyncMethod {
 impl SyncMethod {
     /// All methods.
     pub const ALL: [Self; 3] = [Self::Relay, Self::Broadcast, Self::Shards];
-
-    /// Returns the name in fabric files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Relay => "relay",
-            Self::Broadcast => "broadcast",
-            Self::Shards => "shards",
-        }
-    }
 }
+
+lightloom_units::display_as_serialized!(SyncMethod);
 
 /// Idle network time before each phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

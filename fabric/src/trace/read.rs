@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::document::explain_json;
 
-use super::problem::{TraceError, TraceErrors, TraceProblem};
+use super::problem::{TraceError, TraceErrors};
 use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime};
 
 /// Maximum file size. Larger files are rejected without reading.
@@ -97,7 +97,8 @@ impl FaultTrace {
 
 fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
     if bytes.len() > MAX_TRACE_BYTES {
-        let problem = TraceProblem::TooLarge { bytes: bytes.len() };
+        let bytes = bytes.len();
+        let problem = format!("the file has {bytes} bytes, above the limit of {MAX_TRACE_BYTES}");
         return Err(TraceError { line: 0, column: 0, record: None, problem });
     }
     let is_object = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
@@ -110,7 +111,7 @@ fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
         line: error.line().max(1),
         column: error.column().max(1),
         record: None,
-        problem: TraceProblem::NotJson(explain_json(&error)),
+        problem: explain_json(&error),
     })
 }
 
@@ -158,10 +159,12 @@ impl Pairing<'_> {
         };
         let days = record.event_time;
         if days < 0.0 {
-            return self.problem(index, offset, TraceProblem::NegativeTime { days });
+            let problem = "time is counted from 0, the start of observation";
+            return self.problem(index, offset, format!("`event_time` is {days} days: {problem}"));
         }
         if days > MAX_DAYS {
-            return self.problem(index, offset, TraceProblem::TooLate { days });
+            let problem = "over a century: the unit is days, not seconds";
+            return self.problem(index, offset, format!("`event_time` is {days} days, {problem}"));
         }
         let half = Half { record: index, offset, time: TraceTime::from_days(days), days };
         self.last = self.last.max(half.time);
@@ -180,7 +183,7 @@ impl Pairing<'_> {
     fn unreadable(&mut self, index: usize, raw: &RawValue, error: &serde_json::Error) {
         let text = raw.get().as_bytes();
         let at = self.offset(raw) + offset_of(text, error.line(), error.column());
-        self.problem(index, at, TraceProblem::Record(explain_json(error)));
+        self.problem(index, at, explain_json(error));
     }
 
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
@@ -200,13 +203,13 @@ impl Pairing<'_> {
             EventType::FaultEnd => (partner, half),
         };
         if end.time < start.time {
-            let node = self.names[key.0.index()].clone();
-            let problem = TraceProblem::EndBeforeStart {
-                node,
-                start_record: start.record,
-                start_days: start.days,
-                end_days: end.days,
-            };
+            let problem = format!(
+                "the fault of `{}` ends at {} days, before its start at {} days (record {})",
+                self.names[key.0.index()],
+                end.days,
+                start.days,
+                start.record
+            );
             return self.problem(end.record, end.offset, problem);
         }
         self.faults.push(Fault { start: start.time, end: end.time, server: key.0, kind: key.1 });
@@ -232,7 +235,7 @@ impl Pairing<'_> {
         })
     }
 
-    fn problem(&mut self, record: usize, offset: usize, problem: TraceProblem) {
+    fn problem(&mut self, record: usize, offset: usize, problem: String) {
         if self.errors.len() < MAX_ERRORS {
             let (line, column) = position(self.bytes, offset);
             self.errors.push(TraceError { line, column, record: Some(record), problem });
@@ -277,11 +280,12 @@ impl Pairing<'_> {
             .collect();
         lone.sort_by_key(|(half, _)| half.record);
         for (half, server) in lone {
-            let node = self.names[server.index()].clone();
-            let problem = if self.ever_started[server.index()] {
-                TraceProblem::EndWithoutStart { node }
-            } else {
-                TraceProblem::UnknownNode { node }
+            let node = &self.names[server.index()];
+            let problem = match self.ever_started[server.index()] {
+                true => format!(
+                    "this ends a fault of `{node}` that has no `fault_start` with the same fault type"
+                ),
+                false => format!("unknown node `{node}`: it has no `fault_start`"),
             };
             self.problem(half.record, half.offset, problem);
         }
@@ -303,8 +307,9 @@ impl Pairing<'_> {
 
     fn report_surplus_server(&mut self, servers: u32) {
         if let Some(&(record, offset)) = self.first_named.get(servers as usize) {
-            let node = self.names[servers as usize].clone();
-            self.problem(record, offset, TraceProblem::TooManyServers { node, servers });
+            let node = &self.names[servers as usize];
+            let problem = format!("unknown node `{node}`: the trace has only {servers} servers");
+            self.problem(record, offset, problem);
         }
     }
 
@@ -313,14 +318,17 @@ impl Pairing<'_> {
         if let (Some(days), Some(last)) = (days, self.last_event)
             && last.days >= days + 1.0
         {
-            let problem = TraceProblem::AfterTheWatch { event_days: last.days, days };
+            let problem = format!(
+                "`event_time` is {} days, after the observation, which ends on day {days}: correct `days`, or use --days",
+                last.days
+            );
             self.problem(last.record, last.offset, problem);
         }
     }
 
     fn report_not_positive(&mut self, field: &'static str, value: u64) {
         if value == 0 {
-            let problem = TraceProblem::NotPositive { field };
+            let problem = format!("`{field}` must be positive");
             self.errors.push(TraceError { line: 0, column: 0, record: None, problem });
         }
     }

@@ -25,6 +25,18 @@ fn number(digits: &str) -> Option<u32> {
     Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
 }
 
+/// Implements `Display` for enums without data by the names that serde writes.
+#[macro_export]
+macro_rules! display_as_serialized {
+    ($($name:ty),+ $(,)?) => {$(
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::serde::Serialize::serialize(self, f)
+            }
+        }
+    )+};
+}
+
 /// Serializes a type with `Display` and `FromStr` as text, and describes it in schemas.
 #[macro_export]
 macro_rules! text_serde {

@@ -7,5 +7,5 @@ mod units;
 
 pub use units::{
     BitsPerSecond, Bytes, Dollars, Milliseconds, Picoseconds, Quantity, QuantityError, SimTime,
-    Text, Watts, as_text, gcd, thousands,
+    Text, as_text, gcd, thousands,
 };

@@ -2,7 +2,7 @@
 //! Units as types, so that a duration cannot be confused with a size, or a rate with a price.
 //!
 //! The engine's quantities are integers, so sums are independent of order. One byte at 100, 200, 400, 800 or 1600 Gb/s
-//! takes a whole number of picoseconds (80, 40, 20, 10, 5). Money and power are averages and use floating point.
+//! takes a whole number of picoseconds (80, 40, 20, 10, 5). Money uses floating point.
 //!
 //! In JSON, a quantity is a plain number with its unit in the field name (`dark_time_ps`). In
 //! user-written files, it is text with a unit such as `60us`, `400Gbps` or `4KiB` ([`Text`]).
@@ -213,45 +213,9 @@ impl fmt::Display for SimTime {
     }
 }
 
-macro_rules! average {
-    ($(#[$doc:meta])* $name:ident, $format:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema)]
-        #[serde(transparent)]
-        pub struct $name(pub f64);
-        impl Add for $name {
-            type Output = Self;
-            fn add(self, other: Self) -> Self {
-                Self(self.0 + other.0)
-            }
-        }
-        impl Mul<f64> for $name {
-            type Output = Self;
-            fn mul(self, times: f64) -> Self {
-                Self(self.0 * times)
-            }
-        }
-        impl Sum for $name {
-            fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
-                items.fold(Self(0.0), Add::add)
-            }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, $format, self.0)
-            }
-        }
-    };
-}
-
-average! {
-    /// Money in United States dollars.
-    Dollars, "${:.2}"
-}
-average! {
-    /// Electrical power, in watts.
-    Watts, "{:.2} W"
-}
+/// Money in United States dollars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dollars(pub f64);
 
 /// Returns the greatest common divisor.
 pub const fn gcd(a: u64, b: u64) -> u64 {

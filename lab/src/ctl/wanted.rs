@@ -117,7 +117,7 @@ impl FaultArguments {
     }
 
     pub(super) fn preview(&self) -> PreviewStyle {
-        PreviewStyle { bytes: self.bytes, overwrites: false, by_device: false }
+        PreviewStyle { bytes: self.bytes, ..PreviewStyle::default() }
     }
 }
 
@@ -134,11 +134,8 @@ const MODES: &[OptionValue<Mode>] = &[
 impl Wanted {
     /// Overwrite mode turns off circuits outside the plan, so it requires a confirmation.
     pub(super) fn preview(&self) -> PreviewStyle {
-        PreviewStyle {
-            bytes: self.bytes,
-            overwrites: self.mode == Mode::Overwrite,
-            by_device: false,
-        }
+        let overwrites = self.mode == Mode::Overwrite;
+        PreviewStyle { bytes: self.bytes, overwrites, ..PreviewStyle::default() }
     }
 
     pub(super) fn body(&self) -> anyhow::Result<ApplyBody> {
@@ -169,7 +166,7 @@ impl RollbackArguments {
     }
 
     pub(super) fn preview(&self) -> PreviewStyle {
-        PreviewStyle { bytes: self.bytes, overwrites: false, by_device: false }
+        PreviewStyle { bytes: self.bytes, ..PreviewStyle::default() }
     }
 }
 

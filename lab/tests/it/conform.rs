@@ -425,7 +425,7 @@ fn suite_detects_every_misbehaving_device() {
     let mut table = String::from("misbehaviour,broken rule,detected by\n");
     let mut missed = Vec::new();
     for misbehaviour in Misbehaviour::ALL {
-        let fault = DeviceFault::Misbehave(*misbehaviour).to_string();
+        let fault = format!("misbehave {misbehaviour}");
         let report = run(misbehaviour.family(), &[&fault]);
         let found: Vec<_> = report
             .cases

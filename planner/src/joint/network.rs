@@ -224,15 +224,6 @@ fn over_packets(
     Ok(CarriedStep::of(planned))
 }
 
-fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
-    let leaves = by_leaf(demand).into_iter().zip(rates);
-    let seconds = leaves.map(|((sent, received), rate)| match sent.max(received) {
-        0.0 => 0.0,
-        bits => bits / rate,
-    });
-    seconds.fold(0.0, f64::max)
-}
-
 fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -244,15 +235,6 @@ fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
         }
     }
     bits.values().fold(0.0, |most: f64, bits| most.max(bits / rate))
-}
-
-fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
-    let mut bits = vec![(0.0, 0.0); demand.leaves()];
-    for (from, to, bytes) in demand.flows() {
-        bits[from.index()].0 += demand.bits(bytes);
-        bits[to.index()].1 += demand.bits(bytes);
-    }
-    bits
 }
 
 /// Above this limit, estimates do not compute routes.
@@ -268,7 +250,7 @@ const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {
     fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
-        let leaves = busiest_seconds(demand, rates);
+        let leaves = demand.busiest_leaf_seconds(|leaf| rates[leaf.index()]);
         let between = leaves.max(busiest_domain_seconds(fabric, demand));
         let interfaces = demand.interface_seconds(fabric.dcn.link_rate().0 as f64);
         Self { seconds: between.max(interfaces.unwrap_or(0.0)), between }

@@ -121,7 +121,6 @@ impl<'a> Graph<'a> {
         }
         let mut routes = Vec::new();
         let mut loads: BTreeMap<(LeafId, LeafId), f64> = BTreeMap::new();
-        let mut ends = vec![(0.0, 0.0); self.neighbours.len()];
         let mut cable_bits = 0.0;
         for (to, flows) in by_target {
             let distances = self.distances(to);
@@ -129,8 +128,6 @@ impl<'a> Graph<'a> {
                 let distance = distances[from.index()]
                     .ok_or_else(|| format!("no working cables connect {from} and {to}"))?;
                 cable_bits += bits * f64::from(distance);
-                ends[from.index()].0 += bits;
-                ends[to.index()].1 += bits;
                 let mut paths: Vec<Vec<LeafId>> = Vec::new();
                 for number in 0..MOST_PATHS {
                     let path = self.path(from, to, &distances, number);
@@ -151,11 +148,12 @@ impl<'a> Graph<'a> {
         routes.sort_by_key(|route| (route.from, route.to));
         let busiest = loads.iter().map(|((a, b), bits)| bits / self.rate(*a, *b));
         let of_gpu = demand.interface_seconds(self.network.link_rate.0 as f64).unwrap_or(0.0);
-        let interfaces = self.most(&ends, |_| self.network.interface_rate()).max(of_gpu);
+        let rate_of_interfaces = self.network.interface_rate();
+        let interfaces = demand.busiest_leaf_seconds(|_| rate_of_interfaces).max(of_gpu);
         let between = busiest.fold(0.0, f64::max);
         let all: f64 = self.cables.values().map(|count| 2.0 * f64::from(*count)).sum();
         let spread = cable_bits / (all * self.network.link_rate.0 as f64);
-        let own = self.most(&ends, |leaf| self.rate_of(leaf));
+        let own = demand.busiest_leaf_seconds(|leaf| self.rate_of(leaf));
         let seconds = between.max(interfaces);
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
@@ -167,14 +165,5 @@ impl<'a> Graph<'a> {
 
     fn rate_of(&self, leaf: LeafId) -> f64 {
         self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
-    }
-
-    fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
-        let seconds =
-            ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {
-                0.0 => 0.0,
-                bits => bits / rate(LeafId::from_index(leaf)),
-            });
-        seconds.fold(0.0, f64::max)
     }
 }

@@ -7,10 +7,10 @@
 //! returns on the other side.
 
 use lightloom_fabric::hbd::Hbd;
-use lightloom_fabric::khop::{Path, Port};
+use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, GpuId, NodeId};
 
-use super::document::gpus_by_rank;
+use super::document::{gpus_by_rank, selected_port};
 use super::{Layout, RingGroup};
 
 /// Starts at the first GPU of the first node. Panics if the paths do not form a single ring.
@@ -58,10 +58,5 @@ fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
 
 fn fibre_at(hbd: &Hbd, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
     let bundle = BundleId { node, bundle: hbd.bundle_on_edge(edge)? };
-    let path = match layout.path(bundle) {
-        Path::Loopback => return None,
-        Path::External1 => 1,
-        Path::External2 => 2,
-    };
-    hbd.peer(Port { bundle, path })
+    hbd.peer(selected_port(bundle, layout.path(bundle))?)
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
+use super::mistake::Mistake;
+
 /// A matrix of bytes from senders (rows) to receivers (columns), without traffic within a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
@@ -40,49 +42,6 @@ pub struct Seat {
 impl From<LeafId> for Seat {
     fn from(leaf: LeafId) -> Self {
         Self { leaf, island: None, gpu: None }
-    }
-}
-
-/// Why a text is not a demand matrix.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message documents its variant")]
-pub enum DemandError {
-    #[error("line {line}, column {column}: {reason}")]
-    Syntax { line: usize, column: usize, reason: String },
-    #[error("row {row} has length {columns}, but there are {rows} rows")]
-    NotSquare { row: usize, columns: usize, rows: usize },
-    #[error("row {row}, column {column}: `{text}` is not a number of bytes")]
-    BadEntry { row: usize, column: usize, text: String },
-    #[error("row {row}, column {row}: leaf{} sends {text} bytes to itself", row - 1)]
-    ToItself { row: usize, text: String },
-    #[error("the matrix has {matrix} leaves, but the fabric has {fabric}")]
-    OtherFabric { matrix: usize, fabric: usize },
-}
-
-impl DemandError {
-    /// Suggests a correction.
-    pub fn fix(&self) -> String {
-        match self {
-            Self::Syntax { .. } => "use an array of rows of numbers: [[0, 1e9], [1e9, 0]]".into(),
-            Self::NotSquare { .. } => {
-                "a demand matrix is square: use one row and one column per leaf".into()
-            }
-            Self::BadEntry { .. } => "use a number of bytes from 0 to 1e18".into(),
-            Self::ToItself { .. } => "traffic within a leaf does not use the fabric: use 0".into(),
-            Self::OtherFabric { fabric, .. } => {
-                format!("use one row and one column for each of leaf0 to leaf{}", fabric - 1)
-            }
-        }
-    }
-
-    /// Returns a JSON pointer into the array of rows, such as `/1/2` for row 2, entry 3.
-    pub fn place(&self) -> String {
-        match self {
-            Self::Syntax { .. } | Self::OtherFabric { .. } => String::new(),
-            Self::NotSquare { row, .. } => format!("/{}", row - 1),
-            Self::BadEntry { row, column, .. } => format!("/{}/{}", row - 1, column - 1),
-            Self::ToItself { row, .. } => format!("/{0}/{0}", row - 1),
-        }
     }
 }
 
@@ -265,11 +224,27 @@ impl Demand {
         Bytes(self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
     }
 
+    /// Returns the time in seconds that the busiest leaf needs if `rate` is the rate of a leaf in bit/s.
+    pub fn busiest_leaf_seconds(&self, rate: impl Fn(LeafId) -> f64) -> f64 {
+        let mut ends = vec![(0.0, 0.0); self.leaves];
+        for (from, to, bytes) in self.flows() {
+            ends[from.index()].0 += self.bits(bytes);
+            ends[to.index()].1 += self.bits(bytes);
+        }
+        let seconds = ends.into_iter().enumerate().map(|(leaf, (sent, received))| {
+            match f64::max(sent, received) {
+                0.0 => 0.0,
+                bits => bits / rate(LeafId::from_index(leaf)),
+            }
+        });
+        seconds.fold(0.0, f64::max)
+    }
+
     /// Parses one row of comma-separated numbers per line. Comments start with `#`.
     ///
     /// # Errors
     /// Returns all invalid entries and all rows of the wrong length.
-    pub fn from_csv(text: &str) -> Result<Self, Vec<DemandError>> {
+    pub fn from_csv(text: &str) -> Result<Self, Vec<Mistake>> {
         let rows: Vec<Vec<(String, Option<f64>)>> = text
             .lines()
             .map(|line| line.split('#').next().unwrap_or("").trim())
@@ -283,13 +258,10 @@ impl Demand {
     ///
     /// # Errors
     /// Returns a JSON syntax error, or all invalid entries and rows of the wrong length.
-    pub fn from_json(text: &str) -> Result<Self, Vec<DemandError>> {
+    pub fn from_json(text: &str) -> Result<Self, Vec<Mistake>> {
         let rows: Vec<Vec<serde_json::Value>> = serde_json::from_str(text).map_err(|error| {
-            vec![DemandError::Syntax {
-                line: error.line(),
-                column: error.column(),
-                reason: error.to_string(),
-            }]
+            let message = format!("line {}, column {}: {error}", error.line(), error.column());
+            Mistake::of_whole(message, "use an array of rows of numbers: [[0, 1e9], [1e9, 0]]")
         })?;
         let numbered: Vec<Vec<(String, Option<f64>)>> = rows
             .iter()
@@ -302,7 +274,7 @@ impl Demand {
     ///
     /// # Errors
     /// Returns all invalid entries and all rows of the wrong length.
-    pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
+    pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<Mistake>> {
         let numbered: Vec<Vec<(String, Option<f64>)>> = rows
             .iter()
             .map(|row| row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect())
@@ -311,37 +283,52 @@ impl Demand {
     }
 
     /// Checks that the matrix has the fabric's number of leaves.
-    pub fn must_fit(&self, fabric_leaves: usize) -> Result<(), DemandError> {
+    pub fn must_fit(&self, fabric_leaves: usize) -> Result<(), Mistake> {
         if self.leaves == fabric_leaves {
             return Ok(());
         }
-        Err(DemandError::OtherFabric { matrix: self.leaves, fabric: fabric_leaves })
+        let (matrix, last) = (self.leaves, fabric_leaves - 1);
+        Err(Mistake {
+            place: String::new(),
+            message: format!("the matrix has {matrix} leaves, but the fabric has {fabric_leaves}"),
+            fix: format!("use one row and one column for each of leaf0 to leaf{last}"),
+        })
     }
 
-    fn from_rows(rows: &[Vec<(String, Option<f64>)>]) -> Result<Self, Vec<DemandError>> {
+    fn from_rows(rows: &[Vec<(String, Option<f64>)>]) -> Result<Self, Vec<Mistake>> {
         let mut demand = Self::none(rows.len());
-        let mut errors = Vec::new();
+        let mut mistakes = Vec::new();
         for (row, entries) in rows.iter().enumerate() {
             if entries.len() != rows.len() {
-                let columns = entries.len();
-                errors.push(DemandError::NotSquare { row: row + 1, columns, rows: rows.len() });
+                let (number, columns, rows) = (row + 1, entries.len(), rows.len());
+                let message =
+                    format!("row {number} has length {columns}, but there are {rows} rows");
+                let fix = "a demand matrix is square: use one row and one column per leaf";
+                mistakes
+                    .extend(Mistake::within(&format!("/{row}"), Mistake::of_whole(message, fix)));
                 continue;
             }
             for (column, (text, value)) in entries.iter().enumerate() {
-                match value.filter(|value| (0.0..=1e18).contains(value)) {
-                    None => errors.push(DemandError::BadEntry {
-                        row: row + 1,
-                        column: column + 1,
-                        text: text.clone(),
-                    }),
-                    Some(value) if row == column && value > 0.0 => {
-                        errors.push(DemandError::ToItself { row: row + 1, text: text.clone() });
+                let (problem, fix) = match value.filter(|value| (0.0..=1e18).contains(value)) {
+                    None => (
+                        format!("`{text}` is not a number of bytes"),
+                        "use a number of bytes from 0 to 1e18",
+                    ),
+                    Some(value) if row == column && value > 0.0 => (
+                        format!("leaf{row} sends {text} bytes to itself"),
+                        "traffic within a leaf does not use the fabric: use 0",
+                    ),
+                    Some(value) => {
+                        demand.bytes[row * rows.len() + column] = value.round() as u64;
+                        continue;
                     }
-                    Some(value) => demand.bytes[row * rows.len() + column] = value.round() as u64,
-                }
+                };
+                let message = format!("row {}, column {}: {problem}", row + 1, column + 1);
+                let place = format!("/{row}/{column}");
+                mistakes.extend(Mistake::within(&place, Mistake::of_whole(message, fix)));
             }
         }
-        if errors.is_empty() { Ok(demand) } else { Err(errors) }
+        if mistakes.is_empty() { Ok(demand) } else { Err(mistakes) }
     }
 }
 
@@ -353,8 +340,8 @@ fn numbered(entry: &str) -> (String, Option<f64>) {
 mod tests {
     use super::*;
 
-    fn messages(errors: &[DemandError]) -> String {
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    fn messages(mistakes: &[Mistake]) -> String {
+        mistakes.iter().map(|mistake| &*mistake.message).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -391,7 +378,7 @@ mod tests {
 
     #[test]
     fn rejects_a_matrix_of_another_size() {
-        let text = Demand::none(4).must_fit(8).unwrap_err().to_string();
+        let text = Demand::none(4).must_fit(8).unwrap_err().message;
         assert!(text.contains("4 leaves, but the fabric has 8"), "{text}");
     }
 }

@@ -10,9 +10,9 @@ use lightloom_fabric::plan::{PhasePlan, SolverReport, TransitionPlan};
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::concurrent::{self, RateBound};
-use super::demand::DemandError;
 use super::evaluate::Evaluator;
 use super::exact::{self, Hops, Limits, SOLVER};
+use super::mistake::Mistake;
 use super::one_hop::Effort;
 use super::patch;
 use super::phases::{self, Candidate, CandidateRates, Phase};
@@ -61,8 +61,8 @@ pub enum PlanError {
     NoPhases,
     #[error("two phases have the name `{0}`; rename one")]
     SameName(String),
-    #[error("phase `{phase}`: {error}; {}", error.fix())]
-    Demand { phase: String, error: DemandError },
+    #[error("phase `{phase}`: {}; {}", mistake.message, mistake.fix)]
+    Demand { phase: String, mistake: Mistake },
     #[error("phase `{0}` has no traffic; remove it and add its time to the slack of the next")]
     Silent(String),
     #[error("phase `{phase}` cannot be served: {why}")]
@@ -298,7 +298,7 @@ fn refuse_bad_phases(fabric: &ReconfigurableFatTree, phases: &[Phase]) -> Result
         phase
             .demand
             .must_fit(fabric.leaves())
-            .map_err(|error| PlanError::Demand { phase: phase.name.clone(), error })?;
+            .map_err(|mistake| PlanError::Demand { phase: phase.name.clone(), mistake })?;
         if phase.demand.total() == Bytes::ZERO {
             return Err(PlanError::Silent(phase.name.clone()));
         }

@@ -11,10 +11,10 @@ use lightloom_fabric::fabric::{Fabric, Job};
 use lightloom_fabric::file::*;
 use lightloom_units::id::LeafId;
 
+pub use super::mistake::Mistake;
 use crate::rfabric::phases::Phase;
 use crate::rfabric::workload::card::ModelCard;
 use crate::rfabric::workload::place::Seats;
-pub use lower::Mistake;
 use lower::{find_model, lower_phases, lower_rl, seated_rl};
 
 /// Returns the phases of a job whose step is given per leaf. Empty for other jobs.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The designs that lightloom compares, one file each. They are high-bandwidth domains (HBD) and
+//! The designs that lightloom compares, with one file each except for those without parameters. They are high-bandwidth domains (HBD) and
 //! data-centre networks, which are compared only by price.
 
-mod big_switch;
 mod bill;
 mod blocks;
 mod chain;
-mod dgx;
 mod domains;
 mod fat_tree;
 mod ironwood;
@@ -15,10 +13,10 @@ mod multi_plane;
 mod nvl;
 mod part_loss;
 mod photonic_rails;
+mod plain;
 mod policy;
 mod registry;
 mod rfabric;
-mod sip_ring;
 mod torus;
 mod tpuv4;
 

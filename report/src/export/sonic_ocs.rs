@@ -5,11 +5,10 @@
 //! SAI's proposal for optical circuit switches. Light enters at an A side and leaves at a B side,
 //! so a duplex circuit is two cross-connects, and a one-way circuit is one.
 
-use std::collections::BTreeMap;
-
 use lightloom_fabric::fat_tree::device_ports::{DevicePorts, OneWay};
 use lightloom_units::id::OcsId;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Export, ExportError, ExportFormat, ExportedFile, FatTreePlan};
 
@@ -51,33 +50,15 @@ const PORTS: DevicePorts = DevicePorts::Sides;
 #[derive(Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 struct ConfigDb {
-    device_metadata: BTreeMap<&'static str, Metadata>,
-    ocs_port: InNumericOrder<Port>,
-    ocs_cross_connect: InNumericOrder<OcsConnection>,
-}
-
-#[derive(Serialize)]
-struct Metadata {
-    hostname: String,
-    switch_type: &'static str,
-}
-
-#[derive(Serialize)]
-struct Port {
-    label: String,
-    state: &'static str,
-}
-
-#[derive(Serialize)]
-struct OcsConnection {
-    a_side: String,
-    b_side: String,
+    device_metadata: Value,
+    ocs_port: InNumericOrder,
+    ocs_cross_connect: InNumericOrder,
 }
 
 /// Sorts `2A` before `10A`.
-struct InNumericOrder<T>(Vec<(String, T)>);
+struct InNumericOrder(Vec<(String, Value)>);
 
-impl<T: Serialize> Serialize for InNumericOrder<T> {
+impl Serialize for InNumericOrder {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
@@ -95,15 +76,15 @@ fn export(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
 }
 
 fn config(plan: &FatTreePlan<'_>, ocs: OcsId) -> ConfigDb {
-    let metadata = Metadata { hostname: ocs.to_string(), switch_type: "ocs" };
+    let hostname = ocs.to_string();
     ConfigDb {
-        device_metadata: BTreeMap::from([("localhost", metadata)]),
+        device_metadata: json!({ "localhost": { "hostname": hostname, "switch_type": "ocs" } }),
         ocs_port: InNumericOrder(ports(plan, ocs)),
         ocs_cross_connect: InNumericOrder(connections(plan, ocs)),
     }
 }
 
-fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
+fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Value)> {
     let per_leaf = plan.network.ports_per_leaf(ocs);
     let wired = plan.leaves().flat_map(|leaf| {
         (0..per_leaf)
@@ -113,14 +94,17 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
         .flat_map(|(port, leaf, slot)| {
             ['A', 'B'].map(|side| {
                 let label = format!("{} port {slot}", plan.leaf_name(leaf));
-                (format!("{}{side}", PORTS.input(port)), Port { label, state: "normal" })
+                (
+                    format!("{}{side}", PORTS.input(port)),
+                    json!({ "label": label, "state": "normal" }),
+                )
             })
         })
         .collect()
 }
 
 /// A new configuration must not cut the circuits of other jobs.
-fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection)> {
+fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Value)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
     let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);
     let directions = if plan.network.is_one_way() { 1 } else { 2 };
@@ -130,7 +114,7 @@ fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection
     ways.into_iter()
         .map(|OneWay { input, output }| {
             let (a_side, b_side) = (format!("{input}A"), format!("{output}B"));
-            (format!("{a_side}-{b_side}"), OcsConnection { a_side, b_side })
+            (format!("{a_side}-{b_side}"), json!({ "a_side": a_side, "b_side": b_side }))
         })
         .collect()
 }

@@ -75,6 +75,14 @@ pub(super) struct Bar {
     pub(super) label: String,
 }
 
+impl Bar {
+    /// Creates a bar as long as `length`, which is also its label.
+    pub(super) fn new(name: impl Into<String>, tone: Tone, length: ShownQuantity) -> Self {
+        let (name, label) = (name.into(), length.show());
+        Self { name, tone, length: length.value, label, ..Self::default() }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
     #[default]

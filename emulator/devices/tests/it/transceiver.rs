@@ -156,9 +156,9 @@ fn read_back_exposes_a_lying_module() {
         assert_eq!((report.active[0], report.generation), (external(1), 1));
         rig.now = rig.now + Picoseconds::from_millis(1);
         let status = rig.status();
-        assert_eq!(status.generation, 0, "{fault}: the generation has not advanced");
-        assert_eq!(status.active[0], truth, "{fault}");
-        assert_eq!(rig.truth(), Some(truth), "{fault}");
+        assert_eq!(status.generation, 0, "{fault:?}: the generation has not advanced");
+        assert_eq!(status.active[0], truth, "{fault:?}");
+        assert_eq!(rig.truth(), Some(truth), "{fault:?}");
     }
 }
 
@@ -221,7 +221,7 @@ fn noisy_line_never_sets_up_a_wrong_circuit() {
             let transaction = round + 1;
             let wanted = external(1 + (round % 2) as u8);
             for attempt in 0.. {
-                assert!(attempt < 200, "{fault}: the host succeeds");
+                assert!(attempt < 200, "{fault:?}: the host succeeds");
                 assert!(
                     matches!(rig.truth(), None | Some(Path::LOOPBACK))
                         || rig.truth() == Some(wanted)

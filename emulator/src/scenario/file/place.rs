@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{
-    DeserializeSeed, EnumAccess, Error, IntoDeserializer, MapAccess, VariantAccess, Visitor,
-};
-use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Error, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::network::OnFile;
 
@@ -36,7 +35,8 @@ impl<'de> Deserialize<'de> for PlaceFile {
                     if key == "plan" {
                         plan = Some(keys.next_value()?);
                     } else if on.is_none() {
-                        on = Some(OnFile::deserialize(Keyed { key, keys: &mut keys })?);
+                        let network = Keyed { key: Some(key), keys: &mut keys };
+                        on = Some(OnFile::deserialize(MapAccessDeserializer::new(network))?);
                     } else {
                         return Err(A::Error::custom("two networks are specified: leave one out"));
                     }
@@ -49,59 +49,24 @@ impl<'de> Deserialize<'de> for PlaceFile {
     }
 }
 
+/// A map whose first key has been read.
 struct Keyed<'a, A> {
-    key: String,
+    key: Option<String>,
     keys: &'a mut A,
 }
 
-impl<'de, A: MapAccess<'de>> Deserializer<'de> for Keyed<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Keyed<'_, A> {
     type Error = A::Error;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, A::Error> {
-        visitor.visit_enum(self)
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        self.key.take().map(|key| seed.deserialize(key.into_deserializer())).transpose()
     }
 
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
-    }
-}
-
-impl<'de, 'a, A: MapAccess<'de>> EnumAccess<'de> for Keyed<'a, A> {
-    type Error = A::Error;
-    type Variant = Value<'a, A>;
-
-    fn variant_seed<V: DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, Self::Variant), A::Error> {
-        Ok((seed.deserialize(self.key.into_deserializer())?, Value(self.keys)))
-    }
-}
-
-struct Value<'a, A>(&'a mut A);
-
-impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Value<'_, A> {
-    type Error = A::Error;
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, A::Error> {
-        self.0.next_value_seed(seed)
-    }
-
-    fn unit_variant(self) -> Result<(), A::Error> {
-        self.0.next_value()
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, A::Error> {
-        Err(A::Error::custom("a network cannot be a list"))
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, A::Error> {
-        Err(A::Error::custom("every network has its own description"))
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.keys.next_value_seed(seed)
     }
 }
 

@@ -66,17 +66,16 @@ fn key_of(part: AnyPart) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuHourFile(pub Dollars);
 
-/// Invalid price.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a price of a GPU-hour: use a number and `USD`, such as `2.5 USD`")]
-pub struct PriceError(String);
-
 impl FromStr for GpuHourFile {
-    type Err = PriceError;
-    fn from_str(text: &str) -> Result<Self, PriceError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         let number = text.trim().strip_suffix("USD").and_then(|number| number.trim().parse().ok());
         let price = number.filter(|price: &f64| price.is_finite() && *price > 0.0);
-        price.map(|price| Self(Dollars(price))).ok_or_else(|| PriceError(text.to_owned()))
+        price.map(|price| Self(Dollars(price))).ok_or_else(|| {
+            format!(
+                "`{text}` is not a price of a GPU-hour: use a number and `USD`, such as `2.5 USD`"
+            )
+        })
     }
 }
 

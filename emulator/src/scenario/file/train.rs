@@ -1,63 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use lightloom_fabric::document::Check;
-use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
-use lightloom_training::mapping::Recompute;
 use lightloom_units::{Picoseconds, SimTime};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::{ScenarioFile, codes};
-use crate::scenario::{On, Restart, Rollout, RunStart, Scenario, Train, TrainStep};
-
-/// A training job of the fabric.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TrainFile {
-    /// Name of a job with `step: {training: …}` or `step: {rl: …}` in the fabric file, which
-    /// defines its model and mapping.
-    pub job: String,
-    /// Number of steps.
-    #[serde(default = "once")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub steps: u32,
-    /// Name of a built-in accelerator.
-    #[serde(default = "h100")]
-    pub accelerator: String,
-    /// Software stack, or chip and stack, for the performance constants, such as h100/nemo-25.02
-    /// [default: the most common one for the accelerator].
-    #[serde(default)]
-    pub constants: Option<String>,
-    /// Tokens per sequence [default: the tokens of a micro-batch].
-    #[serde(default)]
-    #[schemars(range(min = 1))]
-    pub sequence: Option<u32>,
-    /// Model chunks per pipeline stage; 1 is plain 1F1B.
-    #[serde(default = "once")]
-    #[schemars(range(min = 1, max = 256))]
-    pub virtual_stages: u32,
-    /// Activations recomputed in the backward pass [default: as in the software's recipe].
-    #[serde(default)]
-    pub recompute: Option<Recompute>,
-    /// Number format of the linear layers.
-    #[serde(default)]
-    pub precision: Precision,
-    /// Sample generation of a reinforcement learning job.
-    #[serde(default)]
-    pub rollout: Option<Rollout>,
-    /// Response to the loss of a node.
-    #[serde(default)]
-    pub restart: Restart,
-}
-
-fn once() -> u32 {
-    1
-}
-
-fn h100() -> String {
-    "h100".to_owned()
-}
+use crate::scenario::{On, Restart, RunStart, Scenario, Train, TrainStep};
 
 pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     let mut trains = Vec::new();
@@ -69,26 +17,13 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
                 .error(codes::BAD_WORKLOAD, &format!("{path}/job"), message)
                 .help("keep one of them, and increase its `steps`");
         }
-        let accelerator = match cards::accelerator(&file.accelerator) {
-            Ok(card) => card,
+        match cards::accelerator(&file.accelerator) {
+            Ok(card) => trains.push(Train { card: Some(card), ..file.clone() }),
             Err(error) => {
                 let path = format!("{path}/accelerator");
                 check.error(codes::BAD_WORKLOAD, &path, error.to_string());
-                continue;
             }
-        };
-        trains.push(Train {
-            job: file.job.clone(),
-            steps: file.steps,
-            accelerator,
-            constants: file.constants.clone(),
-            sequence: file.sequence,
-            virtual_stages: file.virtual_stages,
-            recompute: file.recompute,
-            precision: file.precision,
-            rollout: file.rollout.unwrap_or_default(),
-            restart: file.restart,
-        });
+        }
     }
     refuse_beside(raw, check);
     trains

@@ -36,18 +36,6 @@ impl ReplicaCosts {
             prompt_tokens: u64::MAX,
         })
     }
-
-    pub fn prompt_seconds(&self, tokens: u32) -> f64 {
-        let tokens = f64::from(tokens);
-        let [constant, linear, square] = self.prompt;
-        if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
-    }
-
-    pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
-        let steps = steps as f64;
-        let read = steps * cached as f64 + batch as f64 * steps * (steps - 1.0) / 2.0;
-        steps * self.decode[batch] + self.cached_token * read
-    }
 }
 
 pub trait StepCosts {
@@ -87,7 +75,9 @@ impl StepCosts for ReplicaCosts {
     }
 
     fn prompt_seconds(&self, tokens: u32) -> f64 {
-        self.prompt_seconds(tokens)
+        let tokens = f64::from(tokens);
+        let [constant, linear, square] = self.prompt;
+        if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
     }
 
     fn prompt_tokens(&self) -> u64 {
@@ -95,7 +85,9 @@ impl StepCosts for ReplicaCosts {
     }
 
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
-        self.steps_seconds(steps, batch, cached)
+        let steps = steps as f64;
+        let read = steps * cached as f64 + batch as f64 * steps * (steps - 1.0) / 2.0;
+        steps * self.decode[batch] + self.cached_token * read
     }
 
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {

@@ -16,7 +16,7 @@ use lightloom_fabric::file::SyncMethod;
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::TrainingLoop;
-use crate::batching::{ReplicaCosts, Request, serve};
+use crate::batching::{ReplicaCosts, Request, StepCosts, serve};
 use crate::graph::{Task, TaskGraph, TaskId, TaskPace, TaskWork};
 use crate::network::Group;
 use crate::step::Job;

@@ -94,6 +94,36 @@ fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
     assert!(death(&half, 3, &samples, 1.0).is_none(), "there is no other");
 }
 
+/// Exhaustive search over the first `count` points with known lengths.
+fn exact(pool: &Pool, samples: &[Request], count: u32) -> Option<Generation> {
+    let mut stops = points(samples.len(), count);
+    stops.push(0);
+    let mut best: Option<Generation> = None;
+    try_all(pool, &stops, &Course::begin(samples), &mut best);
+    best
+}
+
+fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Generation>) {
+    let [stop, later @ ..] = stops else { return };
+    for (size, is_spread) in course.moves(pool) {
+        let mut course = course.clone();
+        course.go_on(pool, size, *stop, is_spread);
+        if best.as_ref().is_some_and(|best| best.seconds <= course.so_far.seconds) {
+            continue;
+        }
+        if course.left.is_empty() {
+            *best = Some(course.end());
+        } else {
+            try_all(pool, later, &course, best);
+        }
+    }
+}
+
+/// Returns the longer of the times for the longest sample and for the total work.
+fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
+    longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::RowError;
 use super::judge::{CLASSES, Errors, Judged};
 use crate::bands::coverage;
+use crate::calibration::Precision;
 
 const HEAD: &str = "\
 # Training steps compared with published measurements
@@ -119,7 +120,7 @@ pub struct ComparedRun {
     pub constants: String,
     pub accelerator: String,
     pub model: String,
-    pub format: &'static str,
+    pub format: Precision,
     pub gpus: u64,
     pub mapping: String,
     pub sequences: u64,
@@ -141,7 +142,7 @@ impl ComparedRun {
                 constants: run.software.clone(),
                 accelerator: run.accelerator.clone(),
                 model: run.model.clone(),
-                format: request.precision.label(),
+                format: request.precision,
                 gpus: run.gpus,
                 mapping: found.mapping.to_string(),
                 sequences: request.batch.sequences,

@@ -164,7 +164,7 @@ fn recipe(
         recipe.software == software
             && lists(&recipe.chips, chip)
             && lists(&recipe.models, model)
-            && lists(&recipe.formats, format.label())
+            && lists(&recipe.formats, &format.to_string())
     })
 }
 

@@ -75,11 +75,7 @@ impl Job<'_> {
     }
 
     pub(super) fn tensor_shown(&self, exchange: &Exchange) -> f64 {
-        if self.network.is_inside(exchange.group) {
-            self.calibration.tensor_exposed
-        } else {
-            self.calibration.tensor_exposed_across
-        }
+        self.calibration.tensor_exposed[usize::from(!self.network.is_inside(exchange.group))]
     }
 
     /// Returns the exchanges to experts on other ranks and back, with the exposed share. `None` without EP.
@@ -92,12 +88,9 @@ impl Job<'_> {
         let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
         let whole = self.collective(TaskPurpose::Expert, CollectiveKind::PAIRWISE, group, bytes);
         let whole = whole.part(self.model.shares().feed_forward);
-        let shown = if calibration.software.features.has(Feature::OverlappedDispatch) {
-            0.0
-        } else if self.network.is_inside(group) {
-            calibration.expert_exposed
-        } else {
-            calibration.expert_exposed_across
+        let shown = match calibration.software.features.has(Feature::OverlappedDispatch) {
+            true => 0.0,
+            false => calibration.expert_exposed[usize::from(!self.network.is_inside(group))],
         };
         // Dispatched values may have fewer bits than returned values.
         Some(([whole.part(calibration.software.dispatch_bytes / 2.0), whole], shown))

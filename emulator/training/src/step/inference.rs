@@ -154,7 +154,7 @@ impl<'a> Server<'a> {
         software.features = software.features.with(Feature::Graphs).with(Feature::GroupedExperts);
         // It does not overlap all-reduces with products.
         software.sequence_parallel = false;
-        (constants.tensor_exposed, constants.tensor_exposed_across) = (1.0, 1.0);
+        constants.tensor_exposed = [1.0; 2];
         let job = Job { calibration: &constants, ..self.job(1, tokens.into()) };
         let last = Job { calibration: &constants, ..self.job(1, 1) };
         let all = job.work().mean_stage().forward.total();

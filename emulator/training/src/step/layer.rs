@@ -350,12 +350,7 @@ impl Job<'_> {
             let seconds = estimate.ratio * size.roofline(self.peak(precision), compute.memory_rate);
             return seconds.max(self.start_seconds());
         }
-        let rate = match precision {
-            Precision::Bf16 => shares.gemm_efficiency,
-            Precision::Fp8 => shares.gemm_efficiency_fp8,
-            Precision::Mxfp8 => shares.gemm_efficiency_mxfp8,
-            Precision::Nvfp4 => shares.gemm_efficiency_fp4,
-        } * self.peak(precision);
+        let rate = shares.gemm_efficiency[precision as usize] * self.peak(precision);
         (size.flops + self.calibration.gemm_lost_flops) / rate + self.memory_seconds(size.bytes)
     }
 

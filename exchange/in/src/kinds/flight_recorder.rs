@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::LogKind;
 use crate::json::document;
 use crate::logs::{LogFile, Logs, TrainingProfile};
-use crate::problem::LogTrouble;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "PyTorch flight recorder",
@@ -76,7 +75,9 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         }
         if entry.state != "completed" && !entry.state.is_empty() {
             let (name, number) = (entry.profiling_name, entry.collective_seq_id);
-            logs.problem(file.whole(), LogTrouble::Hang { name, number, ranks: size as usize });
+            let trouble =
+                format!("{name} number {number} in a group of {size} ranks did not complete");
+            logs.problem(file.whole(), trouble, "sizes and groups are still used");
         }
     }
     profile.exchanged.remove(&0);

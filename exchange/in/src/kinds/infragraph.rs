@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::LogKind;
 use crate::json::document;
 use crate::logs::{HostRecord, HostShape, LogFile, Logs, most_common};
-use crate::problem::LogTrouble;
+use crate::problem::FILE_SKIPPED;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "InfraGraph",
@@ -89,10 +89,12 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     };
     let cables = match InfraCables::of(&infra, &names) {
         Ok(cables) => cables,
-        Err(error) => return logs.problem(file.whole(), LogTrouble::Unreadable(error)),
+        Err(error) => return logs.problem(file.whole(), error, FILE_SKIPPED),
     };
     if cables.between_hosts > 0 {
-        logs.problem(file.whole(), LogTrouble::HostLinks { count: cables.between_hosts });
+        let trouble = format!("{} edges connect hosts directly", cables.between_hosts);
+        let still = "these edges are ignored, and high-bandwidth domains are assumed";
+        logs.problem(file.whole(), trouble, still);
     }
     let is_leaf: BTreeSet<Place<'_>> = cables.leaves.values().flatten().copied().collect();
     for instance in infra.instances.iter().filter(|one| names.role(&one.name) == InfraRole::Host) {

@@ -8,7 +8,7 @@ use lightloom_training::kineto::{self, ProfiledJob, Profiles, RankProfile, is_ki
 
 use super::LogKind;
 use crate::logs::{LogFile, Logs, TrainingProfile};
-use crate::problem::LogTrouble;
+use crate::problem::RECORD_SKIPPED;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "PyTorch profile (Kineto)",
@@ -27,7 +27,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     let ProfiledJob { world, devices, product, groups, steps, step_seconds } = profiles.job.clone();
     // Sizes are per rank, so the first rank suffices if the ranks are inconsistent.
     let step = error.map_or_else(|| profiles.finish(), Err).or_else(|error| {
-        logs.problem(files[0].whole(), LogTrouble::Malformed(error.to_string()));
+        logs.problem(files[0].whole(), error.to_string(), RECORD_SKIPPED);
         kineto::read(&texts[..1])
     });
     let mut profile = TrainingProfile {

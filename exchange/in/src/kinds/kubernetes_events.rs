@@ -11,7 +11,7 @@ use super::LogKind;
 use crate::clock::time;
 use crate::json::{parse, records};
 use crate::logs::{HostChange, LogFile, Logs, outages};
-use crate::problem::LogTrouble;
+use crate::problem::RECORD_SKIPPED;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "Kubernetes events",
@@ -100,13 +100,19 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         let times = match event.times() {
             Ok(times) if !times.is_empty() => times,
             wrong => {
-                logs.problem(place, LogTrouble::NoTime(wrong.err().unwrap_or_default()));
+                let text = wrong.err().unwrap_or_default();
+                logs.problem(place, format!("`{text}` is not a time"), RECORD_SKIPPED);
                 continue;
             }
         };
         let between = event.count().saturating_sub(times.len() as u64);
         if between > 0 && !is_back {
-            logs.problem(place.clone(), LogTrouble::Merged { count: event.count(), between });
+            let trouble = format!(
+                "seen {} times, including {between} times between the first and the last occurrence",
+                event.count()
+            );
+            let still = "the others are omitted, because their times are not recorded";
+            logs.problem(place.clone(), trouble, still);
         }
         changes.extend(times.into_iter().map(|at| HostChange {
             host: event.involved_object.name.clone(),

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::LogKind;
 use crate::json::{parse, records, yaml_options};
 use crate::logs::{HostRecord, LogFile, Logs};
-use crate::problem::{LogPlace, LogTrouble};
+use crate::problem::{LogPlace, RECORD_SKIPPED};
 
 const TIER: &str = "fabric.topograph.run/tier-";
 const LAYER: &str = "topology.k8s.aws/network-node-layer-";
@@ -142,7 +142,7 @@ fn read(file: &LogFile<'_>, levels: &[String], logs: &mut Logs) {
                 note(node, levels, &place, logs);
             }
         }
-        Err(error) => logs.problem(file.whole(), LogTrouble::Malformed(error.to_string())),
+        Err(error) => logs.problem(file.whole(), error.to_string(), RECORD_SKIPPED),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::LogKind;
 use crate::logs::{LogFile, Logs, TrainingProfile};
-use crate::problem::LogTrouble;
+use crate::problem::RECORD_SKIPPED;
 
 const MARK: &str = ":::MLLOG ";
 /// Of a host with a DGX or HGX board, as in `64xNVIDIA DGX H100`.
@@ -40,7 +40,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         let MllogEntry { key, value } = match entry {
             Some(Ok(entry)) => entry,
             Some(Err(error)) => {
-                logs.problem(file.line(number), LogTrouble::Malformed(error.to_string()));
+                logs.problem(file.line(number), error.to_string(), RECORD_SKIPPED);
                 continue;
             }
             None => continue,

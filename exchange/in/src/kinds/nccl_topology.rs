@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::LogKind;
 use crate::logs::{HostShape, LogFile, Logs, most_common};
-use crate::problem::LogTrouble;
+use crate::problem::FILE_SKIPPED;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "NCCL topology XML",
@@ -19,7 +19,7 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| {
         for file in files {
             if let Err(error) = read(file, logs) {
-                logs.problem(file.whole(), LogTrouble::Unreadable(error));
+                logs.problem(file.whole(), error, FILE_SKIPPED);
             }
         }
     },

@@ -13,7 +13,7 @@ use super::LogKind;
 use crate::clock::time;
 use crate::json::{parse, records};
 use crate::logs::{HostChange, LogFile, Logs, outages};
-use crate::problem::LogTrouble;
+use crate::problem::RECORD_SKIPPED;
 
 pub(super) const KIND: LogKind = LogKind {
     name: "NVSentinel health events",
@@ -72,12 +72,10 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         }
         let at = match get(event, "generatedTimestamp").map(stamp) {
             Some(Ok(Some(at))) => at,
-            Some(Ok(None)) | None => {
-                logs.problem(file.line(record.line), LogTrouble::NoTime(String::new()));
-                continue;
-            }
-            Some(Err(text)) => {
-                logs.problem(file.line(record.line), LogTrouble::NoTime(text));
+            other => {
+                let text = other.and_then(Result::err).unwrap_or_default();
+                let trouble = format!("`{text}` is not a time");
+                logs.problem(file.line(record.line), trouble, RECORD_SKIPPED);
                 continue;
             }
         };

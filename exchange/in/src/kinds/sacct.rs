@@ -18,7 +18,7 @@ use crate::clock::{LogTime, time};
 use crate::host_list::expand_hosts;
 use crate::json::{parse, records};
 use crate::logs::{HostOutage, LogFile, LoggedJob, Logs};
-use crate::problem::{LogPlace, LogTrouble};
+use crate::problem::{LogPlace, RECORD_SKIPPED};
 
 pub(super) const KIND: LogKind = LogKind {
     name: "sacct",
@@ -100,7 +100,7 @@ fn acme(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
             Ok(record) => format!("{} fields for {} columns", record.len(), header.len()),
             Err(error) => error.to_string(),
         };
-        logs.problem(file.whole(), LogTrouble::Malformed(trouble));
+        logs.problem(file.whole(), trouble, RECORD_SKIPPED);
     }
     rows
 }
@@ -128,7 +128,8 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
         cut(&header, widths).iter().map(|name| name.trim().to_ascii_lowercase()).collect();
     for (column, help) in [("start", "add `-o …,Start`"), ("end", "add `-o …,End`")] {
         if !columns.iter().any(|name| name == column) {
-            logs.problem(file.line(1), LogTrouble::NoColumn { column, help });
+            let still = format!("the file is skipped: {help}");
+            logs.problem(file.line(1), format!("no column `{column}`"), still);
             return Vec::new();
         }
     }
@@ -144,8 +145,12 @@ fn table(file: &LogFile<'_>, logs: &mut Logs) -> Vec<SacctRow> {
                     fields.insert(at, whole);
                 }
                 None => {
-                    let (found, columns) = (fields.len(), columns.len());
-                    logs.problem(place, LogTrouble::Fields { found, columns });
+                    let trouble = format!(
+                        "{} fields for {} columns, and no JobName that could contain a `|`",
+                        fields.len(),
+                        columns.len()
+                    );
+                    logs.problem(place, trouble, RECORD_SKIPPED);
                     continue;
                 }
             }
@@ -222,15 +227,18 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
                 jobs.push(job);
             }
             Ok(None) => {}
-            Err(trouble) => logs.problem(row.place, *trouble),
+            Err(trouble) => logs.problem(row.place, trouble, RECORD_SKIPPED),
         }
     }
     if !has_zone {
-        logs.problem(file.line(1), LogTrouble::NoZone);
+        let still = "UTC is assumed, which does not affect durations";
+        logs.problem(file.line(1), "the timestamps have no time zone", still);
     }
     let count = dead.iter().filter(|dead| !dead.is_named).count();
     if count > 0 {
-        logs.problem(file.whole(), LogTrouble::NamelessFault { count });
+        let trouble = format!("jobs ended by the failure of an unnamed node: {count}");
+        let still = "each is assigned to a host of the job or to an unnamed host; also request FailedNode from sacct";
+        logs.problem(file.whole(), trouble, still);
     }
     for (number, dead) in (1..).zip(dead.iter_mut().filter(|dead| dead.hosts.is_empty())) {
         dead.hosts.push(format!("unnamed-{number}"));
@@ -239,19 +247,18 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.jobs.extend(jobs);
 }
 
-fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, Box<LogTrouble>> {
+fn job(row: &SacctRow) -> Result<Option<(LoggedJob, LogTime)>, String> {
     let id = ["jobid", "jobidraw"].iter().map(|name| row.get(name)).find(|id| !id.is_empty());
     // Job steps (`17.batch`, `17.0`) repeat fields of their job.
     let Some(id) = id.filter(|id| !id.contains('.')) else { return Ok(None) };
-    let [start, end] =
-        ["start", "end"].map(|column| time(row.get(column)).map_err(LogTrouble::NoTime));
+    let [start, end] = ["start", "end"]
+        .map(|column| time(row.get(column)).map_err(|text| format!("`{text}` is not a time")));
     let Some(start) = start? else { return Ok(None) };
     let end = end?.map(|end| end.seconds);
     if let Some(end) = end.filter(|end| *end < start.seconds) {
-        return Err(LogTrouble::EndsFirst { seconds: start.seconds - end }.into());
+        return Err(format!("the end is {} s before the start", start.seconds - end));
     }
-    let hosts = expand_hosts(hosts_of(row.get("nodelist")));
-    let hosts = hosts.map_err(|error| Box::new(LogTrouble::Malformed(error)))?;
+    let hosts = expand_hosts(hosts_of(row.get("nodelist")))?;
     let tres = [row.get("alloctres"), row.get("reqtres")];
     let job = LoggedJob {
         id: id.to_owned(),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::LogKind;
 use crate::host_list::expand_hosts;
 use crate::logs::{HostRecord, LogFile, Logs};
-use crate::problem::{LogPlace, LogTrouble};
+use crate::problem::{LogPlace, RECORD_SKIPPED};
 
 pub(super) const KIND: LogKind = LogKind {
     name: "Slurm topology.conf",
@@ -115,7 +115,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
 
 pub(super) fn hosts(list: &str, place: &LogPlace, logs: &mut Logs) -> Vec<String> {
     expand_hosts(list).unwrap_or_else(|error| {
-        logs.problem(place.clone(), LogTrouble::Malformed(error));
+        logs.problem(place.clone(), error, RECORD_SKIPPED);
         Vec::new()
     })
 }
@@ -136,7 +136,9 @@ pub(super) fn place(units: Vec<TopologyUnit>, logs: &mut Logs) {
         for below in &unit.switches {
             parents.insert(below.clone(), unit.name.clone());
             if !switches.contains(below) {
-                logs.problem(unit.place.clone(), LogTrouble::NoSwitch(below.clone()));
+                let trouble = format!("switch {below} is referenced but not defined");
+                let still = "everything below it is assigned to the switch that references it";
+                logs.problem(unit.place.clone(), trouble, still);
             }
         }
     }

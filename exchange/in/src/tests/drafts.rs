@@ -82,13 +82,8 @@ fn drafts_a_measured_step_from_an_mlperf_log() {
 fn each_guess_is_a_comment_in_its_file() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
     for guess in draft.guesses.iter().filter(|guess| guess.file.ends_with(".yaml")) {
-        let line = format!(
-            "# {}: {}, {}: {}\n",
-            guess.key,
-            guess.value,
-            guess.confidence.name(),
-            guess.why
-        );
+        let line =
+            format!("# {}: {}, {}: {}\n", guess.key, guess.value, guess.confidence, guess.why);
         assert!(text(&draft, guess.file).contains(&line), "{line}");
     }
 }

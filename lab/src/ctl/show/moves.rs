@@ -13,6 +13,7 @@ use super::{is_module, is_switch, or_dash, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
+#[derive(Default)]
 pub(in crate::ctl) struct PreviewStyle {
     pub(in crate::ctl) bytes: bool,
     pub(in crate::ctl) overwrites: bool,

@@ -8,13 +8,14 @@ use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 use lightloom_units::seed::Seed;
 
-use super::super::demand::{Demand, DemandError};
+use super::super::demand::Demand;
+use super::super::mistake::Mistake;
 use super::super::phases::Phase;
 use super::super::plan::Options;
 use super::super::rings;
 use super::super::workload::card::ModelCard;
 use super::super::workload::place::Seats;
-use super::super::workload::rl_step::{RlStep, RlStepError, leaf_after_leaf};
+use super::super::workload::rl_step::{RlStep, leaf_after_leaf};
 use super::super::workload::shapes;
 use super::lower_workload;
 use super::{AllReduceFile, DemandFile, LeavesFile, PhaseFile, RlFile, ShapeFile, TransferFile};
@@ -26,7 +27,7 @@ pub(super) fn lower_rl(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Vec<Phase>, Vec<Mistake>> {
     let seats = leaf_after_leaf([raw.trainer_gpus, raw.generation_gpus], gpus_per_leaf, leaves);
-    let mut phases = seated_rl(raw, seats.map_err(|error| of_field(&error))?, leaves, read)?;
+    let mut phases = seated_rl(raw, seats?, leaves, read)?;
     phases.retain(|phase| phase.demand.total().0 > 0);
     Ok(phases)
 }
@@ -39,12 +40,7 @@ pub(super) fn seated_rl(
 ) -> Result<Vec<Phase>, Vec<Mistake>> {
     let card =
         find_model(&raw.model, read).map_err(|mistakes| Mistake::within("/rl/model", mistakes))?;
-    let step = RlStep { card, trainer, pool, raw: raw.clone() };
-    step.phases(leaves).map_err(|error| of_field(&error))
-}
-
-fn of_field(error: &RlStepError) -> Vec<Mistake> {
-    Mistake::within(&format!("/rl/{}", error.field()), Mistake::of_whole(error.to_string(), ""))
+    RlStep { card, trainer, pool, raw: raw.clone() }.phases(leaves)
 }
 
 pub(super) fn find_model(
@@ -121,44 +117,13 @@ pub(super) fn lower_phases(
     if mistakes.is_empty() { Ok(phases) } else { Err(mistakes) }
 }
 
-/// A mistake in a step or a demand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// JSON pointer within the step.
-    pub place: String,
-    /// What is wrong.
-    pub message: String,
-    /// How to correct it. Empty if the message contains the correction.
-    pub fix: String,
-}
-
-impl Mistake {
-    pub(super) fn of_whole(message: impl Into<String>, fix: impl Into<String>) -> Vec<Self> {
-        vec![Self { place: String::new(), message: message.into(), fix: fix.into() }]
+/// Locates the mistakes of a file at the key that refers to it.
+fn in_file(key: &str, file: &str, mut mistakes: Vec<Mistake>) -> Vec<Mistake> {
+    for mistake in &mut mistakes {
+        mistake.place = format!("/{key}");
+        mistake.message.insert_str(0, &format!("{file}: "));
     }
-
-    pub(super) fn within(place: &str, mut mistakes: Vec<Self>) -> Vec<Self> {
-        mistakes.iter_mut().for_each(|mistake| mistake.place.insert_str(0, place));
-        mistakes
-    }
-
-    fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
-        let mistakes = errors.into_iter().map(|error| Self {
-            place: format!("/{key}"),
-            message: format!("{file}: {error}"),
-            fix: error.fix(),
-        });
-        mistakes.collect()
-    }
-
-    fn in_rows(errors: Vec<DemandError>) -> Vec<Self> {
-        let mistakes = errors.into_iter().map(|error| Self {
-            place: format!("/matrix{}", error.place()),
-            message: error.to_string(),
-            fix: error.fix(),
-        });
-        mistakes.collect()
-    }
+    mistakes
 }
 
 fn lower_demand(
@@ -172,14 +137,16 @@ fn lower_demand(
         DemandFile::Csv(file) => {
             let fix = "use a text file with one row of comma-separated bytes per line, relative to this file";
             let text = read(&file).map_err(|error| Mistake::of_whole(error, fix))?;
-            Demand::from_csv(&text).map_err(|errors| Mistake::in_file("csv", &file, errors))?
+            Demand::from_csv(&text).map_err(|errors| in_file("csv", &file, errors))?
         }
         DemandFile::Json(file) => {
             let fix = "use a text file with an array of rows of bytes, relative to this file";
             let text = read(&file).map_err(|error| Mistake::of_whole(error, fix))?;
-            Demand::from_json(&text).map_err(|errors| Mistake::in_file("json", &file, errors))?
+            Demand::from_json(&text).map_err(|errors| in_file("json", &file, errors))?
         }
-        DemandFile::Matrix(rows) => Demand::from_numbers(&rows).map_err(Mistake::in_rows)?,
+        DemandFile::Matrix(rows) => {
+            Demand::from_numbers(&rows).map_err(|mistakes| Mistake::within("/matrix", mistakes))?
+        }
         DemandFile::Workload(workload) => {
             let name = workload.key();
             lower_workload::lower(&workload, fabric, read)
@@ -193,7 +160,7 @@ fn lower_demand(
         }
         DemandFile::Shape(ShapeFile::Dense(from)) => shapes::dense(leaves, Seed(from.seed)),
     };
-    demand.must_fit(leaves).map_err(|error| Mistake::of_whole(error.to_string(), error.fix()))?;
+    demand.must_fit(leaves).map_err(|mistake| vec![mistake])?;
     if demand.total().0 == 0 {
         let fix = "remove it and add its slack to the next";
         return Err(Mistake::of_whole("the phase has no traffic", fix));

@@ -5,13 +5,14 @@ use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::seed::Seed;
 
 use super::super::demand::Demand;
+use super::super::mistake::Mistake;
 use super::super::workload::card::ModelCard;
 use super::super::workload::generation::Generation;
 use super::super::workload::place::Place;
 use super::super::workload::prefill_decode;
 use super::super::workload::training::Training;
 use super::super::workload::weight_sync::{self, FanOut};
-use super::lower::{Mistake, find_model};
+use super::lower::find_model;
 use super::{PlaceFile, PrefillDecodeFile, TrainingFile, TrainingPart, WeightsFile, WorkloadFile};
 
 type Refused<T> = Result<T, Vec<Mistake>>;

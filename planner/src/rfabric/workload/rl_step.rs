@@ -14,6 +14,7 @@ use lightloom_fabric::file::{RlFile, ShardingFile, SyncMethod};
 use lightloom_units::Bytes;
 
 use super::super::demand::Demand;
+use super::super::mistake::Mistake;
 use super::super::phases::Phase;
 use super::card::ModelCard;
 use super::generation::Generation;
@@ -39,42 +40,22 @@ pub struct RlStep {
 /// This limit is far above any real step and keeps byte counts within 64 bits.
 const TOKENS_MAX: u64 = 10_000_000_000;
 
-/// Why a step cannot be built.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message documents its variant")]
-pub enum RlStepError {
-    #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
-    NotDivisible { field: &'static str, what: &'static str, whole: u64, part: u64 },
-    #[error("{tokens} tokens per step exceed the maximum of {TOKENS_MAX}")]
-    TooManyTokens { tokens: u64 },
-    #[error(
-        "the step needs {needed} leaves, but the fabric has {there}; add leaves or use fewer GPUs"
-    )]
-    TooFewLeaves { needed: u32, there: usize },
-}
-
-impl RlStepError {
-    /// Returns the invalid field.
-    pub fn field(&self) -> &'static str {
-        match self {
-            Self::NotDivisible { field, .. } => field,
-            Self::TooManyTokens { .. } => "samples",
-            Self::TooFewLeaves { .. } => "generation_gpus",
-        }
-    }
-}
-
 fn divides(
     field: &'static str,
     what: &'static str,
     whole: u32,
     part: u32,
-) -> Result<(), RlStepError> {
+) -> Result<(), Vec<Mistake>> {
     if part > 0 && whole.is_multiple_of(part) {
         return Ok(());
     }
-    let (whole, part) = (u64::from(whole), u64::from(part));
-    Err(RlStepError::NotDivisible { field, what, whole, part })
+    let message =
+        format!("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}");
+    Err(mistake_in(field, message))
+}
+
+fn mistake_in(field: &str, message: String) -> Vec<Mistake> {
+    Mistake::within(&format!("/rl/{field}"), Mistake::of_whole(message, ""))
 }
 
 /// Places the trainer on the first leaves and the pool on the following ones.
@@ -85,11 +66,14 @@ pub fn leaf_after_leaf(
     [trainer, pool]: [u32; 2],
     gpus_per_leaf: u32,
     leaves: usize,
-) -> Result<[Seats; 2], RlStepError> {
+) -> Result<[Seats; 2], Vec<Mistake>> {
     divides("trainer_gpus", "trainer GPUs by GPUs per leaf", trainer, gpus_per_leaf)?;
     let needed = trainer.saturating_add(pool).div_ceil(gpus_per_leaf);
     if needed as usize > leaves {
-        return Err(RlStepError::TooFewLeaves { needed, there: leaves });
+        let message = format!(
+            "the step needs {needed} leaves, but the fabric has {leaves}; add leaves or use fewer GPUs"
+        );
+        return Err(mistake_in("generation_gpus", message));
     }
     Ok([(0, trainer), (trainer / gpus_per_leaf, pool)]
         .map(|(first_leaf, gpus)| Place { first_leaf, gpus_per_leaf, gpus }.into()))
@@ -97,7 +81,7 @@ pub fn leaf_after_leaf(
 
 impl RlStep {
     /// Returns the phases with traffic on a fabric with `leaves` leaves.
-    pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
+    pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, Vec<Mistake>> {
         self.refuse_bad_sizes()?;
         let RlFile { tp, pp, replica_gpus, weight_sync: sync, slack, .. } = &self.raw;
         let (trainer, pool) = (self.training(), self.pool());
@@ -148,7 +132,7 @@ impl RlStep {
         }
     }
 
-    fn refuse_bad_sizes(&self) -> Result<(), RlStepError> {
+    fn refuse_bad_sizes(&self) -> Result<(), Vec<Mistake>> {
         let (trainer, pool) = (self.trainer.count(), self.pool.count());
         let RlFile { tp, pp, ep, samples, replica_gpus, .. } = self.raw;
         divides("tp", "trainer GPUs by tp·pp", trainer, tp.saturating_mul(pp))?;
@@ -159,7 +143,8 @@ impl RlStep {
         divides("tail_replica_gpus", "generation GPUs by tail replica GPUs", pool, tail)?;
         let tokens = self.tokens();
         if tokens > TOKENS_MAX {
-            return Err(RlStepError::TooManyTokens { tokens });
+            let message = format!("{tokens} tokens per step exceed the maximum of {TOKENS_MAX}");
+            return Err(mistake_in("samples", message));
         }
         Ok(())
     }
@@ -254,8 +239,8 @@ mod tests {
 
     #[test]
     fn error_names_the_size_that_does_not_fit() {
-        let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
-        let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err().to_string();
+        let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err()[0].message.clone();
+        let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err()[0].message.clone();
         assert!(too_few.contains("needs 16 leaves"));
         assert!(message(with(|raw| raw.tp = 6), 16).contains("tp·pp: 64 is not a multiple of 12"));
         assert!(message(with(|raw| raw.replica_gpus = 0), 16).contains("multiple of 0"));

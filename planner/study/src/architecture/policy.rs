@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,9 +34,4 @@ impl FaultPolicy {
     }
 }
 
-/// Writes the name in files.
-impl fmt::Display for FaultPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+lightloom_units::display_as_serialized!(FaultPolicy);

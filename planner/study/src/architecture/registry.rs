@@ -3,8 +3,8 @@
 use lightloom_fabric::document;
 
 use super::{
-    Architecture, big_switch, dgx, fat_tree, ironwood, khop, multi_plane, nvl, photonic_rails,
-    rfabric, sip_ring, torus, tpuv4,
+    Architecture, fat_tree, ironwood, khop, multi_plane, nvl, photonic_rails, plain, rfabric,
+    torus, tpuv4,
 };
 
 pub(super) struct DesignKind {
@@ -14,12 +14,12 @@ pub(super) struct DesignKind {
 
 const KINDS: [&DesignKind; 12] = [
     &khop::KIND,
-    &big_switch::KIND,
+    &plain::BIG_SWITCH,
     &nvl::KIND,
     &ironwood::KIND,
     &tpuv4::KIND,
-    &sip_ring::KIND,
-    &dgx::KIND,
+    &plain::SIP_RING,
+    &plain::DGX,
     &torus::KIND,
     &fat_tree::KIND,
     &multi_plane::KIND,

@@ -79,18 +79,7 @@ pub enum Confidence {
     Assumed,
 }
 
-impl Confidence {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::ReadNote => "read-note",
-            Self::Derived => "derived",
-            Self::RecalledReproduced => "recalled-reproduced",
-            Self::Fitted => "fitted",
-            Self::Assumed => "assumed",
-        }
-    }
-}
+lightloom_units::display_as_serialized!(Confidence);
 
 impl QuoteRecord {
     pub const fn at(&self, level: Level) -> f64 {

@@ -82,14 +82,9 @@ fn bars(cost: &Cost) -> Option<Picture> {
     let bars = priced(&cost.rows).map(|(arch, figures)| {
         let usd = figures.cost_per_gbytes_per_s_usd;
         let ends = [figures.cost_per_gpu_low_usd, figures.cost_per_gpu_high_usd];
-        Bar {
-            name: arch.to_owned(),
-            tone: Tone::Own,
-            length: usd,
-            spread: Some(ends.map(|usd: f64| usd / figures.gbytes_per_s_per_gpu)),
-            label: ShownQuantity::new(usd, ShownUnit::Usd).show(),
-            ..Bar::default()
-        }
+        let spread = Some(ends.map(|usd: f64| usd / figures.gbytes_per_s_per_gpu));
+        let usd = ShownQuantity::new(usd, ShownUnit::Usd);
+        Bar { spread, ..Bar::new(arch, Tone::Own, usd) }
     });
     let caption = "Interconnect cost per GB/s of GPU bandwidth; whiskers span low to high prices.";
     Picture::bars("cost-bars", "US dollars per GB/s", bars, caption)

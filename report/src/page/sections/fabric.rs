@@ -248,13 +248,7 @@ fn circuits(report: &mut PageDocument, network: &ReconfigurableFatTree, plan: &P
         ("circuits follow the phases", Tone::Own, follow),
         ("one topology for all", Tone::Other, stay),
     ];
-    let bars = bars.map(|(name, tone, time)| Bar {
-        name: name.to_owned(),
-        tone,
-        length: time.value,
-        label: time.show(),
-        ..Bar::default()
-    });
+    let bars = bars.map(|(name, tone, time)| Bar::new(name, tone, time));
     let caption = "Communication between leaves in a step of all jobs.";
     let picture = Picture::bars("step-bars", "time of a step's communication", bars, caption);
     let mut section = PageSection::new("network", "The network and its circuits");

@@ -162,9 +162,8 @@ fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
 }
 
 pub(super) fn time_bar(name: String, start_ps: u64, length_ps: u64) -> Bar {
-    let length = ShownQuantity::time(length_ps);
     let start = ShownQuantity::time(start_ps).value;
-    Bar { name, start, length: length.value, label: length.show(), ..Bar::default() }
+    Bar { start, ..Bar::new(name, Tone::Own, ShownQuantity::time(length_ps)) }
 }
 
 struct AlikeSet<'a> {

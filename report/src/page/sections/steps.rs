@@ -23,8 +23,7 @@ const PARTS: [(&str, Tone, &str); 9] = [
 ];
 
 fn bar(name: &str, tone: Tone, seconds: f64) -> Bar {
-    let label = ShownQuantity::new(seconds, ShownUnit::Seconds).show();
-    Bar { name: name.to_owned(), tone, length: seconds, label, ..Bar::default() }
+    Bar::new(name, tone, ShownQuantity::new(seconds, ShownUnit::Seconds))
 }
 
 pub(in super::super) fn add_training(report: &mut PageDocument, training: &TrainingResult) {

@@ -104,13 +104,7 @@ fn bars(comparison: &Comparison) -> Option<Picture> {
         (*arch, if place == 0 { Tone::Own } else { Tone::Other }, figures.waste_mean)
     });
     let bars = designs.chain([("ideal switch", Tone::Bound, first.lower_bound_mean)]);
-    let bars = bars.map(|(name, tone, waste)| Bar {
-        name: name.to_owned(),
-        tone,
-        length: waste,
-        label: ShownQuantity::share(waste).show(),
-        ..Bar::default()
-    });
+    let bars = bars.map(|(name, tone, waste)| Bar::new(name, tone, ShownQuantity::share(waste)));
     let caption = "Mean over time and all samples, as a share of all GPUs.";
     Picture::bars("waste-bars", "GPUs wasted under faults", bars, caption)
 }
