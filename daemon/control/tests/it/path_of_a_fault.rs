@@ -55,7 +55,7 @@ fn path_of_a_fault() {
     assert_eq!(past.actor, "policy:fault");
     assert_ne!(ledger.plan_sha256, plan);
     for part in parts {
-        let why = &ledger.broken[&part.to_string()].why;
+        let why = &ledger.failed[&part.to_string()].why;
         assert!(why.starts_with("unresponsive, and n") && why.contains("-40.0 dBm"), "{why}");
         assert!(world.control.facts().is_bypassed(part));
     }
@@ -68,11 +68,11 @@ fn node_that_is_not_installed_is_not_a_known_fault() {
     let mut world = World::with_absent(16, 32, 16, &["n3", "n9"]);
     assert!(world.control.plan().unwrap().faults.contains(&Part::Node(NodeId(3))));
     assert!(
-        world.control.facts().known_faults().is_empty(),
+        world.control.facts().failed_parts().is_empty(),
         "{:?}",
-        world.control.facts().known_faults()
+        world.control.facts().failed_parts()
     );
-    assert!(world.control.ledger().broken.is_empty());
+    assert!(world.control.ledger().failed.is_empty());
     let absent = Part::Node(NodeId(3));
     let asked = Asked { actor: "alice".into(), request: "f".into(), digest: "f".into() };
     let broken = [(absent, "no light".to_owned())];
