@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_control::controller::{Action, Answer, ReplyTo};
+use lightloom_control::ledger::{Ledger, Past};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;
@@ -61,6 +62,21 @@ fn path_of_a_fault() {
     }
     assert!(ledger.open.is_none() && world.wrongly_cut.is_empty() && world.lit_circuits() > 0);
     assert_eq!(world.control.controller().budget().spent(&world.now), 1);
+    keeps_stored_words_of_failed_parts(ledger, &world.records[before..], &parts[0].to_string());
+}
+
+/// Journals call failed parts broken.
+fn keeps_stored_words_of_failed_parts(ledger: &Ledger, records: &[Record], part: &str) {
+    let past = ledger.history.back().unwrap();
+    let next = Past { failed_before: past.failed_after.clone(), ..past.clone() };
+    let stored = serde_json::to_string(&(ledger, records, next)).unwrap();
+    for word in ["broken", "broken_before", "broken_after"] {
+        assert!(stored.contains(&format!("\"{word}\":{{\"{part}\":{{")), "{word}: {stored}");
+    }
+    assert!(!stored.contains("\"failed"), "{stored}");
+    let intent = records.iter().find(|record| is_bypass(record)).unwrap();
+    let stored = serde_json::to_string(intent).unwrap();
+    assert!(stored.contains(&format!("\"broken\":{{\"{part}\":{{")), "{stored}");
 }
 
 #[test]
