@@ -414,11 +414,11 @@ async fn diff(Posted { shared, client, mut body }: Posted<ApplyBody>) -> Reply<D
         if !reasons.is_empty() {
             return Err(reasons);
         }
-        apply.broken = plan.as_deref().map(|plan| {
+        apply.failed = plan.as_deref().map(|plan| {
             runtime
                 .control
                 .facts()
-                .known_faults_with(plan, &runtime.clock.now(), |_| Default::default())
+                .failed_parts_with(plan, &runtime.clock.now(), |_| Default::default())
         });
         Ok((apply, plan.map(|plan| Arc::new(*plan))))
     })

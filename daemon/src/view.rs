@@ -26,7 +26,7 @@ use lightloom_control::controller::{OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Ledger, Open, Past};
 use lightloom_control::policy::Control;
-use lightloom_control::record::{Broken, Cause, TxnResult};
+use lightloom_control::record::{Cause, Failed, TxnResult};
 use lightloom_control::replan::is_inside;
 use lightloom_control::state::{DeviceName, Now, Txn};
 use lightloom_daemon_api::alarm::alarms;
@@ -197,7 +197,7 @@ fn open_transaction(known: &Knowledge<'_>, open: &Open) -> OpenTransaction {
         actor: open.intent.asked.actor.to_string(),
         cause: past::cause_text(&open.intent.cause),
         kind: twins::kind(&open.intent.cause),
-        summary: words::of_intent(&open.intent, &known.control.ledger().broken),
+        summary: words::of_intent(&open.intent, &known.control.ledger().failed),
         undoes: undone_by(open).map(|txn| txn.0),
         going_back: open.turned.is_some(),
         devices: open.intent.after.len(),
@@ -232,12 +232,12 @@ fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
 }
 
 fn broken_parts(known: &Knowledge<'_>) -> Vec<BrokenPart> {
-    let mut broken = known.control.facts().known_faults();
+    let mut broken = known.control.facts().failed_parts();
     broken.extend(known.control.not_bypassed(&known.now));
     parts(known, broken)
 }
 
-fn parts(known: &Knowledge<'_>, broken: BTreeMap<String, Broken>) -> Vec<BrokenPart> {
+fn parts(known: &Knowledge<'_>, broken: BTreeMap<String, Failed>) -> Vec<BrokenPart> {
     let parts = broken.into_iter().map(|(part, broken)| BrokenPart {
         bypassed: part.parse().is_ok_and(|part| known.control.facts().is_bypassed(part)),
         part,
@@ -249,7 +249,7 @@ fn parts(known: &Knowledge<'_>, broken: BTreeMap<String, Broken>) -> Vec<BrokenP
 }
 
 fn dark_fibres(known: &Knowledge<'_>) -> Vec<DarkFibreView> {
-    let broken = known.control.facts().known_faults();
+    let broken = known.control.facts().failed_parts();
     let dark = known.control.sightings().dark_fibres(known.control.ledger()).into_iter();
     let dark = dark.filter(|dark| {
         let mut ends = [end_name(&dark.receiver), end_name(&dark.sender)].into_iter();

@@ -292,7 +292,7 @@ fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
             (
                 sha256,
                 ledger.last_txn,
-                runtime.control.facts().known_faults(),
+                runtime.control.facts().failed_parts(),
                 runtime.control.plan().is_some(),
             )
         };

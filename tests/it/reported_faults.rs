@@ -14,7 +14,7 @@ use daemon_rig::ring::{
 use daemon_rig::{Rig, first_plan, installed, on_a_runtime};
 use lightloom_control::controller::{Answer, Request, Rollback};
 use lightloom_control::ledger::Past;
-use lightloom_control::record::{Broken, TxnResult};
+use lightloom_control::record::{Failed, TxnResult};
 use lightloom_control::state::Txn;
 use lightloom_daemon::runtime::Runtime;
 use lightloom_daemon::{api, serve, view};
@@ -50,7 +50,7 @@ async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.ends);
 }
 
-async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
+async fn written(rig: &Rig) -> BTreeMap<String, Failed> {
     rig.look(|runtime: &Runtime| runtime.control.ledger().reported.clone()).await
 }
 
@@ -126,7 +126,7 @@ fn reported_faults_survive_a_restart() {
         tell_in_vain(&mut rig, &modules).await;
         modules.fault(&format!("{} clear", moved()));
         let mut rig = restarted(rig, "report", folder.path()).await;
-        let broken = rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await;
+        let broken = rig.look(|runtime: &Runtime| runtime.control.facts().failed_parts()).await;
         assert_eq!(broken[&reported().to_string()].why, "reported by test", "{broken:?}");
         assert!(
             !rig.look(|runtime: &Runtime| runtime.control.facts().is_bypassed(reported())).await
@@ -172,7 +172,7 @@ fn reported_fault_named_by_a_plan_survives_its_undo() {
         let answer = rig.fault(&[], &[reported()]).await;
         rig.committed(&answer).await;
         assert!(
-            rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await.is_empty()
+            rig.look(|runtime: &Runtime| runtime.control.facts().failed_parts()).await.is_empty()
         );
         assert!(written(&rig).await.is_empty());
     });

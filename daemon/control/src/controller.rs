@@ -361,25 +361,25 @@ impl Controller {
 
     fn time_out(&mut self, now: &Now) {
         let due = self.schedule.all_due(now.mono, &self.sightings, self.ledger());
-        let late = due.into_iter().filter_map(|device| {
+        let overdue = due.into_iter().filter_map(|device| {
             let (ticket, overdue) = self.sightings.overdue(now, &device, self.ledger())?;
             Some((device, ticket, overdue))
         });
-        for (device, ticket, overdue) in late.collect::<Vec<_>>() {
+        for (device, ticket, overdue) in overdue.collect::<Vec<_>>() {
             let ledger = self.transactions.ledger();
             match overdue {
-                Overdue::Late => {
-                    self.sightings.note_late(now, &device, ledger);
+                Overdue::Wait => {
+                    self.sightings.note_overdue(now, &device, ledger);
                     continue;
                 }
-                Overdue::AskedAgain => {
+                Overdue::AskAgain => {
                     self.sightings.ask_again(now, &device, ledger);
                     let op = Op::Observe { power: Vec::new(), neighbours: Neighbours::Never };
                     self.send(now, &device, op, false);
                     continue;
                 }
-                Overdue::Failed => self.sightings.found_failed(&device, ledger),
-                Overdue::TimedOut => {}
+                Overdue::AbandonWithoutHello => self.sightings.skip_hello(&device, ledger),
+                Overdue::Abandon => {}
             }
             self.out.push(Action::Abandon(device.clone(), ticket));
             let outcome = Outcome::Unknown("no answer in time".into());

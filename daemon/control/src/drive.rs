@@ -354,14 +354,14 @@ impl Drive {
         commands.push(Command::Fire(steps.clone()));
         for (device, step) in steps {
             let baseline = self.seen.get(&device).cloned();
-            let unlit = self.unlit(&device, &step, wave, site);
-            let mover = self.mover(&device, step, unlit, baseline, site);
+            let dark = self.expected_dark(&device, &step, wave, site);
+            let mover = self.mover(&device, step, dark, baseline, site);
             self.start(device, mover, commands);
         }
         Stage::Move(wave)
     }
 
-    fn unlit(
+    fn expected_dark(
         &self,
         device: &DeviceName,
         step: &Step,
@@ -369,12 +369,12 @@ impl Drive {
         site: &impl Site,
     ) -> BTreeSet<Slot> {
         let ends = step.end().into_iter();
-        let unlit = ends.filter(|&(slot, to)| {
+        let dark = ends.filter(|&(slot, to)| {
             site.far_end(device, slot, to).is_some_and(|(far, far_slot, position)| {
                 self.stands(far, *far_slot, wave) != Some(*position)
             })
         });
-        unlit.map(|(slot, _)| slot).collect()
+        dark.map(|(slot, _)| slot).collect()
     }
 
     fn stands(&self, device: &DeviceName, slot: Slot, wave: usize) -> Option<Position> {
@@ -464,7 +464,7 @@ impl Drive {
         &self,
         device: &DeviceName,
         step: Step,
-        unlit: BTreeSet<Slot>,
+        dark: BTreeSet<Slot>,
         baseline: Option<Observation>,
         site: &impl Site,
     ) -> Mover {
@@ -480,9 +480,9 @@ impl Drive {
         let (sharing, limits) = (site.sharing(device), site.limits(device));
         let unnamed = Mover::new(self.orders.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = unnamed.called(device);
-        mover.expect_no_light(match self.orders.probes.is_some() {
+        mover.expect_dark(match self.orders.probes.is_some() {
             true => ends.keys().copied().collect(),
-            false => unlit,
+            false => dark,
         });
         mover
     }

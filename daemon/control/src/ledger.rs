@@ -17,7 +17,7 @@ use crate::change::PhaseChange;
 use crate::deferred::Deferred;
 use crate::drive::DeviceEnd;
 use crate::kept_plan::KeptPlan;
-use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
+use crate::record::{Asked, Cause, Failed, Intent, Lease, Pending, Record, TxnResult};
 use crate::state::{DeviceName, FibreEnd, Micros, Positions, Slot, SwitchState, Txn, at};
 
 pub const HISTORY_MAX: usize = 1024;
@@ -59,10 +59,10 @@ pub struct Past {
     pub confirmed_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone_by: Option<Txn>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub broken_before: BTreeMap<String, Broken>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub broken_after: BTreeMap<String, Broken>,
+    #[serde(default, rename = "broken_before", skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_before: BTreeMap<String, Failed>,
+    #[serde(default, rename = "broken_after", skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_after: BTreeMap<String, Failed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
 }
@@ -111,11 +111,11 @@ pub struct Ledger {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "owed")]
     pub deferred: BTreeMap<DeviceName, Deferred>,
     /// Failed parts that the current plan avoids.
+    #[serde(default, rename = "broken", skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed: BTreeMap<String, Failed>,
+    /// Failed parts that operators reported and that the current plan does not avoid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub broken: BTreeMap<String, Broken>,
-    /// Faults that operators reported and that the current plan does not avoid.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub reported: BTreeMap<String, Broken>,
+    pub reported: BTreeMap<String, Failed>,
     /// SHA-256 of the audit log's key; `None` in journals from versions without a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_key: Option<String>,
@@ -153,8 +153,8 @@ impl Ledger {
                 self.plans.extend(plan.map(|plan| (next.sha256.clone(), plan)));
             }
             Record::Reported { parts, .. } => {
-                for (part, broken) in parts {
-                    self.reported.entry(part.clone()).or_insert_with(|| broken.clone());
+                for (part, failed) in parts {
+                    self.reported.entry(part.clone()).or_insert_with(|| failed.clone());
                 }
             }
             Record::AuditKey { sha256, .. } => self.audit_key = Some(sha256.clone()),
@@ -239,7 +239,7 @@ impl Ledger {
             self.version += 1;
         }
         let stood_before = stood_before(&intent);
-        let broken_before = self.broken.clone();
+        let failed_before = self.failed.clone();
         if took {
             self.take_plan(&intent);
             self.take_applied(&intent);
@@ -248,8 +248,8 @@ impl Ledger {
                 self.pending.clone_from(pending);
             }
             self.undo_history(&intent.cause, intent.txn);
-            if let Some(broken) = &intent.broken {
-                self.broken.clone_from(broken);
+            if let Some(failed) = &intent.failed {
+                self.failed.clone_from(failed);
             }
             self.reported.retain(|part, _| !intent.resolves.contains(part));
             let follows = intent.cause.goes_on_top() || intent.cause == Cause::Phase;
@@ -273,8 +273,8 @@ impl Ledger {
             confirm_within: intent.confirm_within,
             confirmed_ms: None,
             undone_by: None,
-            broken_before,
-            broken_after: self.broken.clone(),
+            failed_before,
+            failed_after: self.failed.clone(),
             phase: intent.phase,
         });
     }
@@ -292,9 +292,9 @@ impl Ledger {
         let obeyed = end.unlit && !has_turned && intent.goal.contains_key(device);
         match end.verdict {
             Verdict::Failed if result == TxnResult::Partial && obeyed => {
-                self.is_ours(intent, device)
+                self.take_ownership(intent, device)
             }
-            Verdict::Applied => self.is_ours(intent, device),
+            Verdict::Applied => self.take_ownership(intent, device),
             Verdict::Refused | Verdict::Failed | Verdict::Unknown
                 if result == TxnResult::Partial =>
             {
@@ -302,7 +302,7 @@ impl Ledger {
                 self.deferred.remove(device);
                 let unreachable = end.verdict == Verdict::Unknown;
                 if !unreachable && !has_turned && intent.cause.undoes() {
-                    self.owns_goal(intent, device);
+                    self.take_goal(intent, device);
                 }
                 let deferred = Deferred::after(intent, has_turned, device);
                 self.deferred
@@ -338,7 +338,7 @@ impl Ledger {
         Cow::Owned(positions)
     }
 
-    fn owns_goal(&mut self, intent: &Intent, device: &DeviceName) {
+    fn take_goal(&mut self, intent: &Intent, device: &DeviceName) {
         if let Some(goal) = intent.goal.get(device) {
             let mut lit = goal.clone();
             lit.retain(|_, to| !to.is_dark());
@@ -346,8 +346,8 @@ impl Ledger {
         }
     }
 
-    fn is_ours(&mut self, intent: &Intent, device: &DeviceName) {
-        self.owns_goal(intent, device);
+    fn take_ownership(&mut self, intent: &Intent, device: &DeviceName) {
+        self.take_goal(intent, device);
         self.take_probed(intent, device);
         self.attention.remove(device);
         self.deferred.remove(device);
@@ -455,9 +455,18 @@ impl Ledger {
         }
     }
 
-    /// A rollback keeps these faults, but not faults that only an undone plan contained.
-    pub(crate) fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
-        found(self.history.iter().skip_while(|past| past.txn != txn))
+    /// A rollback keeps these parts, but not parts that only an undone plan contained.
+    pub(crate) fn failed_since(&self, txn: Txn) -> BTreeMap<String, Failed> {
+        let mut failed = BTreeMap::new();
+        for past in self.history.iter().skip_while(|past| past.txn != txn) {
+            let Past { failed_before: before, failed_after: after, .. } = past;
+            failed.retain(|part, _| !before.contains_key(part) || after.contains_key(part));
+            if past.cause == Cause::Bypass {
+                let news = after.iter().filter(|(part, _)| !before.contains_key(*part));
+                failed.extend(news.map(|(part, of)| (part.clone(), of.clone())));
+            }
+        }
+        failed
     }
 
     pub(crate) fn stood_before(&self, txn: Txn) -> Option<SwitchState> {
@@ -470,19 +479,6 @@ impl Ledger {
         }
         Some(before)
     }
-}
-
-fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
-    let mut found = BTreeMap::new();
-    for past in history {
-        let Past { broken_before: before, broken_after: after, .. } = past;
-        found.retain(|part, _| !before.contains_key(part) || after.contains_key(part));
-        if past.cause == Cause::Bypass {
-            let news = after.iter().filter(|(part, _)| !before.contains_key(*part));
-            found.extend(news.map(|(part, broken)| (part.clone(), broken.clone())));
-        }
-    }
-    found
 }
 
 fn stood_before(intent: &Intent) -> SwitchState {
@@ -521,7 +517,7 @@ mod tests {
         cause: Cause,
         plan: &str,
         device: &str,
-        broken: Option<&[&str]>,
+        failed: Option<&[&str]>,
     ) {
         let txn = Txn(ledger.last_txn.0 + 1);
         let lit =
@@ -540,8 +536,8 @@ mod tests {
             confirm_within: None,
             on_failure: OnFailure::Rollback,
             wall_ms: 0,
-            broken: broken.map(|parts| {
-                parts.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
+            failed: failed.map(|parts| {
+                parts.iter().map(|part| ((*part).to_owned(), Failed::default())).collect()
             }),
             phase: None,
             stages: Vec::new(),
@@ -589,10 +585,10 @@ mod tests {
     #[test]
     fn found_faults_exclude_parts_named_by_the_plan() {
         let mut ledger = Ledger::default();
-        let mut next = |cause, broken: &[&str]| {
-            knowing(&mut ledger, cause, "plan", "n0/b0", Some(broken));
+        let mut next = |cause, failed: &[&str]| {
+            knowing(&mut ledger, cause, "plan", "n0/b0", Some(failed));
             let found =
-                |txn| ledger.found_since(Txn(txn)).into_keys().collect::<Vec<_>>().join(",");
+                |txn| ledger.failed_since(Txn(txn)).into_keys().collect::<Vec<_>>().join(",");
             [found(1), found(3), found(99)]
         };
         assert_eq!(next(Cause::Apply, &["n5"]), ["", "", ""]);

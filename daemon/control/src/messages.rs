@@ -10,7 +10,7 @@ use crate::change::{Mode, Phase};
 use crate::kept_plan::KeptPlan;
 use crate::management::Trouble;
 use crate::mover::Promise;
-use crate::record::{Asked, Broken, Cause, OnFailure, Record, TxnResult};
+use crate::record::{Asked, Cause, Failed, OnFailure, Record, TxnResult};
 use crate::sightings::{Contended, Crossed, Foreign, Signal, Ticket};
 use crate::state::{DeviceName, Drift, Micros, Op, Outcome, Slot, SwitchState, Txn};
 
@@ -38,8 +38,8 @@ pub struct Apply {
     pub confirm_within: Option<Micros>,
     pub on_failure: Option<OnFailure>,
     pub cause: Option<Cause>,
-    /// Known faults after the commit; `None` leaves them unchanged.
-    pub broken: Option<BTreeMap<String, Broken>>,
+    /// Failed parts after the commit; `None` leaves them unchanged.
+    pub failed: Option<BTreeMap<String, Failed>>,
     pub phase: Option<Box<Phase>>,
     pub plan: Option<Box<KeptPlan>>,
     pub resolves: BTreeSet<String>,

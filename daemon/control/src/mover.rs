@@ -23,14 +23,14 @@ use crate::state::{
 pub struct Limits {
     /// Time limit for the reply to an operation without moves, after which its outcome is unknown.
     pub reply_within: Micros,
-    /// Time after which such a reply is late. The daemon then reads the far ends of the device's
-    /// fibres. If its light is missing there, the daemon stops waiting.
+    /// Time after which such a reply is overdue. The daemon then reads the far ends of the device's
+    /// fibres. If one is dark, the daemon stops waiting.
     pub read_within: Micros,
-    /// The same limit while the node may have failed, after a far end reported loss of light. 0 if
-    /// the device does not promise such a time.
-    pub probe_within: Micros,
+    /// The same limit for the status while the node is checked. 0 if the device does not promise such
+    /// a time.
+    pub status_within: Micros,
     pub switch_within: Micros,
-    /// How long a device without light must be unreachable before it has failed.
+    /// How long a device must be unreachable before reads of its dark far ends count.
     pub reconnect_within: Micros,
     /// How long light must be missing between two facing ends before their fibre is dark.
     pub dark_within: Micros,
@@ -57,7 +57,7 @@ impl Default for Limits {
         Self {
             reply_within: Micros::from_secs(2),
             read_within: Micros::from_secs(2),
-            probe_within: Micros(0),
+            status_within: Micros(0),
             switch_within: Micros::from_secs(2),
             reconnect_within: Micros(0),
             dark_within: Micros::from_secs(1),
@@ -97,7 +97,7 @@ pub struct Follows {
 
 /// Promised time for all replies except the reply to a fire (docs/firmware-api.md, section 1).
 pub const ANSWER: Micros = Micros::from_millis(10);
-const LATE: u64 = 5;
+const OVERDUE: u64 = 5;
 /// Multiple of the promise after which a fibre is dark, with [`DARK_LEAST`] as the minimum.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
@@ -119,23 +119,24 @@ impl Limits {
     }
 }
 
-/// Returns when a reply is late: after a multiple of the promise and the time on the line.
-fn late(promised: Micros, bytes: u64, bits_per_second: u64) -> Micros {
+/// Returns when a reply is overdue: after a multiple of the promise and the time on the line.
+fn overdue_after(promised: Micros, bytes: u64, bits_per_second: u64) -> Micros {
     let line = Micros((10 * 1_000_000 * bytes).div_ceil(bits_per_second));
-    Micros(promised.0.saturating_mul(LATE)) + line
+    Micros(promised.0.saturating_mul(OVERDUE)) + line
 }
 
 impl Limits {
     #[must_use]
     pub fn promised(mut self, promise: &Promise, follows: &Follows) -> Self {
         let rate = u64::from(follows.bits_per_second.max(1));
-        self.read_within = late(ANSWER, OPERATION_BYTES, rate);
-        self.switch_within = late(promise.commit + ANSWER, OPERATION_BYTES, rate) + promise.dwell;
-        self.probe_within =
-            promise.answer.map_or(Micros(0), |answer| late(answer, READ_BYTES, rate));
+        self.read_within = overdue_after(ANSWER, OPERATION_BYTES, rate);
+        self.switch_within =
+            overdue_after(promise.commit + ANSWER, OPERATION_BYTES, rate) + promise.dwell;
+        self.status_within =
+            promise.answer.map_or(Micros(0), |answer| overdue_after(answer, READ_BYTES, rate));
         if follows.reply_written {
             self.read_within = self.read_within.min(self.reply_within);
-            self.probe_within = self.probe_within.min(self.reply_within);
+            self.status_within = self.status_within.min(self.reply_within);
             self.switch_within = self.switch_within.min(self.reply_within);
         }
         self.reconnect_within = RECONNECT + self.read_within;
@@ -179,7 +180,7 @@ pub struct Mover {
     limits: Limits,
     baseline: Option<Observation>,
     neighbours: BTreeMap<Slot, String>,
-    unlit: BTreeSet<Slot>,
+    expected_dark: BTreeSet<Slot>,
     doing: Doing,
     attempts: u32,
     complaint: Option<Outcome>,
@@ -216,7 +217,7 @@ impl Mover {
             limits,
             baseline,
             neighbours,
-            unlit: BTreeSet::new(),
+            expected_dark: BTreeSet::new(),
             doing: Doing::Remove,
             attempts: 0,
             complaint: None,
@@ -233,8 +234,8 @@ impl Mover {
         Self { device: device.clone(), ..self }
     }
 
-    pub fn expect_no_light(&mut self, unlit: BTreeSet<Slot>) {
-        self.unlit = unlit;
+    pub fn expect_dark(&mut self, slots: BTreeSet<Slot>) {
+        self.expected_dark = slots;
     }
 
     pub(crate) fn given_up_at(&self) -> Option<Micros> {
@@ -447,7 +448,7 @@ impl Mover {
         self.lit().find_map(|(slot, _)| {
             let power = *seen.power_mdbm.get(&slot)?;
             let least = self.limits.power_min_mdbm;
-            (power < least && !self.unlit.contains(&slot)).then(|| {
+            (power < least && !self.expected_dark.contains(&slot)).then(|| {
                 let [power, least] = [power, least].map(|p| f64::from(p) / 1000.0);
                 let slot = self.device.slot(slot);
                 format!("{slot} receives {power:.1} dBm, but needs at least {least:.1} dBm")

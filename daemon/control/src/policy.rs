@@ -28,7 +28,7 @@ use crate::journal::Proof;
 use crate::kept_plan::KeptPlan;
 use crate::ledger::Ledger;
 use crate::messages::{Action, Answer, Apply, Event, Note, ReplyTo, Request, Rollback};
-use crate::record::{Asked, Broken, Cause, Record, TxnResult};
+use crate::record::{Asked, Cause, Failed, Record, TxnResult};
 use crate::replan::{self, Backoff, MayMove};
 use crate::sightings::Sightings;
 use crate::state::{Micros, Now};
@@ -40,7 +40,7 @@ pub use healing::HealPolicy;
 use phases::Phases;
 use unstored::Unstored;
 
-/// Delay before faults are evaluated again while neighbouring modules are being read.
+/// Delay before failures are decided again while other modules of the node are read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
 const OWN: ReplyTo = ReplyTo(0);
 
@@ -139,7 +139,7 @@ impl Control {
     }
 
     pub fn stored(&mut self, proof: &Proof) {
-        self.phases.is_stored(proof);
+        self.phases.mark_stored(proof);
     }
 
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
@@ -233,7 +233,7 @@ impl Control {
     pub fn tick(&mut self, now: &Now) -> Vec<Action> {
         let due = self.controller.deadline(now).is_some_and(|deadline| deadline <= now.mono);
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
-        self.notice_deaths(now, &mut actions);
+        self.bypass_failed(now, &mut actions);
         self.phases_due(now, &mut actions);
         self.heal(now, &mut actions);
         actions
@@ -276,9 +276,9 @@ impl Control {
                 }
                 if apply.cause.is_none() {
                     let why = format!("part of the plan that {} applied", asked.actor);
-                    let named = Broken { why, ..Broken::default() };
-                    apply.broken =
-                        Some(self.facts().known_faults_with(&plan, now, |_| named.clone()));
+                    let named = Failed { why, ..Failed::default() };
+                    apply.failed =
+                        Some(self.facts().failed_parts_with(&plan, now, |_| named.clone()));
                     apply.resolves = self.facts().not_bypassed_by(&plan);
                 }
                 apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));
@@ -343,7 +343,7 @@ impl Control {
             return;
         };
         let ledger = self.ledger();
-        if ledger.reported.is_empty() && ledger.found_since(txn).is_empty() {
+        if ledger.reported.is_empty() && ledger.failed_since(txn).is_empty() {
             return;
         }
         let rollback = Rollback { txn, ..Rollback::default() };
@@ -360,7 +360,7 @@ impl Control {
         if result == TxnResult::Committed && last.is_some_and(|past| past.cause.goes_on_top()) {
             self.backoff.forget();
         } else if last.is_some_and(replan::names_suspect) {
-            self.backoff.has_suspect();
+            self.backoff.retry_without_delay();
         }
         self.lead_back();
     }

@@ -75,8 +75,8 @@ pub struct Intent {
     pub confirm_within: Option<Micros>,
     pub on_failure: OnFailure,
     pub wall_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broken: Option<BTreeMap<String, Broken>>,
+    #[serde(default, rename = "broken", skip_serializing_if = "Option::is_none")]
+    pub failed: Option<BTreeMap<String, Failed>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
     /// Positions after each stage. Slots that are not part of a stage move last.
@@ -88,7 +88,7 @@ pub struct Intent {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Broken {
+pub struct Failed {
     /// Unix time in milliseconds when the fault became known; 0 if not recorded.
     pub wall_ms: u64,
     pub why: String,
@@ -172,7 +172,7 @@ pub enum Record {
     /// A fault report, open until a change [resolves](Intent::resolves) it.
     Reported {
         asked: Asked,
-        parts: BTreeMap<String, Broken>,
+        parts: BTreeMap<String, Failed>,
         wall_ms: u64,
     },
     /// The audit log has a key from now on. A log without this key is not genuine.

@@ -203,7 +203,7 @@ impl Backoff {
         }
     }
 
-    pub fn has_suspect(&mut self) {
+    pub fn retry_without_delay(&mut self) {
         let first = self.tried.iter_mut().filter(|(_, (tries, _))| *tries == 1);
         for (parts, (_, at)) in first {
             *at = Micros::default();
@@ -237,9 +237,10 @@ pub(crate) fn suspects<'a>(
     let mut suspects = BTreeMap::new();
     for past in failed.filter(|past| past.result != TxnResult::Aborted) {
         let failed = past.ends.iter().filter_map(|(device, end)| {
-            let unreachable = matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
+            // A device that did not answer, or that was never fired, may be healthy.
+            let is_evidence = !matches!(end.verdict, Verdict::Unknown | Verdict::Untouched);
             let bundle = device.bundle()?;
-            (!end.detail.is_empty() && !unreachable).then_some((bundle, end))
+            (!end.detail.is_empty() && is_evidence).then_some((bundle, end))
         });
         // If an end reports only missing light, the other end is usually the cause.
         let (unlit, other): (Vec<_>, Vec<_>) = failed.partition(|(_, end)| end.unlit);
@@ -290,11 +291,11 @@ mod tests {
         backoff.tried(&[one], now);
         backoff.tried(&[one, other], now);
         backoff.tried(&[one, other], now);
-        backoff.has_suspect();
+        backoff.retry_without_delay();
         assert_eq!(backoff.not_before(&[one]), Micros(0));
         assert_eq!(backoff.not_before(&[one, other]), now + Micros::from_secs(8));
         backoff.tried(&[one], now);
-        backoff.has_suspect();
+        backoff.retry_without_delay();
         assert_eq!(backoff.not_before(&[one]), now + Micros::from_secs(8));
     }
 
@@ -477,8 +478,8 @@ mod tests {
             confirm_within: None,
             confirmed_ms: None,
             undone_by: None,
-            broken_before: BTreeMap::new(),
-            broken_after: BTreeMap::new(),
+            failed_before: BTreeMap::new(),
+            failed_after: BTreeMap::new(),
             phase: None,
         }
     }
@@ -517,6 +518,8 @@ mod tests {
             1,
             "nothing moved: nobody failed"
         );
+        let still = past(RolledBack, &[("n9/b0", Verdict::Untouched, "it is busy", false)]);
+        assert_eq!(of(&[still]), [""; 0], "a device that was never fired is not evidence");
         let went = past(Committed, &[("n9/b0", Verdict::Applied, "", false)]);
         assert_eq!(of(&[lied, went]), [""; 0]);
     }

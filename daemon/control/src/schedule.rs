@@ -15,7 +15,7 @@ use crate::state::{DeviceName, Micros};
 pub struct Schedule {
     times: BTreeMap<DeviceName, Micros>,
     due: BTreeSet<(Micros, DeviceName)>,
-    entangled: BTreeSet<DeviceName>,
+    overdue: BTreeSet<DeviceName>,
 }
 
 impl fmt::Debug for Schedule {
@@ -28,13 +28,13 @@ impl Schedule {
     pub(crate) fn update(&mut self, sightings: &mut Sightings, ledger: &Ledger) {
         for device in sightings.take_changed() {
             let Some(seen) = sightings.devices().get(&device) else { continue };
-            let due = match seen.is_entangled() {
+            let due = match seen.is_overdue() {
                 true => None,
                 false => sightings.due_at(&device, seen, ledger),
             };
-            match seen.is_entangled() {
-                true => _ = self.entangled.insert(device.clone()),
-                false => _ = self.entangled.remove(&device),
+            match seen.is_overdue() {
+                true => _ = self.overdue.insert(device.clone()),
+                false => _ = self.overdue.remove(&device),
             }
             self.put(device, due);
         }
@@ -59,7 +59,7 @@ impl Schedule {
 
     pub(crate) fn first_due(&self, sightings: &Sightings, ledger: &Ledger) -> Option<Micros> {
         let known = self.due.iter().find(|(_, device)| !sightings.is_changed(device));
-        let changed = sightings.with_changed(&self.entangled);
+        let changed = sightings.with_changed(&self.overdue);
         let others = changed.filter_map(|(device, seen)| sightings.due_at(device, seen, ledger));
         others.chain(known.map(|(at, _)| *at)).min()
     }
@@ -71,7 +71,7 @@ impl Schedule {
         ledger: &Ledger,
     ) -> Vec<DeviceName> {
         let known = self.due.iter().take_while(|(at, _)| *at <= now);
-        let others = sightings.with_changed(&self.entangled).filter(|(device, seen)| {
+        let others = sightings.with_changed(&self.overdue).filter(|(device, seen)| {
             sightings.due_at(device, seen, ledger).is_some_and(|at| at <= now)
         });
         let all: BTreeSet<&DeviceName> =

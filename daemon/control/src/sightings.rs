@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the daemon knows about its devices: evidence in, questions out.
 //!
-//! Requests, replies, missing replies and unsolicited reports are evidence about one device, and
+//! Requests, replies, overdue replies and unsolicited reports are evidence about one device, and
 //! are kept in its [`Sighting`]. Only this module writes them. A question that depends on the
 //! positions that devices should have takes the [`Ledger`].
 
@@ -72,7 +72,7 @@ pub struct Sighting {
     drift: Vec<Drift>,
     crossed: Vec<Crossed>,
     named_at: Micros,
-    missed_opposite: bool,
+    requests_neighbours: bool,
     stood: Option<Positions>,
     stands_since: Micros,
     dark: BTreeMap<Slot, Dark>,
@@ -92,10 +92,10 @@ pub struct Sighting {
 pub(crate) struct Flight {
     ticket: Ticket,
     pub(crate) asked: Micros,
-    late_at: Micros,
-    is_late: bool,
-    is_probe: bool,
-    missing_since: Option<Micros>,
+    overdue_at: Micros,
+    is_overdue: bool,
+    is_status: bool,
+    status_overdue_since: Option<Micros>,
     pub(crate) deadline: Micros,
     pub(crate) drives: bool,
     names: bool,
@@ -258,7 +258,7 @@ impl Sightings {
         }
         let asked = now.mono;
         let moves = matches!(op, Op::Switch { .. });
-        let (late, given_up) = match moves {
+        let (overdue, abandoned) = match moves {
             true => (limits.switch_within, limits.switch_within),
             false => (limits.read_within.min(limits.reply_within), limits.reply_within),
         };
@@ -271,11 +271,11 @@ impl Sightings {
         let flight = Flight {
             ticket,
             asked,
-            late_at: asked + late,
-            is_late: false,
-            is_probe: neighbours == Some(Neighbours::Never),
-            missing_since: None,
-            deadline: asked + given_up,
+            overdue_at: asked + overdue,
+            is_overdue: false,
+            is_status: neighbours == Some(Neighbours::Never),
+            status_overdue_since: None,
+            deadline: asked + abandoned,
             drives,
             names: neighbours == Some(Neighbours::Always),
             moves,
@@ -315,7 +315,7 @@ impl Sightings {
         let seen = self.get_mut(device)?;
         let flight = seen.in_flight.take_if(|flight| flight.ticket == ticket);
         if flight.is_none() {
-            seen.signalled.is_heard(now);
+            seen.signalled.note_sent(now);
         }
         flight
     }
@@ -367,7 +367,7 @@ impl Sightings {
             seen.note_usual(read, least);
         }
         for (slot, _) in read.power_mdbm.iter().filter(|(_, power)| **power >= least) {
-            seen.signalled.sees_light(*slot, flight.asked);
+            seen.signalled.note_light(*slot, flight.asked);
         }
         self.note_shut(now, device, read);
     }
@@ -409,10 +409,10 @@ impl Sightings {
             .collect()
     }
 
-    /// Gives up an earlier read if a poll is due, and returns whether to request the neighbours. The
-    /// poll does so after a wrong neighbour, to notice the repair early, and if light is missing at
-    /// the other end of a fibre. If the node may have failed, it requests only the status, which has
-    /// the shortest promised reply time.
+    /// Drops an earlier read if a poll is due, and returns whether to request the neighbours. The
+    /// poll does so after a wrong neighbour, to notice the repair early, and if a far end is dark.
+    /// While the node is checked, it requests only the status, which has the shortest promised reply
+    /// time.
     pub(crate) fn polled(&mut self, now: &Now, device: &DeviceName) -> Option<Neighbours> {
         let seen = self.devices.get(device)?;
         if !self.may_be_asked(device, seen) || seen.next_poll > now.mono {
@@ -420,9 +420,9 @@ impl Sightings {
         }
         let seen = self.get_mut(device)?;
         seen.in_flight = None;
-        Some(match seen.signalled.node_dark_since {
+        Some(match seen.signalled.checked_since {
             Some(_) => Neighbours::Never,
-            None if std::mem::take(&mut seen.missed_opposite) => Neighbours::Always,
+            None if std::mem::take(&mut seen.requests_neighbours) => Neighbours::Always,
             None if !seen.crossed.is_empty() => Neighbours::Always,
             None => Neighbours::Usual,
         })

@@ -104,7 +104,7 @@ impl Lease {
         Ok(Self { id, asked, lasts })
     }
 
-    fn is_renewed(&mut self, etcd: &Etcd) -> Result<bool, EtcdError> {
+    fn renew(&mut self, etcd: &Etcd) -> Result<bool, EtcdError> {
         let asked = Instant::now();
         let is_there = etcd.keep_alive(self.id)?;
         if is_there {
@@ -200,7 +200,7 @@ fn turn(
     held: &mut Option<Lease>,
 ) -> anyhow::Result<ElectionTurn> {
     if let Some(lease) = held
-        && !lease.is_renewed(etcd)?
+        && !lease.renew(etcd)?
     {
         *held = None;
     }
@@ -252,13 +252,13 @@ pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Re
     let etcd = Etcd::new(file)?;
     for (what, ours) in [("fabric", &identity.fabric), ("devices", &identity.devices)] {
         if let Some(found) = etcd.get(&format!("{}/{what}", file.prefix))? {
-            is_ours(&file.prefix, what, &found.value, ours)?;
+            check_same(&file.prefix, what, &found.value, ours)?;
         }
     }
     Ok(())
 }
 
-fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Result<()> {
+fn check_same(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Result<()> {
     let theirs = String::from_utf8_lossy(theirs);
     if theirs == ours {
         return Ok(());
@@ -286,7 +286,7 @@ fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Res
             continue;
         }
         let found = answer.found.first().context("etcd accepted the key but does not return it")?;
-        is_ours(prefix, what, &found.value, ours)?;
+        check_same(prefix, what, &found.value, ours)?;
     }
     Ok(())
 }
@@ -304,7 +304,7 @@ impl LeaderSeat {
         let own = [made_in(&key, self.epoch), on_lease(&key, self.lease.id)];
         let (folder, name, mut was_alone) = (daemons(&self.prefix), self.name.clone(), false);
         let mut renew = move || -> Result<Option<Lease>, EtcdError> {
-            if !lease.is_renewed(&etcd)? {
+            if !lease.renew(&etcd)? {
                 return Ok(None);
             }
             // The renewed lease is useless if the leader key is no longer attached to it.

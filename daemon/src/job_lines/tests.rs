@@ -145,7 +145,7 @@ impl Peer {
         code
     }
 
-    async fn is_silent(&mut self) {
+    async fn expect_silence(&mut self) {
         let more = timeout(Duration::from_millis(20), self.0.fill_buf()).await;
         assert!(more.is_err(), "{more:?}");
     }
@@ -159,12 +159,12 @@ async fn phase_is_requested_once_when_all_members_ask() {
     for count in 0..3 {
         first.ask(&a, 2, count).await;
         first.ask(&a, 2, count).await;
-        first.is_silent().await;
+        first.expect_silence().await;
         assert_eq!(rig.received("phase").len(), count as usize);
         second.ask(&a, 2, count).await;
         assert_eq!(first.answer(&a, 2, count).await, "lit");
         assert_eq!(second.answer(&a, 2, count).await, "lit");
-        first.is_silent().await;
+        first.expect_silence().await;
     }
     let asked = &rig.received("phase")[2];
     assert_eq!((&asked["phase"], &asked["job"]), (&json!("lit"), &json!("train")));
@@ -219,7 +219,7 @@ async fn missing_member_delays_the_others_no_longer_than_configured() {
     assert!(began.elapsed() < SOON);
     assert!(rig.received("phase").is_empty());
     for member in [&mut first, &mut second, &mut third] {
-        member.is_silent().await;
+        member.expect_silence().await;
         member.ask(&a, 2, 1).await;
     }
     for member in [&mut first, &mut second, &mut third] {
@@ -229,7 +229,7 @@ async fn missing_member_delays_the_others_no_longer_than_configured() {
     // A member whose connection closes cannot ask any more.
     let began = Instant::now();
     first.ask(&a, 2, 2).await;
-    first.is_silent().await;
+    first.expect_silence().await;
     drop(third);
     assert_eq!(first.answer(&a, 2, 2).await, "member-gone");
     assert!(began.elapsed() < SOON);
@@ -254,7 +254,7 @@ async fn groups_that_need_a_phase_together_change_circuits_once() {
         first.ask(&a, 5, count).await;
         second.ask(&a, 5, count).await;
         third.ask(&b, 5, 7 * count).await;
-        first.is_silent().await;
+        first.expect_silence().await;
         assert_eq!(rig.received("phase").len(), count as usize, "group B uses its circuits");
         fourth.ask(&b, 5, 7 * count).await;
         for member in [&mut first, &mut second] {
@@ -275,7 +275,7 @@ async fn groups_that_need_a_phase_together_change_circuits_once() {
     assert!(began.elapsed() < ANSWER_WITHIN + SOON, "{:?}", began.elapsed());
     third.ask(&b, 5, 21).await;
     fourth.ask(&b, 5, 21).await;
-    third.is_silent().await;
+    third.expect_silence().await;
     assert_eq!(rig.received("phase").len(), 3, "group A waits no longer");
     first.ask(&a, 5, 4).await;
     second.ask(&a, 5, 4).await;
@@ -322,7 +322,7 @@ async fn two_members_suffice_between_pipeline_stages() {
     second.ask(&a, 11, 1_000_000).await;
     assert_eq!(first.answer(&a, 11, 1_000_000).await, "lit");
     assert_eq!(second.answer(&a, 11, 1_000_000).await, "lit");
-    third.is_silent().await;
+    third.expect_silence().await;
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn job_without_connections_releases_its_lease_once() {
     second.ask(&a, 2, 0).await;
     assert_eq!(second.answer(&a, 2, 0).await, "lit");
     drop(first);
-    second.is_silent().await;
+    second.expect_silence().await;
     assert!(rig.received("release").is_empty(), "a member remains");
     drop(second);
     let until = Instant::now() + Duration::from_secs(5);
@@ -358,7 +358,7 @@ async fn late_join_is_not_answered_after_the_shim_gave_up() {
     let mut second = rig.process([127, 0, 0, 2]).await;
     second.send(&format!("COMM;{a},2,1")).await;
     assert_eq!(second.line().await, format!("CHECKIN_ACK;{a},0"));
-    first.is_silent().await;
+    first.expect_silence().await;
     let mut third = rig.process([127, 0, 0, 2]).await;
     third.send(&format!("COMM;{a},2,1")).await;
     assert_eq!(third.line().await, format!("CHECKIN_ACK;{a},-1"), "the group is full");

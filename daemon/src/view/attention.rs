@@ -262,7 +262,7 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
 
 fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
     let part = device.as_str();
-    let broken = known.control.facts().known_faults();
+    let broken = known.control.facts().failed_parts();
     let in_plan = known.control.plan().is_some_and(|plan| {
         plan.transceivers.iter().any(|transceiver| transceiver.bundle.to_string() == part)
     });

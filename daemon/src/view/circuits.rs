@@ -9,7 +9,7 @@ use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
 
 use super::{Knowledge, attention};
-use lightloom_control::record::Broken;
+use lightloom_control::record::Failed;
 use lightloom_control::replan::is_inside;
 use lightloom_control::sightings::Sighting;
 use lightloom_control::state::{DeviceName, Move, Position, Slot, at};
@@ -94,7 +94,7 @@ fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Pos
     Some(at(&observed.positions, slot))
 }
 
-fn is_broken(broken: &BTreeMap<String, Broken>, end: &str) -> bool {
+fn is_broken(broken: &BTreeMap<String, Failed>, end: &str) -> bool {
     broken.keys().any(|part| is_inside(end, part))
 }
 
@@ -108,7 +108,7 @@ pub(super) fn dark(
     if known.is_damaged || ledger.open.is_some() {
         return None;
     }
-    let broken = known.control.facts().known_faults();
+    let broken = known.control.facts().failed_parts();
     let ends = plan.circuits.iter().flat_map(|circuit| [circuit.a, circuit.b]);
     let ends: BTreeMap<BundleId, Port> = ends.map(|port| (port.bundle, port)).collect();
     let closing = closing(plan);
@@ -188,7 +188,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         _ => "",
     };
     // Only mode `update` lets a plan use parts that are reported as failed.
-    let mode = if known.control.facts().known_faults().is_empty() { "" } else { " --mode update" };
+    let mode = if known.control.facts().failed_parts().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
     (bypasses || devices.all(|(name, seen)| is_dark(name, seen)))

@@ -7,7 +7,7 @@ use crate::cluster::JournalPlace;
 use crate::journal::Damage;
 use lightloom_control::drive::Verdict;
 use lightloom_control::ledger::{Ledger, Past};
-use lightloom_control::record::{Asked, Broken, Lease, Record};
+use lightloom_control::record::{Asked, Failed, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
@@ -16,7 +16,7 @@ pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, la
     let mut ledger = Ledger::default();
     let mut shown = Vec::new();
     for (index, record) in records.iter().enumerate() {
-        let known = ledger.broken.clone();
+        let known = ledger.failed.clone();
         let open = ledger.open.as_ref();
         let moves = open.map(|open| open.intent.after.keys().cloned().collect());
         ledger.apply(record);
@@ -41,7 +41,7 @@ fn told(
     record: &Record,
     detail: String,
     ledger: &Ledger,
-    known: &BTreeMap<String, Broken>,
+    known: &BTreeMap<String, Failed>,
     moves: &BTreeSet<DeviceName>,
 ) -> String {
     match record {

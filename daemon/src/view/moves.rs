@@ -23,8 +23,8 @@ pub fn diff(
     next: Option<&Plan>,
     confirmation: String,
 ) -> Diff {
-    let broken = known.control.facts().known_faults();
-    let after = apply.broken.clone().unwrap_or_else(|| broken.clone());
+    let broken = known.control.facts().failed_parts();
+    let after = apply.failed.clone().unwrap_or_else(|| broken.clone());
     let forgotten = broken.into_iter().filter(|(part, _)| !after.contains_key(part)).collect();
     let moves = preview.changes.iter().flat_map(|(device, moves)| {
         moves.iter().map(move |m| move_view(known, preview, next, device, m))

@@ -6,7 +6,7 @@ use lightloom_fabric::fault::Part;
 
 use lightloom_control::change::PhaseChange;
 use lightloom_control::ledger::Past;
-use lightloom_control::record::{Broken, Cause, Intent};
+use lightloom_control::record::{Cause, Failed, Intent};
 use lightloom_daemon_api::text::named;
 
 const HASH_SHOWN: usize = 12;
@@ -16,8 +16,8 @@ struct Change<'a> {
     cause: &'a Cause,
     plan_sha256: &'a str,
     phase: Option<&'a PhaseChange>,
-    before: &'a BTreeMap<String, Broken>,
-    after: &'a BTreeMap<String, Broken>,
+    before: &'a BTreeMap<String, Failed>,
+    after: &'a BTreeMap<String, Failed>,
 }
 
 pub(super) fn of_past(past: &Past) -> String {
@@ -25,19 +25,19 @@ pub(super) fn of_past(past: &Past) -> String {
         cause: &past.cause,
         plan_sha256: &past.plan_sha256,
         phase: past.phase.as_ref(),
-        before: &past.broken_before,
-        after: &past.broken_after,
+        before: &past.failed_before,
+        after: &past.failed_after,
     }
     .words()
 }
 
-pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> String {
+pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Failed>) -> String {
     Change {
         cause: &intent.cause,
         plan_sha256: &intent.plan_sha256,
         phase: intent.phase.as_ref(),
         before: known,
-        after: intent.broken.as_ref().unwrap_or(known),
+        after: intent.failed.as_ref().unwrap_or(known),
     }
     .words()
 }
@@ -47,8 +47,8 @@ pub(super) fn plan(sha256: &str) -> String {
 }
 
 pub(super) fn news(
-    all: &BTreeMap<String, Broken>,
-    known: &BTreeMap<String, Broken>,
+    all: &BTreeMap<String, Failed>,
+    known: &BTreeMap<String, Failed>,
 ) -> Vec<String> {
     let mut news: Vec<String> =
         all.keys().filter(|part| !known.contains_key(*part)).cloned().collect();
@@ -117,7 +117,7 @@ mod tests {
 
     fn words(cause: Cause, plan_sha256: &str, before: &[&str], after: &[&str]) -> String {
         let parts = |names: &[&str]| {
-            names.iter().map(|part| ((*part).to_owned(), Broken::default())).collect()
+            names.iter().map(|part| ((*part).to_owned(), Failed::default())).collect()
         };
         let (before, after) = (parts(before), parts(after));
         let phase = PhaseChange { name: "sync".into(), order: PhaseOrder::NothingMoves };

@@ -13,7 +13,7 @@ use lightloom_control::drive::{DeviceEnd, Verdict};
 use lightloom_control::kept_plan::KeptPlan;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::{
-    Asked, Broken, Cause, Intent, Lease, OnFailure, Record, TxnResult,
+    Asked, Cause, Failed, Intent, Lease, OnFailure, Record, TxnResult,
 };
 use lightloom_control::state::{Micros, Now, Position, Slot, SwitchState, Txn};
 use lightloom_daemon::audit::{Entry, key};
@@ -55,7 +55,7 @@ fn intent(txn: u32, cause: Cause, plan: &KeptPlan) -> Record {
         confirm_within: None,
         on_failure: OnFailure::Rollback,
         wall_ms: 0,
-        broken: None,
+        failed: None,
         phase: None,
         stages: Vec::new(),
         resolves,
@@ -74,7 +74,7 @@ fn batches() -> Vec<Vec<Record>> {
     let plan = |broken: &[Part]| KeptPlan::new(plan_around(&installed, broken).unwrap());
     let broken: Part = "n3".parse().unwrap();
     let (first, around) = (plan(&[]), plan(&[broken]));
-    let said = Broken { wall_ms: 1, why: "alice said so".into(), ..Broken::default() };
+    let said = Failed { wall_ms: 1, why: "alice said so".into(), ..Failed::default() };
     let reported = |part: &str| Record::Reported {
         asked: asked(part),
         parts: BTreeMap::from([(part.to_owned(), said.clone())]),
@@ -335,7 +335,7 @@ fn s1_plan_and_report_survive_a_crash_at_every_point() {
         let is_lost = !control.ledger().plan_sha256.is_empty() && control.plan_in_force().is_none();
         assert!(!is_lost, "point {point}");
         let acknowledged = world.answers.iter().any(|(asked, _)| asked.request == "reported");
-        let known = control.facts().known_faults().contains_key("n1");
+        let known = control.facts().failed_parts().contains_key("n1");
         assert!(known || !acknowledged, "point {point}: what was acknowledged is forgotten");
         bypassed += u32::from(control.facts().is_bypassed("n1".parse().unwrap()));
     }

@@ -221,7 +221,7 @@ impl Week {
             differing: names.filter(differs).collect(),
             is_planned: plan.is_some(),
             is_waiting: ledger.open.is_some() || ledger.pending.is_some(),
-            has_faults: !control.facts().known_faults().is_empty(),
+            has_faults: !control.facts().failed_parts().is_empty(),
             stated,
         }
     }

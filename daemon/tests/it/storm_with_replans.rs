@@ -329,7 +329,7 @@ impl Ring {
                 }
                 Part::Ocs(_) | Part::OcsPort(_) | Part::Uplink(_) => false,
             };
-            assert!(known, "{part} never broke and is bypassed: {:?}", past.broken_after);
+            assert!(known, "{part} never broke and is bypassed: {:?}", past.failed_after);
         }
     }
 
@@ -405,7 +405,7 @@ fn pick(ring: &Ring, rng: &mut Stream) -> Part {
 }
 
 fn repair(ring: &mut Ring) {
-    let broken = ring.control.facts().known_faults();
+    let broken = ring.control.facts().failed_parts();
     let parts: Vec<Part> = broken.keys().map(|name| name.parse().unwrap()).collect();
     if parts.is_empty() {
         return;

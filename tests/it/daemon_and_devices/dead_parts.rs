@@ -240,7 +240,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let part = Part::Node(lightloom_units::id::NodeId(node_in_use()));
         let answer = rig.fault(&[part], &[]).await;
         rig.committed(&answer).await;
-        let known = rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await;
+        let known = rig.look(|runtime: &Runtime| runtime.control.facts().failed_parts()).await;
         let broken = &known[&part.to_string()];
         assert!(broken.why == "reported by test" && broken.wall_ms > 0, "{known:?}");
         assert!(matches!(rig.fault(&[part], &[]).await, Answer::NothingToDo { .. }));
@@ -262,7 +262,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let answer = rig.ask(Request::Apply(apply(Mode::Update)), Some(plan.clone())).await;
         rig.committed(&answer).await;
         assert!(
-            rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await.is_empty(),
+            rig.look(|runtime: &Runtime| runtime.control.facts().failed_parts()).await.is_empty(),
             "forgotten, as asked"
         );
         let never = rig.fault(&[], &[part]).await;
@@ -274,7 +274,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;
         assert_eq!(
-            rig.look(|runtime: &Runtime| runtime.control.facts().known_faults()).await,
+            rig.look(|runtime: &Runtime| runtime.control.facts().failed_parts()).await,
             known
         );
     });

@@ -38,7 +38,7 @@ fn ring(nodes: u32) -> (Controller, Vec<DeviceName>) {
 
 #[test]
 fn schedule_matches_a_scan_of_all_devices() {
-    let mut entangled = 0;
+    let mut overdue = 0;
     for seed in 0..40 {
         let (mut controller, names) = ring(6);
         let mut draws = Seed(seed).stream("agenda", 0);
@@ -90,12 +90,12 @@ fn schedule_matches_a_scan_of_all_devices() {
             let is_due = |one: &(&DeviceName, &Sighting)| at(*one).is_some_and(|at| at <= now.mono);
             let walked: Vec<_> = all().filter(is_due).map(|(name, _)| name.clone()).collect();
             assert_eq!(due, walked, "seed {seed}, step {step}");
-            let dark = all().map(|(name, _)| name).filter(|name| sightings.misses_light(name));
+            let dark = all().map(|(name, _)| name).filter(|name| sightings.is_dark_end(name));
             assert!(sightings.dark().map(|(name, _)| name).eq(dark));
             let unreachable = all().filter(|(_, seen)| !seen.is_reachable()).map(|(name, _)| name);
             assert!(sightings.unreachable().map(|(name, _)| name).eq(unreachable));
-            entangled += all().filter(|(_, seen)| seen.is_entangled()).count();
+            overdue += all().filter(|(_, seen)| seen.is_overdue()).count();
         }
     }
-    assert!(entangled > 100, "the runs include late answers: {entangled}");
+    assert!(overdue > 100, "the runs include late answers: {overdue}");
 }

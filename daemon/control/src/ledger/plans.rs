@@ -30,12 +30,6 @@ impl Ledger {
         needed.filter(|name| !name.is_empty()).collect()
     }
 
-    pub fn plans_of_history(&self) -> impl Iterator<Item = &str> {
-        let names = self.history.iter().rev();
-        let names = names.flat_map(|p| [&p.plan_sha256, &p.plan_before, &p.applied_before]);
-        names.map(String::as_str).filter(|name| !name.is_empty())
-    }
-
     pub(super) fn drop_plans(&mut self) {
         let held: usize = self.plans.values().map(|kept| kept.entries()).sum();
         if held <= PLAN_ENTRIES_MAX && !self.last_txn.0.is_multiple_of(DROP_EVERY) {
@@ -43,7 +37,9 @@ impl Ledger {
         }
         let mut keep = self.plans_needed();
         let mut entries = 0;
-        for name in self.plans_of_history() {
+        let past = self.history.iter().rev();
+        let names = past.flat_map(|p| [&p.plan_sha256, &p.plan_before, &p.applied_before]);
+        for name in names.map(String::as_str).filter(|name| !name.is_empty()) {
             let Some(kept) = self.plans.get(name).filter(|_| !keep.contains(name)) else {
                 continue;
             };

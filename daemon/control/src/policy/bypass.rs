@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes the change that bypasses all known faults, and tells which parts a plan avoids. The plan
+//! Makes the change that bypasses all failed parts, and tells which parts a plan avoids. The plan
 //! itself comes from [`replan`](crate::replan).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::desired::successor::PlanSuccessor;
 use crate::desired::{self, circuits};
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply};
-use crate::record::{Asked, Broken, Cause};
+use crate::record::{Asked, Cause, Failed};
 use crate::replan::{self, is_inside};
 use crate::sightings::{Crossed, end_name};
 use crate::state::{DeviceName, Now, Position, Positions, Slot, SwitchState, at};
@@ -54,16 +54,16 @@ impl<'a> Facts<'a> {
     }
 
     /// Names parts as plans do; for a fibre, plans use its lower port. Adds crossed cables to the
-    /// reason, because they can no longer be observed after the bypass. `found` is set if the
-    /// policy, not an operator, reports the fault.
+    /// reason, because they can no longer be observed after the bypass. `by_policy` is set if the
+    /// policy, not an operator, reports the failed parts.
     pub(super) fn as_planned(
         &self,
         failed: &[(Part, String)],
         repaired: &[Part],
-        found: bool,
+        by_policy: bool,
     ) -> (Vec<(Part, String)>, Vec<Part>) {
         let failed = failed.iter().map(|(part, why)| {
-            let said = found && self.is_found_crossed(*part);
+            let said = by_policy && self.is_dark_and_crossed(*part);
             let crossed = self.crossed_at(*part).filter(|_| !said);
             let note = crossed.map(|crossed| format!("; {crossed}")).unwrap_or_default();
             (self.name_in_plans(*part), format!("{why}{note}"))
@@ -77,7 +77,7 @@ impl<'a> Facts<'a> {
         faults.ok().and_then(|faults| faults.parts(installed).first().copied()).unwrap_or(part)
     }
 
-    fn is_found_crossed(&self, part: Part) -> bool {
+    fn is_dark_and_crossed(&self, part: Part) -> bool {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
         let receiver = (device.clone(), Slot(0), Position(u32::from(port.path)));
@@ -119,7 +119,7 @@ impl<'a> Facts<'a> {
         let plan = self.plan.ok_or_else(|| refused("no plan is in force: apply one".into()))?;
         let again = asked.is_some_and(|asked| self.ledger.requests.contains_key(&asked.request));
         if let Some(reasons) = self.no_news(failed, repaired).filter(|_| !again) {
-            // The part is not a known fault, so the operator probably meant another part.
+            // The part has not failed, so the operator probably meant another part.
             return Err(match failed.is_empty() {
                 true => Answer::Refused { reasons },
                 false => Answer::NothingToDo { reasons },
@@ -146,11 +146,11 @@ impl<'a> Facts<'a> {
         let Candidate { next, target } = planned.map_err(|reasons| Answer::Refused { reasons })?;
         let replan::NextPlan { plan: next, moved } = next;
         let cause = if parts.is_empty() { Cause::Repair } else { Cause::Bypass };
-        let known = self.known_faults_with(&next, now, |part| {
+        let known = self.failed_parts_with(&next, now, |part| {
             let avoided = avoided.iter().find(|avoided| avoided.part == *part);
-            let Some(Avoided { why, suspected, .. }) = avoided else { return Broken::default() };
+            let Some(Avoided { why, suspected, .. }) = avoided else { return Failed::default() };
             let price = replan::said(&moved).unwrap_or_default();
-            Broken { why: why.clone(), suspected: *suspected, price, ..Broken::default() }
+            Failed { why: why.clone(), suspected: *suspected, price, ..Failed::default() }
         });
         let resolves = match cause {
             Cause::Repair => self.repaired_by(repaired, &known),
@@ -171,7 +171,7 @@ impl<'a> Facts<'a> {
             plan_sha256: kept.sha256().to_owned(),
             mode: Mode::Update,
             cause: Some(cause),
-            broken: Some(known),
+            failed: Some(known),
             plan: Some(Box::new(kept)),
             resolves,
             ..Apply::default()
@@ -254,7 +254,7 @@ impl<'a> Facts<'a> {
             let read = device.and_then(|device| self.sightings.devices().get(device)?.observed());
             let to = desired::position(transceiver.path);
             read.is_some_and(|read| at(&read.positions, Slot(0)) != to)
-                || device.is_some_and(|device| self.sightings.misses_light(device))
+                || device.is_some_and(|device| self.sightings.is_dark_end(device))
         });
         open.map(|open| open.bundle.node).collect()
     }
@@ -299,34 +299,34 @@ impl<'a> Facts<'a> {
         stands && is_certain
     }
 
-    pub(super) fn leave_what_cannot_be_reached(&self, target: &mut SwitchState) {
+    pub(super) fn leave_unreachable(&self, target: &mut SwitchState) {
         target.retain(|device, want| {
             self.sightings.is_reachable(device) || *self.ledger.belongs(device) != *want
         });
     }
 
-    pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
+    pub(super) fn failed_in_ledger(&self) -> BTreeMap<String, Failed> {
         let ledger = self.ledger;
         let mut failed = ledger.reported.clone();
-        failed.extend(ledger.broken.clone());
+        failed.extend(ledger.failed.clone());
         failed
     }
 
-    pub(super) fn is_found(&self, part: Part) -> bool {
+    pub(super) fn is_failed_in_history(&self, part: Part) -> bool {
         let ledger = self.ledger;
         let first = ledger.history.front().map(|past| past.txn);
-        first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
+        first.is_some_and(|first| ledger.failed_since(first).contains_key(&part.to_string()))
     }
 
     pub(super) fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
         let ledger = self.ledger;
-        self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
+        self.reports(|name| self.avoids(next, name) && !ledger.failed.contains_key(name))
     }
 
-    fn repaired_by(&self, repaired: &[Part], known: &BTreeMap<String, Broken>) -> BTreeSet<String> {
+    fn repaired_by(&self, repaired: &[Part], known: &BTreeMap<String, Failed>) -> BTreeSet<String> {
         let ledger = self.ledger;
         self.reports(|name| {
-            let was = ledger.broken.contains_key(name) && !known.contains_key(name);
+            let was = ledger.failed.contains_key(name) && !known.contains_key(name);
             was || repaired.iter().any(|part| is_of(name, part))
         })
     }
@@ -354,8 +354,8 @@ impl<'a> Facts<'a> {
     pub(super) fn used<'b>(
         &self,
         plan: &Plan,
-        known: &'b BTreeMap<String, Broken>,
-    ) -> Vec<(&'b String, &'b Broken)> {
+        known: &'b BTreeMap<String, Failed>,
+    ) -> Vec<(&'b String, &'b Failed)> {
         let (Some(installed), Some(covered)) = (self.replannable(), self.covered(plan)) else {
             return Vec::new();
         };
@@ -365,8 +365,9 @@ impl<'a> Facts<'a> {
         used.collect()
     }
 
-    pub fn known_faults(&self) -> BTreeMap<String, Broken> {
-        let mut failed = self.reported_or_found();
+    /// Returns the failed parts of the ledger and of the plan in force.
+    pub fn failed_parts(&self) -> BTreeMap<String, Failed> {
+        let mut failed = self.failed_in_ledger();
         for part in self.plan.iter().flat_map(|plan| self.faults_of(plan)) {
             failed.entry(part.to_string()).or_default();
         }
@@ -384,30 +385,30 @@ impl<'a> Facts<'a> {
         matches!((part, absent), (Part::Node(node), Some(absent)) if absent.contains(&node))
     }
 
-    pub fn known_faults_with(
+    pub fn failed_parts_with(
         &self,
         plan: &Plan,
         now: &Now,
-        news: impl Fn(&Part) -> Broken,
-    ) -> BTreeMap<String, Broken> {
-        let (known, wall_ms) = (self.known_faults(), now.wall_ms);
+        news: impl Fn(&Part) -> Failed,
+    ) -> BTreeMap<String, Failed> {
+        let (known, wall_ms) = (self.failed_parts(), now.wall_ms);
         let failed = self.faults_of(plan).map(|part| {
             let name = part.to_string();
             let failed = known.get(&name).cloned();
-            (name, failed.unwrap_or_else(|| Broken { wall_ms, ..news(part) }))
+            (name, failed.unwrap_or_else(|| Failed { wall_ms, ..news(part) }))
         });
         failed.collect()
     }
 
     fn no_news(&self, failed: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
-        let known = self.known_faults();
+        let known = self.failed_parts();
         let mut reasons = Vec::new();
         for (part, _) in failed {
             if self.is_absent(*part) {
                 reasons.push(format!("{part} is not installed"));
                 continue;
             }
-            let Broken { why, .. } =
+            let Failed { why, .. } =
                 known.get(&part.to_string()).filter(|_| self.is_bypassed(*part))?;
             let sep = if why.is_empty() { "" } else { ": " };
             reasons.push(format!("{part} is already a known fault{sep}{why}"));
@@ -440,8 +441,8 @@ impl<'a> Facts<'a> {
     }
 
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
-        let known = self.known_faults();
-        let forgotten = self.used(plan, &known).into_iter().map(|(name, Broken { why, .. })| {
+        let known = self.failed_parts();
+        let forgotten = self.used(plan, &known).into_iter().map(|(name, Failed { why, .. })| {
             let sep = if why.is_empty() { "" } else { ": " };
             format!("this plan uses {name}, which has a known fault{sep}{why}")
         });
@@ -483,7 +484,7 @@ impl<'a> Facts<'a> {
         for (part, _) in failed {
             let Part::Bundle(bundle) = part else { continue };
             for (other, device) in self.of_node(*bundle) {
-                if self.sightings.is_unwitnessed(device, now) {
+                if self.sightings.is_overdue_with_node(device, now) {
                     let why = format!("suspect: unresponsive, like {bundle} of the same node");
                     more.insert(Part::Bundle(other), (why, true));
                 }
@@ -566,7 +567,7 @@ fn is_of(known: &str, part: &Part) -> bool {
     known == name || of_node
 }
 
-fn inside<'a>(part: &Part, known: &'a BTreeMap<String, Broken>) -> Option<&'a str> {
+fn inside<'a>(part: &Part, known: &'a BTreeMap<String, Failed>) -> Option<&'a str> {
     let part = part.to_string();
     known.keys().find(|whole| is_inside(&part, whole)).map(String::as_str)
 }

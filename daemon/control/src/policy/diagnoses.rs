@@ -30,7 +30,7 @@ pub(super) fn all(facts: Facts<'_>, kept: &[Diagnosis], now: &Now) -> Vec<Diagno
     let live = diagnose(&links, &loose);
     let mut all: Vec<Diagnosis> =
         live.into_iter().map(|named| Diagnosis { named, wall_ms: None }).collect();
-    let failed = facts.reported_or_found();
+    let failed = facts.failed_in_ledger();
     // A device that responds again is no longer evidence of a fault.
     let still = kept.iter().filter(|kept| {
         let Named { culprit, evidence, .. } = &kept.named;
@@ -65,7 +65,7 @@ pub(super) fn kept(
             kept.push(Diagnosis { named, wall_ms: Some(now.wall_ms) });
         }
     }
-    let known = facts.reported_or_found();
+    let known = facts.failed_in_ledger();
     kept.retain(|kept| known.keys().chain(&failed).any(|part| concerns(&kept.named.culprit, part)));
     kept
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decides whether a node or module has failed. Missing replies are not enough evidence, because a
-//! line, a terminal server or the daemon's own host may be at fault.
+//! Decides whether a node or module has failed. An unreachable device is not enough evidence, because
+//! a line, a terminal server or the daemon's own host may be at fault.
 //!
 //! * A device is unreachable, or all devices of a node are.
-//! * No far end receives its light. Each has been dark for long enough and is a *witness*, or is
-//!   unreachable too and may itself have failed.
+//! * No far end receives its light. Each has been dark for long enough and is a *witness*, or may
+//!   itself have failed: it is unreachable and has a witness.
 //! * Two witnesses are enough. They and the unreachable devices must not share a
 //!   [failure domain](crate::management).
 //! * A switch connected to all network interfaces of a node is a witness if their links are down.
@@ -47,13 +47,13 @@ struct Unreachable<'a> {
 }
 
 impl Unreachable<'_> {
-    /// Returns the devices that miss its light or its link.
+    /// Returns the dark far ends, and the switches without a link to it.
     fn witnesses(&self) -> impl Iterator<Item = &DeviceName> {
         let dark = self.testimonies.iter().filter(|given| matches!(given.sight, Sight::Dark(_)));
         dark.map(|given| &given.far_end.0).chain(self.switches.iter().copied())
     }
 
-    /// Returns the far ends of which no reading tells whether they receive its light.
+    /// Returns the far ends without a reading that shows whether they receive its light.
     fn unknown(&self) -> impl Iterator<Item = &DeviceName> {
         let unknown = self.testimonies.iter().filter(|given| given.sight == Sight::Unknown);
         unknown.map(|given| &given.far_end.0)
@@ -104,7 +104,7 @@ impl<'a> Facts<'a> {
             }
         }
         let failed = joined(unreachable).into_iter().filter(|joined| self.have_failed(joined));
-        let mut found = BTreeMap::new();
+        let mut reasons = BTreeMap::new();
         for one in failed.flatten() {
             let why = one.why();
             for (bundle, device) in &one.devices {
@@ -112,11 +112,11 @@ impl<'a> Facts<'a> {
                 if one.testimonies.is_empty()
                     || !self.sightings.testimonies(device, self.ledger).is_empty()
                 {
-                    found.insert(*bundle, why.clone());
+                    reasons.insert(*bundle, why.clone());
                 }
             }
         }
-        found
+        reasons
     }
 
     fn unreachable_of(&self, node: NodeId) -> Vec<Unreachable<'_>> {
@@ -197,7 +197,7 @@ impl<'a> Facts<'a> {
             return None;
         }
         let since = lost.iter().filter_map(|device| self.sightings.unreachable_since(device)).min();
-        let lit = lost.iter().filter(|device| self.sightings.sends_light(device, self.ledger));
+        let lit = lost.iter().filter(|device| self.sightings.is_lit(device, self.ledger));
         Some(ManagementLost {
             lit: lit.count(),
             unasked: self.unasked().filter(|device| lost.contains(device)).count(),
@@ -254,7 +254,7 @@ impl<'a> Facts<'a> {
         unreachable > 1 && unreachable * SHARE >= self.sightings.inventory().devices.len()
     }
 
-    /// Returns the unreachable devices that are neither bypassed nor missed by a witness.
+    /// Returns the unreachable devices that are not bypassed and have no witness.
     fn unexplained(&self) -> Vec<&DeviceName> {
         let unreachable = self.sightings.unreachable().map(|(device, _)| device);
         let unexplained = unreachable.filter(|device| {
@@ -274,8 +274,9 @@ impl<'a> Facts<'a> {
             || self.no_link(bundle.node).next().is_some()
     }
 
-    fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
-        let known = self.reported_or_found();
+    /// Returns the failed parts of the ledger and those that the readings show now, with reasons.
+    fn failed(&self, now: &Now) -> BTreeMap<Part, String> {
+        let known = self.failed_in_ledger();
         let mut failed: BTreeMap<Part, String> = known
             .iter()
             .filter_map(|(name, failed)| Some((name.parse().ok()?, failed.why.clone())))
@@ -306,7 +307,7 @@ impl<'a> Facts<'a> {
         let unreachable: Vec<BundleId> = unreachable.collect();
         for bundle in unreachable {
             for (other, device) in self.of_node(bundle) {
-                if self.joins(now, bundle, device) {
+                if self.fails_with_node(now, bundle, device) {
                     let why = format!("unresponsive, like {bundle} of the same node");
                     failed.entry(Part::Bundle(other)).or_insert(why);
                 }
@@ -315,11 +316,11 @@ impl<'a> Facts<'a> {
         failed
     }
 
-    fn joins(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
+    fn fails_with_node(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         self.sightings.unreachable_since(device).is_some()
-            && !self.awaits_verdict(now, bundle, device)
-            && !self.sightings.is_unwitnessed(device, now)
-            && !self.sightings.sends_light(device, self.ledger)
+            && !self.is_undecided(now, bundle, device)
+            && !self.sightings.is_overdue_with_node(device, now)
+            && !self.sightings.is_lit(device, self.ledger)
     }
 
     fn bundle_unreachable_since(&self, bundle: BundleId) -> Option<Micros> {
@@ -333,16 +334,15 @@ impl<'a> Facts<'a> {
         self.modules_of(bundle.node).filter(move |(other, _)| *other != bundle)
     }
 
-    fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
-        if self.sightings.is_unwitnessed(device, now) {
+    fn is_undecided(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
+        if self.sightings.is_overdue_with_node(device, now) {
             return false;
         }
         let Some(since) = self.bundle_unreachable_since(bundle) else { return false };
         let since = self.sightings.unreachable_since(device).map_or(since, |own| since.max(own));
         let limits = self.sightings.inventory().limits(device);
         let waits = Micros(2 * (limits.reconnect_within + limits.read_within).0);
-        now.mono < since + waits
-            && self.sightings.may_be_unreachable(device, since, now, self.ledger)
+        now.mono < since + waits && self.sightings.is_undecided(device, since, now, self.ledger)
     }
 
     /// Waits for other modules of a node that may have failed, so that one change bypasses all.
@@ -351,17 +351,17 @@ impl<'a> Facts<'a> {
             let Part::Bundle(bundle) = *part else { return false };
             self.of_node(bundle).any(|(other, device)| {
                 let is_named = failed.iter().any(|(part, _)| *part == Part::Bundle(other));
-                !is_named && self.awaits_verdict(now, bundle, device)
+                !is_named && self.is_undecided(now, bundle, device)
             })
         })
     }
 
-    pub(super) fn news(&self, now: &Now) -> Vec<(Part, String)> {
+    pub(super) fn not_yet_bypassed(&self, now: &Now) -> Vec<(Part, String)> {
         let known = self.plan.and_then(|plan| self.covered(plan));
         let (Some(installed), Some(mut known)) = (self.replannable(), known) else {
             return Vec::new();
         };
-        let mut failed: Vec<(Part, String)> = self.detected(now).into_iter().collect();
+        let mut failed: Vec<(Part, String)> = self.failed(now).into_iter().collect();
         failed.retain(|(part, _)| {
             replan::is_news(installed, &known, *part)
                 && known.insert(installed, *part).unwrap_or(false)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Healing: after repairs, rings return to the circuits of the applied plan. If too many groups would
-//! move, or if that plan uses broken parts, they move towards the quality of a plan from scratch.
+//! move, or if that plan uses failed parts, they move towards the quality of a plan from scratch.
 //!
 //! Only jobs that consented, or whose nodes an operator drained, lose light. All other rings stay.
 
@@ -15,7 +15,7 @@ use super::Facts;
 use crate::change::Mode;
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Apply, Note};
-use crate::record::{Broken, Cause};
+use crate::record::{Cause, Failed};
 use crate::replan;
 use crate::state::Now;
 
@@ -62,7 +62,7 @@ pub(super) fn decide(
     now: &Now,
 ) -> Option<(Option<Apply>, Note)> {
     let (fabric, plan) = (facts.replannable()?, facts.plan?);
-    let back = Some(applied).filter(|back| facts.used(back, &facts.known_faults()).is_empty());
+    let back = Some(applied).filter(|back| facts.used(back, &facts.failed_parts()).is_empty());
     let home = back.filter(|back| fits(plan, back, movable)).cloned();
     let better = home.or_else(|| search(fabric, plan, movable));
     let apply = better.and_then(|next| change_to(facts, plan, next, now));
@@ -143,7 +143,7 @@ fn change_to(facts: Facts<'_>, plan: &Plan, next: Plan, now: &Now) -> Option<App
         plan_sha256: kept.sha256().to_owned(),
         mode: Mode::Update,
         cause: Some(Cause::Repair),
-        broken: Some(facts.known_faults_with(kept.plan(), now, |_| Broken::default())),
+        failed: Some(facts.failed_parts_with(kept.plan(), now, |_| Failed::default())),
         plan: Some(Box::new(kept)),
         ..Apply::default()
     })

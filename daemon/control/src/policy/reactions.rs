@@ -12,7 +12,7 @@ use crate::actor::Policy;
 use crate::budget::OWN_CHANGES_MAX;
 use crate::ledger::Past;
 use crate::messages::{Action, Answer, Event, Note, ReplyTo, Request};
-use crate::record::{Asked, Broken, Cause, Record, TxnResult};
+use crate::record::{Asked, Cause, Failed, Record, TxnResult};
 use crate::state::{DeviceName, Micros, Now};
 use crate::transactions::own;
 
@@ -34,12 +34,12 @@ impl Control {
         tries.min().filter(|_| self.may_bypass())
     }
 
-    pub(super) fn notice_deaths(&mut self, now: &Now, actions: &mut Vec<Action>) {
+    pub(super) fn bypass_failed(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.judges_again = false;
         if !self.may_bypass() {
             return;
         }
-        let failed = self.facts().news(now);
+        let failed = self.facts().not_yet_bypassed(now);
         self.judges_again = self.facts().waits_for_node(now, &failed);
         if self.judges_again {
             return;
@@ -107,7 +107,7 @@ impl Control {
             || self.journal_failure.is_some()
             || self.controller.budget().spent(now) >= OWN_CHANGES_MAX / 2
             || !facts.plan.is_some_and(|plan| facts.sees_all_but(plan, &[]))
-            || !facts.news(now).is_empty()
+            || !facts.not_yet_bypassed(now).is_empty()
         {
             return;
         }
@@ -205,11 +205,12 @@ impl Control {
         let wall_ms = now.wall_ms;
         let news = failed.iter().filter(|(part, _)| {
             let known = self.ledger().reported.contains_key(&part.to_string());
-            !known && (!self.facts().is_bypassed(*part) || !self.facts().is_found(*part))
+            !known
+                && (!self.facts().is_bypassed(*part) || !self.facts().is_failed_in_history(*part))
         });
-        let parts: BTreeMap<String, Broken> = news
+        let parts: BTreeMap<String, Failed> = news
             .map(|(part, why)| {
-                (part.to_string(), Broken { wall_ms, why: why.clone(), ..Broken::default() })
+                (part.to_string(), Failed { wall_ms, why: why.clone(), ..Failed::default() })
             })
             .collect();
         let names = parts.keys().cloned().collect();
@@ -220,10 +221,10 @@ impl Control {
         names
     }
 
-    pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Broken> {
-        let news = self.facts().news(now);
+    pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Failed> {
+        let news = self.facts().not_yet_bypassed(now);
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
-        let known = &self.facts().reported_or_found();
+        let known = &self.facts().failed_in_ledger();
         // A dark fibre is listed in `dark_fibres` until it is bypassed.
         let listed = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
@@ -239,7 +240,7 @@ impl Control {
             };
             let sep = if why.is_empty() { "" } else { "; " };
             let why = format!("{why}{sep}not yet bypassed: {reason}");
-            (name, Broken { wall_ms, why, ..Broken::default() })
+            (name, Failed { wall_ms, why, ..Failed::default() })
         });
         not_bypassed.collect()
     }

@@ -11,7 +11,7 @@ use lightloom_fabric::plan::Plan;
 use super::Facts;
 use crate::kept_plan::KeptPlan;
 use crate::messages::{Answer, Apply, Rollback};
-use crate::record::{Broken, Cause};
+use crate::record::{Cause, Failed};
 use crate::replan;
 use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
@@ -27,7 +27,7 @@ impl Facts<'_> {
         // Consider an operator's report even if it is not part of any journalled change.
         let ledger = self.ledger;
         for (name, failed) in &ledger.reported {
-            let known = back.broken.get_or_insert_default();
+            let known = back.failed.get_or_insert_default();
             known.entry(name.clone()).or_insert_with(|| failed.clone());
         }
         let plan = ledger.plan_named(&back.plan_sha256).cloned();
@@ -44,7 +44,7 @@ impl Facts<'_> {
         };
         let covered = FaultSet::of(installed, plan.faults.iter().copied())
             .map_err(|error| vec![error.to_string()])?;
-        let known = back.broken.iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
+        let known = back.failed.iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
         let news: Vec<Part> =
             known.filter(|part| replan::is_news(installed, &covered, *part)).collect();
         if news.is_empty() {
@@ -54,7 +54,7 @@ impl Facts<'_> {
         let mut stood = ledger.owned.clone();
         stood.extend(back.target.clone());
         let mut target = self.both_halves(&next, &plan, &stood)?;
-        self.leave_what_cannot_be_reached(&mut target);
+        self.leave_unreachable(&mut target);
         back.target.retain(|device, _| device.bundle().is_none());
         back.target.extend(target);
         let kept = KeptPlan::new(next);
@@ -94,7 +94,7 @@ impl Facts<'_> {
             return Err(vec!["the last applied plan is unknown: apply its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
-        let failed = self.known_faults();
+        let failed = self.failed_parts();
         let parts = failed.keys().filter_map(|name| name.parse::<Part>().ok());
         let Ok(known) = FaultSet::of(installed, parts) else { return Ok((sha256, plan)) };
         if !plan.faults.iter().any(|part: &Part| replan::is_news(installed, &known, *part)) {
@@ -105,15 +105,15 @@ impl Facts<'_> {
     }
 
     pub fn is_explained(&self, plan: &Plan) -> bool {
-        !self.used(plan, &self.known_faults()).is_empty()
+        !self.used(plan, &self.failed_parts()).is_empty()
     }
 
     fn lit_on_failed(&self, back: &Apply) -> Vec<String> {
-        let failed = back.broken.iter().flatten();
+        let failed = back.failed.iter().flatten();
         let mut reasons: Vec<String> = failed
             .filter_map(|(name, failed)| Some((name.parse::<Part>().ok()?, failed)))
             .filter_map(|(part, failed)| Some((self.lights(back, part)?, part, failed)))
-            .map(|((device, position), part, Broken { why, .. })| {
+            .map(|((device, position), part, Failed { why, .. })| {
                 let sep = if why.is_empty() { "" } else { ": " };
                 format!(
                     "{part} is known to be faulty{sep}{why}, and the rollback would light \

@@ -14,7 +14,7 @@ pub(super) struct Unstored<T> {
 }
 
 impl<T> Unstored<T> {
-    pub(super) fn is_stored(&mut self, _: &Proof) {
+    pub(super) fn mark_stored(&mut self, _: &Proof) {
         self.stored = Arc::clone(&self.now);
     }
 

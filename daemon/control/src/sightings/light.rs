@@ -10,7 +10,7 @@
 //! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
 //! the first such read until the request of the last one. Otherwise an end may be moving.
 //!
-//! A module that was found failed needs no further reads.
+//! If a module was unreachable without a hello, its far ends need no further reads.
 //!
 //! Ports that were shut down report that they send no light, which is not a fault.
 
@@ -80,12 +80,12 @@ impl Sightings {
             [limits.dark_within, limits.settle_within].map(|w| Micros(w.0 / samples));
         let Some(seen) = self.get_mut(device) else { return };
         seen.dark.retain(|slot, _| dark.iter().any(|dark| dark.slot == *slot));
-        let was_read = seen.signalled.was_read();
+        let was_read = seen.signalled.mark_read();
         for DarkSlot { slot, power_mdbm, sender } in dark {
             let Some(seen) = self.get_mut(device) else { return };
             if !was_read {
                 let to = seen.observed.as_ref().map_or(Position::DARK, |o| at(&o.positions, slot));
-                seen.signalled.never_saw(slot, seen.read_at);
+                seen.signalled.reported_dark.insert(slot, seen.read_at);
                 self.check_node(now, &(device.clone(), slot, to), ledger);
             }
             let Some(seen) = self.get_mut(device) else { return };
@@ -94,7 +94,7 @@ impl Sightings {
             (dark.reads, dark.power_mdbm) = (dark.reads.saturating_add(1), power_mdbm);
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
-            if self.looks_back(&sender) && self.dark_fibre(device, slot, ledger).is_none() {
+            if self.is_facing(&sender) && self.dark_fibre(device, slot, ledger).is_none() {
                 // Without a delay, two dark ends would trigger each other's reads forever.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &sender.0] {
@@ -105,7 +105,7 @@ impl Sightings {
                 }
                 let sees_neighbour = self.sees_neighbour(&sender);
                 if let Some(seen) = self.get_mut(&sender.0) {
-                    seen.missed_opposite |= sees_neighbour;
+                    seen.requests_neighbours |= sees_neighbour;
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Sightings {
         dark.collect()
     }
 
-    fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
+    fn is_facing(&self, (device, slot, to): &FibreEnd) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let stood = seen.stood.as_ref().is_none_or(|stood| at(stood, *slot) == *to);
         stood && seen.observed.as_ref().is_none_or(|read| !read.tuning.contains(slot))
@@ -156,11 +156,11 @@ impl Sightings {
             (self.inventory.limits(device), self.inventory.limits(&sender.0));
         let shut = self.is_shut(&receiver) || self.is_shut(sender);
         let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&sender.0) && !shut;
-        let failed = !sender_seen.reachable && sender_seen.signalled.is_found_failed;
+        let is_certain = !sender_seen.reachable && sender_seen.signalled.is_overdue_and_dark;
         if !at_rest
-            || (!failed && dark.reads < limits.power_samples)
+            || (!is_certain && dark.reads < limits.power_samples)
             || (sender_seen.reachable && sender_seen.stood.is_none())
-            || !self.looks_back(sender)
+            || !self.is_facing(sender)
         {
             return None;
         }
@@ -180,7 +180,7 @@ impl Sightings {
             true => limits.dark_within.max(sender_limits.dark_within),
             false => limits.dark_within,
         };
-        (failed || until >= since + dark_within).then(|| DarkFibre {
+        (is_certain || until >= since + dark_within).then(|| DarkFibre {
             receiver,
             sender: sender.clone(),
             sender_is_unreachable: !sender_seen.reachable,
@@ -202,7 +202,7 @@ impl Sightings {
         crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
     }
 
-    pub(crate) fn misses_light(&self, device: &DeviceName) -> bool {
+    pub(crate) fn is_dark_end(&self, device: &DeviceName) -> bool {
         self.devices.get(device).is_some_and(|seen| !seen.dark.is_empty())
     }
 
@@ -296,7 +296,7 @@ impl Sightings {
         if is_lit { Sight::Lit } else { Sight::Unknown }
     }
 
-    pub(crate) fn sends_light(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    pub(crate) fn is_lit(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let mut far_ends = self.far_ends(device, ledger);
         far_ends.any(|far_end| self.sight(device, far_end, ledger) == Sight::Lit)
     }

@@ -2,7 +2,7 @@
 //! Collects readings of the links in use, as input to the [diagnosis](crate::diagnosis).
 //!
 //! Polls do not read the registers with bit errors and the power per lane. Uncertain evidence is
-//! omitted: light that was missing in too few reads, and modules that may still reply to a hello.
+//! omitted: ends that were dark in too few reads, and modules that may still reply to a hello.
 
 use std::collections::BTreeSet;
 

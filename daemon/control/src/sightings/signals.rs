@@ -18,17 +18,18 @@ const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
-    lost: BTreeMap<Slot, Micros>,
-    /// Since when the node is checked, because a far end received no light from it. Ends with a reply of this device.
-    pub(super) node_dark_since: Option<Micros>,
-    pub(super) missing_replies: u32,
-    /// Time at which the reply counted as missing after which the device was found failed.
+    /// When each slot reported the loss of light, or was dark in the first reading.
+    pub(super) reported_dark: BTreeMap<Slot, Micros>,
+    /// Since when the node is checked, because a far end is dark. Ends with a reply of this device.
+    pub(super) checked_since: Option<Micros>,
+    pub(super) asked_again: u32,
+    /// When the status became overdue that made the device unreachable without a hello.
     pub(super) unreachable_since: Option<Micros>,
-    heard_at: Micros,
+    sent_at: Micros,
     pub(super) wanted_at: Micros,
-    pub(super) is_found_failed: bool,
-    /// The whole node has failed, but no reachable far end faces this module.
-    pub(super) is_unwitnessed: bool,
+    pub(super) is_overdue_and_dark: bool,
+    /// Its whole node was overdue, but no reachable far end faces this module.
+    pub(super) is_overdue_with_node: bool,
     paid_until: Micros,
     is_read: bool,
 }
@@ -80,66 +81,53 @@ impl Pace {
 }
 
 impl Signalled {
-    pub(super) fn takes(&mut self, now: &Now, signal: Signal) -> bool {
-        self.is_heard(now);
+    pub(super) fn take(&mut self, now: &Now, signal: Signal) -> bool {
+        self.note_sent(now);
         let burst = Micros(SIGNAL_EVERY.0 * (SIGNALS_BURST - 1));
         if signal == Signal::Alive || self.paid_until > now.mono + burst {
             return false;
         }
         self.paid_until = self.paid_until.max(now.mono) + SIGNAL_EVERY;
         match signal {
-            Signal::LightLost(slot, _) => _ = self.lost.insert(slot, now.mono),
-            Signal::LightBack(slot) => _ = self.lost.remove(&slot),
+            Signal::LightLost(slot, _) => _ = self.reported_dark.insert(slot, now.mono),
+            Signal::LightBack(slot) => _ = self.reported_dark.remove(&slot),
             Signal::Changed | Signal::Alive => {}
         }
         true
     }
 
-    pub(super) fn node_went_dark_after(&self, asked: Micros) -> bool {
-        self.node_dark_since.is_some_and(|lost| asked < lost)
-    }
-
-    pub(super) fn lost_at(&self, slot: Slot) -> Option<Micros> {
-        self.lost.get(&slot).copied()
-    }
-
     pub(super) fn answered(&mut self, asked: Micros) {
-        self.node_dark_since.take_if(|since| *since <= asked);
-        self.missing_replies = 0;
-        (self.is_found_failed, self.is_unwitnessed) = (false, false);
+        self.checked_since.take_if(|since| *since <= asked);
+        self.asked_again = 0;
+        (self.is_overdue_and_dark, self.is_overdue_with_node) = (false, false);
     }
 
-    pub(super) fn is_heard(&mut self, now: &Now) {
-        (self.heard_at, self.missing_replies) = (now.mono, 0);
+    pub(super) fn note_sent(&mut self, now: &Now) {
+        (self.sent_at, self.asked_again) = (now.mono, 0);
     }
 
-    pub(super) fn is_heard_since_loss(&self) -> bool {
-        let Self { lost, node_dark_since, heard_at, .. } = self;
-        !lost.is_empty() || node_dark_since.is_none_or(|since| *heard_at > since)
+    pub(super) fn has_sent_since_check(&self) -> bool {
+        let Self { reported_dark, checked_since, sent_at, .. } = self;
+        !reported_dark.is_empty() || checked_since.is_none_or(|since| *sent_at > since)
     }
 
-    /// The module is known to have failed if far ends miss its light; otherwise only its node is.
-    pub(super) fn found_failed(&mut self, gone: bool, missing_since: Option<Micros>) {
-        (self.is_found_failed, self.is_unwitnessed) = (gone, !gone);
-        self.unreachable_since = missing_since;
+    pub(super) fn skip_hello(&mut self, is_dark: bool, overdue_since: Option<Micros>) {
+        (self.is_overdue_and_dark, self.is_overdue_with_node) = (is_dark, !is_dark);
+        self.unreachable_since = overdue_since;
     }
 
-    pub(super) fn is_given_up(&self) -> bool {
-        self.is_found_failed || self.is_unwitnessed
+    pub(super) fn skips_hello(&self) -> bool {
+        self.is_overdue_and_dark || self.is_overdue_with_node
     }
 
-    pub(super) fn sees_light(&mut self, slot: Slot, asked: Micros) {
-        if self.lost.get(&slot).is_some_and(|lost| *lost <= asked) {
-            self.lost.remove(&slot);
+    pub(super) fn note_light(&mut self, slot: Slot, asked: Micros) {
+        if self.reported_dark.get(&slot).is_some_and(|at| *at <= asked) {
+            self.reported_dark.remove(&slot);
         }
     }
 
-    pub(super) fn was_read(&mut self) -> bool {
+    pub(super) fn mark_read(&mut self) -> bool {
         std::mem::replace(&mut self.is_read, true)
-    }
-
-    pub(super) fn never_saw(&mut self, slot: Slot, asked: Micros) {
-        self.lost.insert(slot, asked);
     }
 
     pub(super) fn wants_read_after(&self, asked: Micros) -> bool {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Distinguishes late replies from unreachable devices.
+//! Distinguishes overdue replies from unreachable devices. The words are those of the
+//! [crate's front page](crate).
 //!
-//! A late reply is weak evidence, because the host may be busy or a byte may be lost. The daemon
-//! therefore waits for `reply_within` while neighbours receive the device's light. It stops waiting
-//! if the light is missing, or if another module of the node is unreachable and dark. The device
-//! has then failed unless it replies to a hello on a fresh connection.
+//! An overdue reply is weak evidence, because the host may be busy or a byte may be lost. The daemon
+//! therefore waits for `reply_within`, unless a far end of the device is dark or another module of
+//! the node is unreachable and dark. The device is then unreachable, and
+//! [stays](Sightings::stays_unreachable) so unless it replies to a hello on a fresh connection.
 //!
-//! After an unsolicited report of lost light, a whole node can be found failed without that hello.
+//! While a node is checked, its devices can be unreachable without that hello:
 //!
-//! A report alone decides nothing. With a reading that confirms it, the far end is a witness:
+//! * Only a status requested *after* the check began is considered. It is overdue after twice the sum
+//!   of the promised time and the duration of recent reads, but no later than five times the promise
+//!   plus the line time.
+//! * All reachable modules of the node must be overdue: at least two, or one with two dark far ends.
+//!   A module of a node that replies otherwise must be overdue three times.
+//! * A busy host delays all replies. A far end must therefore have reported and read that it is dark,
+//!   and have replied promptly since the status was overdue.
 //!
-//! * Only a status requested *after* the loss of light is considered. Its reply counts as missing
-//!   after twice the sum of the promised time and the duration of recent reads, but no later than
-//!   five times the promise plus the line time.
-//! * At least two modules of the node must miss their reply, or two far ends must report the loss. A
-//!   single module has failed if it misses three requests while its neighbours reply promptly.
-//! * A busy host delays all replies, so the witness must then reply promptly again.
-//!
-//! If no other module receives a module's light, the missing reply is the only evidence, and the
-//! module is a suspect: it is bypassed if another module of its node has failed.
+//! A module that no far end faces is *overdue with its node*. It is bypassed if another module of its
+//! node has failed.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,13 @@ const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
-    Failed,
-    TimedOut,
-    /// Only this device does not reply, and the one missing reply may have been lost.
-    AskedAgain,
-    /// The first limit has passed, or the host may be busy, because other devices do not reply promptly either.
-    Late,
+    /// The host may be busy, because other devices do not reply promptly either.
+    Wait,
+    /// Only this device is overdue, and a single request or reply may have been lost.
+    AskAgain,
+    Abandon,
+    /// Far ends confirm that the device, or its whole node, does not work.
+    AbandonWithoutHello,
 }
 
 const ASKED_ALONE: u32 = 3;
@@ -54,7 +55,7 @@ impl Sightings {
         ledger: &Ledger,
     ) {
         let Some(seen) = self.get_mut(device).filter(|seen| seen.reachable) else { return };
-        if !seen.signalled.takes(now, signal) {
+        if !seen.signalled.take(now, signal) {
             return;
         }
         self.read_now(now, device);
@@ -65,17 +66,17 @@ impl Sightings {
 
     pub(super) fn read_now(&mut self, now: &Now, device: &DeviceName) {
         if let Some(seen) = self.get_mut(device) {
-            seen.wants_read(now);
+            seen.want_read(now);
         }
     }
 
     pub(crate) fn read_all(&mut self, now: &Now) {
         self.index.changed.extend(self.devices.keys().cloned());
         let in_reach = self.devices.values_mut().filter(|seen| seen.reachable);
-        in_reach.for_each(|seen| seen.wants_read(now));
+        in_reach.for_each(|seen| seen.want_read(now));
     }
 
-    /// Reads the node at the other end of a fibre next, because this end receives no light.
+    /// Checks the node at the other end of a fibre, because this end is dark: its devices are read next.
     pub(super) fn check_node(&mut self, now: &Now, receiver: &FibreEnd, ledger: &Ledger) {
         let Some(sender) = self.far_end(receiver).cloned() else { return };
         let intended = !ledger.is_at_rest(&receiver.0) || !ledger.is_at_rest(&sender.0);
@@ -84,7 +85,7 @@ impl Sightings {
         }
         for device in self.node_of(&sender.0) {
             if let Some(seen) = self.get_mut(&device) {
-                seen.signalled.node_dark_since.get_or_insert(now.mono);
+                seen.signalled.checked_since.get_or_insert(now.mono);
             }
             self.read_now(now, &device);
         }
@@ -96,8 +97,8 @@ impl Sightings {
             && seen.in_flight.as_ref().is_none_or(|flight| {
                 let is_read = !flight.drives && !flight.moves && !seen.occupied;
                 is_read
-                    && seen.signalled.node_went_dark_after(flight.asked)
-                    && self.inventory.limits(device).probe_within > Micros(0)
+                    && seen.signalled.checked_since.is_some_and(|since| flight.asked < since)
+                    && self.inventory.limits(device).status_within > Micros(0)
             })
     }
 
@@ -111,24 +112,24 @@ impl Sightings {
         self.times_out_at(device, seen, ledger).into_iter().chain(poll).min()
     }
 
-    fn status_within(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
-        let longest = self.prompt_within(device, seen)?;
+    fn status_limit(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+        let longest = self.prompt_limit(device, seen)?;
         let slow = seen.pace.slow();
         let replies = self.inventory.devices.get(device)?.reply_time.filter(|_| slow > Micros(0));
         Some(replies.map_or(longest, |reply| Micros(2 * (reply + slow).0).min(longest)))
     }
 
-    fn prompt_within(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+    fn prompt_limit(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
-        let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
-        (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
+        let within = limits.status_within.max(Micros(2 * seen.pace.slow().0));
+        (limits.status_within.0 > 0 && within < limits.read_within).then_some(within)
     }
 
-    fn missing_at(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
-        let flight = seen.in_flight.as_ref().filter(|flight| flight.is_probe)?;
-        let dark_since = seen.signalled.node_dark_since.filter(|at| *at <= flight.asked)?;
-        let asked = flight.asked.max(dark_since).max(seen.free_since);
-        Some(asked + self.status_within(device, seen)?)
+    fn status_overdue_at(&self, device: &DeviceName, seen: &Sighting) -> Option<Micros> {
+        let flight = seen.in_flight.as_ref().filter(|flight| flight.is_status)?;
+        seen.signalled.checked_since.filter(|since| *since <= flight.asked)?;
+        let asked = flight.asked.max(seen.free_since);
+        Some(asked + self.status_limit(device, seen)?)
     }
 
     fn read_related_now(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
@@ -138,72 +139,77 @@ impl Sightings {
     }
 
     fn replied_promptly(&self, device: &DeviceName, seen: &Sighting, since: Micros) -> bool {
-        let within = self.prompt_within(device, seen);
+        let within = self.prompt_limit(device, seen);
         self.is_read_since(device, since) && within.is_some_and(|within| seen.pace.last <= within)
     }
 
-    /// Returns whether only this device misses its reply: it has sent nothing since
-    /// its light was lost, while a reporting far end and the node's other devices replied promptly.
-    fn is_only_one_missing(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    /// Returns whether only this device is overdue: it has sent nothing since the check began, while
+    /// a dark far end and the node's other devices replied promptly.
+    fn is_only_one_overdue(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
         let node = self.node_of(device);
         let mut others = node.iter().filter(|other| *other != device);
-        !seen.signalled.is_heard_since_loss()
-            && self.is_light_gone(device, ledger) == Some(true)
-            && self.witnesses(device, since, ledger).next().is_some()
+        !seen.signalled.has_sent_since_check()
+            && self.is_dark_at_all_far_ends(device, ledger) == Some(true)
+            && self.prompt_dark_far_ends(device, since, ledger).next().is_some()
             && node.len() > 1
             && others.all(|other| self.replied_promptly(other, &self.devices[other], since))
     }
 
-    fn missing_reply(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
-        let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missing_replies);
-        if self.has_node_failed(device, ledger) {
-            return Overdue::Failed;
+    fn decide_overdue(&self, device: &DeviceName, ledger: &Ledger) -> Overdue {
+        let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.asked_again);
+        if self.is_node_overdue(device, ledger) {
+            return Overdue::AbandonWithoutHello;
         }
-        match self.is_only_one_missing(device, ledger) {
-            true if asked + 1 >= ASKED_ALONE => Overdue::Failed,
-            true => Overdue::AskedAgain,
-            false => Overdue::Late,
+        match self.is_only_one_overdue(device, ledger) {
+            true if asked + 1 >= ASKED_ALONE => Overdue::AbandonWithoutHello,
+            true => Overdue::AskAgain,
+            false => Overdue::Wait,
         }
     }
 
     pub(crate) fn ask_again(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
         if let Some(seen) = self.get_mut(device) {
             seen.in_flight = None;
-            seen.signalled.missing_replies += 1;
+            seen.signalled.asked_again += 1;
         }
         self.read_related_now(now, device, ledger);
     }
 
-    /// Returns whether the node of this device has failed: no reachable module of the node replies,
-    /// and later reads of the far ends show no light. Since the last missing reply, at least one reporting
-    /// far end must have replied promptly, or two if only one module was reachable.
-    fn has_node_failed(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    /// Returns whether all reachable modules of the device's node are overdue, and all their far ends
+    /// dark. Since then, a far end must have replied promptly, or two if only one module was reachable.
+    fn is_node_overdue(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         let node = self.node_of(device);
         let reachable: Vec<_> = node.iter().filter(|device| self.is_reachable(device)).collect();
         let replies = reachable.iter().map(|device| self.devices[*device].in_flight.as_ref());
-        let missing: Option<Vec<Micros>> = replies.map(|flight| flight?.missing_since).collect();
-        let Some(since) = missing.and_then(|all| all.into_iter().max()) else { return false };
-        let witnesses: BTreeSet<&DeviceName> =
-            node.iter().flat_map(|device| self.witnesses(device, since, ledger)).collect();
-        reachable.len().max(witnesses.len()) > 1
-            && !witnesses.is_empty()
-            && reachable.iter().all(|device| self.is_light_gone(device, ledger) != Some(false))
+        let overdue: Option<Vec<Micros>> =
+            replies.map(|flight| flight?.status_overdue_since).collect();
+        let Some(since) = overdue.and_then(|all| all.into_iter().max()) else { return false };
+        let dark: BTreeSet<&DeviceName> = node
+            .iter()
+            .flat_map(|device| self.prompt_dark_far_ends(device, since, ledger))
+            .collect();
+        reachable.len().max(dark.len()) > 1
+            && !dark.is_empty()
+            && reachable
+                .iter()
+                .all(|device| self.is_dark_at_all_far_ends(device, ledger) != Some(false))
     }
 
-    pub(crate) fn found_failed(&mut self, device: &DeviceName, ledger: &Ledger) {
-        let gone = self.is_light_gone(device, ledger) == Some(true);
+    pub(crate) fn skip_hello(&mut self, device: &DeviceName, ledger: &Ledger) {
+        let is_dark = self.is_dark_at_all_far_ends(device, ledger) == Some(true);
         if let Some(seen) = self.get_mut(device) {
-            let missing_since = seen.in_flight.as_ref().and_then(|flight| flight.missing_since);
-            seen.signalled.found_failed(gone, missing_since);
+            let since = seen.in_flight.as_ref().and_then(|flight| flight.status_overdue_since);
+            seen.signalled.skip_hello(is_dark, since);
         }
     }
 
-    /// A far end shows no light only if it was read after the loss. `None` if no reachable far end should receive its light.
-    fn is_light_gone(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
+    /// A reading counts if it was requested after the check began. `None` if no reachable far end
+    /// should receive light from the device.
+    fn is_dark_at_all_far_ends(&self, device: &DeviceName, ledger: &Ledger) -> Option<bool> {
         let seen = self.devices.get(device)?;
-        let since = seen.signalled.node_dark_since.unwrap_or(seen.unreachable_since);
+        let since = seen.signalled.checked_since.unwrap_or(seen.unreachable_since);
         let read = self.far_ends(device, ledger).filter_map(|far| {
             let seen =
                 self.devices.get(&far.0).filter(|seen| seen.reachable && ledger.owns(far))?;
@@ -212,23 +218,23 @@ impl Sightings {
         read.reduce(|one, other| one && other)
     }
 
-    pub(crate) fn is_unwitnessed(&self, device: &DeviceName, now: &Now) -> bool {
+    pub(crate) fn is_overdue_with_node(&self, device: &DeviceName, now: &Now) -> bool {
         let reconnect_within = self.inventory.limits(device).reconnect_within;
         self.devices.get(device).is_some_and(|seen| {
             let tries = now.mono < seen.unreachable_since + reconnect_within;
-            !seen.reachable && seen.signalled.is_unwitnessed && tries
+            !seen.reachable && seen.signalled.is_overdue_with_node && tries
         })
     }
 
-    fn witnesses<'a>(
+    fn prompt_dark_far_ends<'a>(
         &'a self,
         device: &DeviceName,
         since: Micros,
         ledger: &'a Ledger,
     ) -> impl Iterator<Item = &'a DeviceName> {
-        self.far_ends(device, ledger).filter_map(move |(witness, slot, _)| {
-            let seen = self.devices.get(witness).filter(|seen| seen.confirms_lost(*slot))?;
-            self.replied_promptly(witness, seen, since).then_some(witness)
+        self.far_ends(device, ledger).filter_map(move |(far, slot, _)| {
+            let seen = self.devices.get(far).filter(|seen| seen.confirms_dark(*slot))?;
+            self.replied_promptly(far, seen, since).then_some(far)
         })
     }
 
@@ -239,15 +245,15 @@ impl Sightings {
         ledger: &Ledger,
     ) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|_| !seen.occupied)?;
-        let late = match flight.is_late && !self.is_needless(device, seen, ledger) {
+        let limit = match flight.is_overdue && !self.is_needless(device, seen, ledger) {
             true => flight.deadline,
-            false => flight.late_at.min(flight.deadline),
+            false => flight.overdue_at.min(flight.deadline),
         };
-        let missed = match flight.missing_since {
-            None => self.missing_at(device, seen),
-            Some(since) => (self.missing_reply(device, ledger) != Overdue::Late).then_some(since),
+        let status = match flight.status_overdue_since {
+            None => self.status_overdue_at(device, seen),
+            Some(since) => (self.decide_overdue(device, ledger) != Overdue::Wait).then_some(since),
         };
-        Some(missed.map_or(late, |missed| missed.min(late)))
+        Some(status.map_or(limit, |status| status.min(limit)))
     }
 
     pub(crate) fn overdue(
@@ -259,30 +265,27 @@ impl Sightings {
         let seen = self.devices.get(device)?;
         let at = self.times_out_at(device, seen, ledger)?;
         let flight = seen.in_flight.as_ref().filter(|_| at <= now.mono)?;
-        let missed = flight.missing_since.map(|_| self.missing_reply(device, ledger));
-        let needless = flight.is_late && self.is_needless(device, seen, ledger);
-        let overdue = match missed {
-            Some(Overdue::Failed) => Overdue::Failed,
-            _ if flight.deadline <= now.mono || needless => Overdue::TimedOut,
-            missed => missed.unwrap_or(Overdue::Late),
+        let status = flight.status_overdue_since.map(|_| self.decide_overdue(device, ledger));
+        let needless = flight.is_overdue && self.is_needless(device, seen, ledger);
+        let overdue = match status {
+            Some(Overdue::AbandonWithoutHello) => Overdue::AbandonWithoutHello,
+            _ if flight.deadline <= now.mono || needless => Overdue::Abandon,
+            status => status.unwrap_or(Overdue::Wait),
         };
         Some((flight.ticket, overdue))
     }
 
-    pub(crate) fn note_late(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
-        let missing_at = self.devices.get(device).and_then(|seen| self.missing_at(device, seen));
-        let is_missing = missing_at.is_some_and(|at| at <= now.mono);
+    pub(crate) fn note_overdue(&mut self, now: &Now, device: &DeviceName, ledger: &Ledger) {
+        let at = self.devices.get(device).and_then(|seen| self.status_overdue_at(device, seen));
+        let is_status_overdue = at.is_some_and(|at| at <= now.mono);
         let flight = self.get_mut(device).and_then(|seen| seen.in_flight.as_mut());
         let Some(flight) = flight else { return };
-        flight.is_late |= flight.late_at <= now.mono;
-        let is_new = is_missing && flight.missing_since.is_none();
-        if is_new {
-            flight.missing_since = Some(now.mono);
-        }
-        self.read_related_soon(device, ledger);
-        if is_new {
+        flight.is_overdue |= flight.overdue_at <= now.mono;
+        if is_status_overdue && flight.status_overdue_since.is_none() {
+            flight.status_overdue_since = Some(now.mono);
             self.read_related_now(now, device, ledger);
         }
+        self.read_related_soon(device, ledger);
     }
 
     pub(crate) fn occupied(&mut self, now: &Now, device: &DeviceName, occupied: bool) {
@@ -294,7 +297,8 @@ impl Sightings {
         seen.free_since = now.mono;
         if let Some(flight) = &mut seen.in_flight {
             let waited = now.mono - flight.asked;
-            (flight.late_at, flight.deadline) = (flight.late_at + waited, flight.deadline + waited);
+            (flight.overdue_at, flight.deadline) =
+                (flight.overdue_at + waited, flight.deadline + waited);
         }
     }
 
@@ -323,22 +327,16 @@ impl Sightings {
     }
 
     fn is_needless(&self, device: &DeviceName, seen: &Sighting, ledger: &Ledger) -> bool {
-        let is_old = seen
-            .in_flight
-            .as_ref()
-            .is_some_and(|flight| !flight.moves && seen.signalled.wants_read_after(flight.asked));
-        is_old || self.is_light_missing(device, ledger)
+        let flight = seen.in_flight.as_ref().filter(|flight| !flight.moves);
+        // No far end faces a module in loopback, but far ends of other modules may be dark.
+        flight.is_some_and(|flight| seen.signalled.wants_read_after(flight.asked))
+            || self.node_of(device).iter().any(|other| {
+                (other == device || !self.is_reachable(other))
+                    && self.is_dark_at_any_far_end(other, ledger)
+            })
     }
 
-    /// Returns whether light of the device, or of an unreachable module on the same node, is
-    /// missing. Other modules cannot see the light of a module in loopback.
-    fn is_light_missing(&self, device: &DeviceName, ledger: &Ledger) -> bool {
-        self.node_of(device).iter().any(|other| {
-            (other == device || !self.is_reachable(other)) && self.is_dark_at_far_end(other, ledger)
-        })
-    }
-
-    fn is_dark_at_far_end(&self, device: &DeviceName, ledger: &Ledger) -> bool {
+    fn is_dark_at_any_far_end(&self, device: &DeviceName, ledger: &Ledger) -> bool {
         self.far_ends(device, ledger).any(|(far, slot, _)| {
             let samples = self.inventory.devices.get(far).map_or(1, |d| d.limits.power_samples);
             let seen = self.devices.get(far).filter(|seen| seen.reachable);
@@ -350,7 +348,9 @@ impl Sightings {
         self.inventory.limits(device).reconnect_within.max(HELLO_WITHIN)
     }
 
-    pub(crate) fn may_be_unreachable(
+    /// Returns whether the device may still reply to a read or a hello, so that it is not yet known
+    /// whether it has failed together with a module that is unreachable since `since`.
+    pub(crate) fn is_undecided(
         &self,
         device: &DeviceName,
         since: Micros,
@@ -362,7 +362,7 @@ impl Sightings {
             true => seen.read_at < since,
             false => {
                 let tries = now.mono < seen.unreachable_from(hello_within);
-                tries && !seen.signalled.is_found_failed && !self.sends_light(device, ledger)
+                tries && !seen.signalled.is_overdue_and_dark && !self.is_lit(device, ledger)
             }
         })
     }
@@ -371,7 +371,7 @@ impl Sightings {
         let Some(seen) = self.devices.get(device) else { return false };
         let since = seen.unreachable_since.max(seen.unread_since);
         !seen.reachable
-            && (seen.signalled.is_given_up() || now.mono >= since + self.hello_within(device))
+            && (seen.signalled.skips_hello() || now.mono >= since + self.hello_within(device))
     }
 
     pub(crate) fn long_unread(&self, now: &Now) -> BTreeSet<DeviceName> {
@@ -384,12 +384,12 @@ impl Sightings {
 }
 
 impl Sighting {
-    fn confirms_lost(&self, slot: Slot) -> bool {
-        self.signalled.lost_at(slot).is_some_and(|lost| lost <= self.read_at)
+    fn confirms_dark(&self, slot: Slot) -> bool {
+        self.signalled.reported_dark.get(&slot).is_some_and(|at| *at <= self.read_at)
             && self.dark.contains_key(&slot)
     }
 
-    fn wants_read(&mut self, now: &Now) {
+    fn want_read(&mut self, now: &Now) {
         self.next_poll = Micros(0);
         self.signalled.wanted_at = now.mono;
     }
@@ -401,7 +401,7 @@ impl Sighting {
         }
     }
 
-    pub(crate) fn is_entangled(&self) -> bool {
-        self.in_flight.as_ref().is_some_and(|f| f.is_late || f.missing_since.is_some())
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|f| f.is_overdue || f.status_overdue_since.is_some())
     }
 }

@@ -137,7 +137,7 @@ impl Transactions {
             confirm_within: apply.confirm_within,
             on_failure: apply.on_failure.unwrap_or(cx.sightings.inventory().on_failure),
             wall_ms: cx.now.wall_ms,
-            broken: apply.broken,
+            failed: apply.failed,
             phase,
             stages: stages.unwrap_or_default(),
             resolves: apply.resolves,
@@ -215,10 +215,10 @@ impl Transactions {
             return Err(vec![reason]);
         }
         let plan_sha256 = past.map(|past| past.plan_before.clone()).unwrap_or_default();
-        let mut broken = past.map(|past| past.broken_before.clone()).unwrap_or_default();
-        broken.extend(self.ledger.found_since(txn));
-        let (mode, cause, broken) = (Mode::Update, Some(cause), Some(broken));
-        Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
+        let mut failed = past.map(|past| past.failed_before.clone()).unwrap_or_default();
+        failed.extend(self.ledger.failed_since(txn));
+        let (mode, cause, failed) = (Mode::Update, Some(cause), Some(failed));
+        Ok(Apply { target, mode, cause, plan_sha256, failed, ..Apply::default() })
     }
 
     pub(crate) fn lead_back_to(&mut self, txn: Txn, back: Apply) {

@@ -73,7 +73,7 @@ fn rings_of_a_consenting_job_return_to_the_planned_circuits() {
     assert_eq!(placed(&world), planned);
     let ledger = world.control.ledger();
     assert_eq!(Some(&ledger.plan_sha256), before.as_ref());
-    assert!(ledger.broken.is_empty() && world.control.applied().is_none());
+    assert!(ledger.failed.is_empty() && world.control.applied().is_none());
     let healed: BTreeSet<&String> = world.healed.iter().flat_map(|one| &one.healed).collect();
     println!("{:?}", world.healed);
     assert!(healed.iter().all(|group| group.ends_with(" of pretrain")) && healed.len() >= 2);

@@ -50,7 +50,7 @@ fn losing_management_of_four_nodes_keeps_their_light() {
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.control.facts().known_faults().is_empty());
+    assert!(world.control.facts().failed_parts().is_empty());
     let took = dies(&mut world, 5);
     println!("a death afterwards: {} us", took.0);
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
@@ -84,7 +84,7 @@ fn losing_all_lines_keeps_the_plan_and_later_faults_are_bypassed() {
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     world.lost.clear();
     world.run_for(seconds(30));
-    assert!(world.bypassed.is_empty() && world.control.facts().known_faults().is_empty());
+    assert!(world.bypassed.is_empty() && world.control.facts().failed_parts().is_empty());
     assert!(world.control.not_bypassed(&world.now).is_empty());
     let took = dies(&mut world, 9);
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty(), "{took:?}");
@@ -267,7 +267,7 @@ fn unavailable_serial_lines_report_no_failed_part() {
     world.start();
     world.run_for(seconds(60));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
-    assert!(world.bypassed.is_empty() && world.control.facts().known_faults().is_empty());
+    assert!(world.bypassed.is_empty() && world.control.facts().failed_parts().is_empty());
     let lost = world.control.facts().management_lost(&world.now).unwrap();
     assert_eq!((lost.devices.len(), lost.unasked), (32, 32));
     world.unopened.clear();
@@ -320,7 +320,7 @@ fn rejects_fault_reports_while_no_device_answers() {
     world.lost.clear();
     world.run_for(seconds(30));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit));
-    assert!(world.control.facts().known_faults().is_empty() && world.control.plan().is_some());
+    assert!(world.control.facts().failed_parts().is_empty() && world.control.plan().is_some());
 }
 
 /// A node that contains its whole group does not send light to other nodes. A network switch that
@@ -333,7 +333,7 @@ fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
         println!("n{node}: {} us, {:?}", took.0, world.bypassed);
         assert!(took <= seconds(5), "n{node}: {took:?}");
         world.run_for(seconds(5));
-        assert!(world.wrongly_cut.is_empty() && world.control.facts().known_faults().len() <= 2);
+        assert!(world.wrongly_cut.is_empty() && world.control.facts().failed_parts().len() <= 2);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_control::controller::{Action, Answer, ReplyTo};
+use lightloom_control::ledger::{Ledger, Past};
 use lightloom_control::record::{Asked, Cause, Record, TxnResult};
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;
@@ -55,12 +56,27 @@ fn path_of_a_fault() {
     assert_eq!(past.actor, "policy:fault");
     assert_ne!(ledger.plan_sha256, plan);
     for part in parts {
-        let why = &ledger.broken[&part.to_string()].why;
+        let why = &ledger.failed[&part.to_string()].why;
         assert!(why.starts_with("unresponsive, and n") && why.contains("-40.0 dBm"), "{why}");
         assert!(world.control.facts().is_bypassed(part));
     }
     assert!(ledger.open.is_none() && world.wrongly_cut.is_empty() && world.lit_circuits() > 0);
     assert_eq!(world.control.controller().budget().spent(&world.now), 1);
+    keeps_stored_words_of_failed_parts(ledger, &world.records[before..], &parts[0].to_string());
+}
+
+/// Journals call failed parts broken.
+fn keeps_stored_words_of_failed_parts(ledger: &Ledger, records: &[Record], part: &str) {
+    let past = ledger.history.back().unwrap();
+    let next = Past { failed_before: past.failed_after.clone(), ..past.clone() };
+    let stored = serde_json::to_string(&(ledger, records, next)).unwrap();
+    for word in ["broken", "broken_before", "broken_after"] {
+        assert!(stored.contains(&format!("\"{word}\":{{\"{part}\":{{")), "{word}: {stored}");
+    }
+    assert!(!stored.contains("\"failed"), "{stored}");
+    let intent = records.iter().find(|record| is_bypass(record)).unwrap();
+    let stored = serde_json::to_string(intent).unwrap();
+    assert!(stored.contains(&format!("\"broken\":{{\"{part}\":{{")), "{stored}");
 }
 
 #[test]
@@ -68,11 +84,11 @@ fn node_that_is_not_installed_is_not_a_known_fault() {
     let mut world = World::with_absent(16, 32, 16, &["n3", "n9"]);
     assert!(world.control.plan().unwrap().faults.contains(&Part::Node(NodeId(3))));
     assert!(
-        world.control.facts().known_faults().is_empty(),
+        world.control.facts().failed_parts().is_empty(),
         "{:?}",
-        world.control.facts().known_faults()
+        world.control.facts().failed_parts()
     );
-    assert!(world.control.ledger().broken.is_empty());
+    assert!(world.control.ledger().failed.is_empty());
     let absent = Part::Node(NodeId(3));
     let asked = Asked { actor: "alice".into(), request: "f".into(), digest: "f".into() };
     let broken = [(absent, "no light".to_owned())];

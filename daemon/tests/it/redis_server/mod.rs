@@ -30,7 +30,7 @@ impl Redis {
                 return None;
             };
             let mut redis = Self { child, address: format!("127.0.0.1:{port}") };
-            if redis.is_ready() {
+            if redis.wait_until_ready() {
                 return Some(redis);
             }
         }
@@ -38,7 +38,7 @@ impl Redis {
     }
 
     /// Waits for the server's output, because a connection could reach another server.
-    fn is_ready(&mut self) -> bool {
+    fn wait_until_ready(&mut self) -> bool {
         let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);
         let ready = lines.any(|line| line.contains("Ready to accept connections"));

@@ -30,7 +30,7 @@ fn storm_of_clients(world: &mut World, rng: &mut Stream, id: &str) {
         }
         return;
     }
-    let known = world.control().map(|control| control.facts().known_faults()).unwrap_or_default();
+    let known = world.control().map(|control| control.facts().failed_parts()).unwrap_or_default();
     let mut around: Vec<Part> = known.keys().filter_map(|name| name.parse().ok()).collect();
     if rng.random_bool(0.3) {
         around.push(any_part(rng));
@@ -97,7 +97,7 @@ fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id:
         24 => world.say("dave", &format!("d{id}"), vec![any_part(rng)], Vec::new()),
         25..32 => {
             let known =
-                world.control().map(|control| control.facts().known_faults()).unwrap_or_default();
+                world.control().map(|control| control.facts().failed_parts()).unwrap_or_default();
             let repaired = known.keys().filter_map(|name| name.parse().ok()).collect();
             world.say("dave", &format!("e{id}"), Vec::new(), repaired);
         }

@@ -112,7 +112,7 @@ impl World {
     fn is_known(&self, part: Part) -> bool {
         let ends = self.ends_of(part);
         let same = |name: &Part| *name == part || (!ends.is_empty() && self.ends_of(*name) == ends);
-        let known = self.controller().map(|c| c.ledger().broken.keys().cloned()).into_iter();
+        let known = self.controller().map(|c| c.ledger().failed.keys().cloned()).into_iter();
         let mut known = known.flatten().filter_map(|name| name.parse().ok());
         known.any(|name: Part| same(&name)) || self.said_broken.iter().any(same)
     }
@@ -120,8 +120,8 @@ impl World {
     /// I9 for suspects: the last bypass failed at such a part. It did not execute a request, or
     /// missed the light of a part that did not.
     fn judge_bypass(&mut self, intent: &Intent) {
-        let broken = intent.broken.iter().flatten();
-        let new = broken.filter(|(name, _)| !self.durable.broken.contains_key(*name));
+        let broken = intent.failed.iter().flatten();
+        let new = broken.filter(|(name, _)| !self.durable.failed.contains_key(*name));
         let new: Vec<Part> = new.filter_map(|(name, _)| name.parse().ok()).collect();
         let erred = |device: &DeviceName| {
             self.erred.get(device).is_some_and(|at| *at + SUSPECTED > self.now.mono)
@@ -132,7 +132,7 @@ impl World {
             let modules = self.modules_of(*part);
             let cut = self.ends_of(*part).iter().any(|end| self.is_cut(end));
             if !self.is_known(*part) && !cut && !modules.iter().any(erred) {
-                let why = &intent.broken.iter().flatten().find(|(n, _)| n.parse() == Ok(*part));
+                let why = &intent.failed.iter().flatten().find(|(n, _)| n.parse() == Ok(*part));
                 self.violated("I9", &format!("{part} is suspected without a fault: {why:?}"));
             }
             suspects += u64::from(
@@ -163,8 +163,8 @@ impl World {
         if past.cause == Cause::Bypass && past.result == TxnResult::Committed {
             // If both ends are bypassed, neither belongs to a ring or moves again.
             let bypassed =
-                |(device, ..): &FibreEnd| past.broken_after.contains_key(device.as_str());
-            for part in past.broken_after.keys().filter_map(|name| name.parse().ok()) {
+                |(device, ..): &FibreEnd| past.failed_after.contains_key(device.as_str());
+            for part in past.failed_after.keys().filter_map(|name| name.parse().ok()) {
                 let lit = self.lit_fibre_of(ledger, part);
                 if let Some(ends) = lit.filter(|(near, far)| !bypassed(near) || !bypassed(far)) {
                     self.violated("a bypass", &format!("{part} is still lit: {ends:?}"));

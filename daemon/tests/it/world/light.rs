@@ -17,7 +17,7 @@ const LOST: f64 = 0.05;
 impl World {
     pub(super) fn report_light(&mut self) {
         let reports = |device: &DeviceName| {
-            self.inventory.devices.get(device).is_some_and(|d| d.limits.probe_within.0 > 0)
+            self.inventory.devices.get(device).is_some_and(|d| d.limits.status_within.0 > 0)
         };
         let names: Vec<DeviceName> =
             self.devices.keys().filter(|device| reports(device)).cloned().collect();

@@ -106,7 +106,7 @@ impl World {
     fn plan(&mut self, what: &str, words: &[&str]) {
         let confirm_within = words.contains(&"confirm").then_some(CONFIRM_WITHIN);
         let nodes = words.iter().filter_map(|word| word.parse::<Part>().ok());
-        let known = self.runtime.as_ref().map(|runtime| runtime.control.facts().known_faults());
+        let known = self.runtime.as_ref().map(|runtime| runtime.control.facts().failed_parts());
         let known = known.into_iter().flatten().filter_map(|(name, _)| name.parse::<Part>().ok());
         let around: Vec<Part> = nodes.chain(known).collect();
         let Ok(faults) = FaultSet::of(&self.installed, around) else { return };
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn faults(&mut self, line: &str, broken: &[&str], repaired: &[&str]) {
-        let known = self.runtime.as_ref().map(|runtime| runtime.control.facts().known_faults());
+        let known = self.runtime.as_ref().map(|runtime| runtime.control.facts().failed_parts());
         let all = known.into_iter().flatten().map(|(name, _)| name).collect::<Vec<_>>();
         let repaired: Vec<Part> = match repaired {
             ["all"] => all.iter().filter_map(|name| name.parse().ok()).collect(),

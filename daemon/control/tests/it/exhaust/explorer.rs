@@ -247,7 +247,7 @@ impl Explorer {
                         self.violated(&state, what);
                     }
                     if state.faults > 0 && follow {
-                        self.is_not_answered(&state, &records, left.as_slice());
+                        self.leave_unanswered(&state, &records, left.as_slice());
                     }
                     // etcd makes each record durable immediately.
                     let waited_for = (records.iter().any(Record::is_waited_for) || follow)

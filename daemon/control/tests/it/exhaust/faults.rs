@@ -210,7 +210,7 @@ impl Explorer {
     }
 
     /// Leaves a record without an acknowledgement, whether or not etcd has stored it.
-    pub(super) fn is_not_answered(&mut self, before: &State, records: &[Record], rest: &[Action]) {
+    pub(super) fn leave_unanswered(&mut self, before: &State, records: &[Record], rest: &[Action]) {
         for taken in [false, true] {
             let mut state = before.clone();
             state.faults -= 1;

@@ -165,7 +165,7 @@ fn lose(world: &mut World, carriers: &Carriers, rng: &mut Stream) {
 
 fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
     assert!(world.wrongly_cut.is_empty(), "seed {seed}: {:?}", world.wrongly_cut);
-    for (part, broken) in world.control.facts().known_faults() {
+    for (part, broken) in world.control.facts().failed_parts() {
         let node = part.parse::<Part>().unwrap().node().unwrap();
         let works = !world.dead.contains(&node);
         // A fibre becomes a suspect if a bypass failed there because of a late reply.
