@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measured runs from tables with their computed times, for validating all constants.
 //!
-//! A row becomes the [`Request`] that a user would enter for it ([`MeasuredRun::words`]). Missing
-//! settings are searched. Runs are grouped by source, model and accelerator; each group is used
-//! entirely for fitting or testing ([`Runs::testing`]).
+//! A row becomes the [`Request`] that a user would enter for it. Missing settings are searched. Runs
+//! are grouped by source, model and accelerator; each group is used entirely for fitting or testing
+//! ([`Runs::testing`]).
 
 pub mod judge;
 pub mod page;
