@@ -364,7 +364,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Plans the report of a batch's end on an island. Returns false if nobody waits for the batch.
+    /// Plans the report of a batch's end on an island. Returns false if the batch was given up.
     pub(super) fn plan_news(&mut self, island: u32, news: News, from: From) -> bool {
         let home = &self.islands[island as usize];
         let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
