@@ -22,6 +22,9 @@ use crate::steady::Stage;
 
 pub use bag::{BagWait, start_bag, start_ordered};
 
+/// Paths are found for this many flows at a time, which bounds the memory for paths that are not in the route table yet.
+const PATHS_AHEAD: usize = 1_024;
+
 #[derive(Clone, Debug)]
 pub struct StartedCollective {
     pub kind: CollectiveKind,
@@ -122,16 +125,22 @@ impl Placement {
     ) -> Result<StartedCollective, CollectiveStartError> {
         let batch = stage.add_batch();
         let mut parts: Vec<Vec<FlowPart>> = Vec::with_capacity(schedule.sendings.len());
-        for sending in &schedule.sendings {
-            let is_there = |awaits: &&Await| awaits.sending < parts.len();
-            let earlier = sending.awaits.iter().filter(is_there);
-            let gates: Vec<FlowGate> = earlier.flat_map(|awaits| gates(&parts, awaits)).collect();
-            let specs = self.flows(sending, &gates, batch).into_iter();
-            let add = |spec: FlowSpec| {
-                let (message, messages) = (spec.message, spec.messages);
-                stage.add_flow(spec).map(|flow| FlowPart { flow, message, messages })
-            };
-            parts.push(specs.map(add).collect::<Result<_, _>>()?);
+        for near in schedule.sendings.chunks(PATHS_AHEAD) {
+            let specs: Vec<Vec<FlowSpec>> =
+                near.iter().map(|sending| self.flows(sending, batch)).collect();
+            stage.find_paths_ahead(&specs.iter().flatten().collect::<Vec<_>>());
+            for (sending, specs) in near.iter().zip(specs) {
+                let is_there = |awaits: &&Await| awaits.sending < parts.len();
+                let earlier = sending.awaits.iter().filter(is_there);
+                let gates: Vec<FlowGate> =
+                    earlier.flat_map(|awaits| gates(&parts, awaits)).collect();
+                let add = |spec: FlowSpec| {
+                    let (message, messages) = (spec.message, spec.messages);
+                    let spec = FlowSpec { gates: gates.clone(), ..spec };
+                    stage.add_flow(spec).map(|flow| FlowPart { flow, message, messages })
+                };
+                parts.push(specs.into_iter().map(add).collect::<Result<_, _>>()?);
+            }
         }
         for (place, sending) in schedule.sendings.iter().enumerate() {
             for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
@@ -156,7 +165,7 @@ impl Placement {
         })
     }
 
-    fn flows(&self, sending: &Sending, gates: &[FlowGate], batch: BatchId) -> Vec<FlowSpec> {
+    fn flows(&self, sending: &Sending, batch: BatchId) -> Vec<FlowSpec> {
         let ends = (self.members[sending.from], self.members[sending.to]);
         let whole = || match sending.level {
             NetworkLevel::Inside => vec![RouteShare::whole(self.inside.clone())],
@@ -165,7 +174,6 @@ impl Placement {
         let flow = FlowSpec {
             messages: sending.messages,
             priority: self.priority,
-            gates: gates.to_vec(),
             batch: Some(batch),
             ..FlowSpec::new(ends.0, ends.1, sending.message).at(self.start)
         };

@@ -56,7 +56,7 @@ pub use port::PortCount;
 pub use probe::{ArrivalLog, NoProbe, PacketArrival, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub use route::{Choice, Paths, Route, RouteError};
-pub(crate) use route::{FlowEnds, FlowName, Router, WantedPaths};
+pub(crate) use route::{FlowName, Router, WantedPaths};
 pub use run::{Engine, FlowWait, PacketCount, SendingEnd};
 pub use settings::{EngineError, EngineSettings};
 

@@ -4,7 +4,7 @@
 use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-use super::{CollectiveKind, CollectiveStartError, StartedCollective};
+use super::{CollectiveKind, CollectiveStartError, PATHS_AHEAD, StartedCollective};
 use crate::engine::{BatchId, Engine, FlowGate, FlowId, FlowSpec, LinkId, Probe, wire_time};
 use crate::steady::Stage;
 
@@ -58,21 +58,26 @@ fn add_bag<S: Stage>(
     let size = specs.iter().map(|spec| spec.message * u64::from(spec.messages)).sum();
     let (mut alone, mut flows) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks));
     let mut busy: FxHashMap<LinkId, (Picoseconds, SimTime)> = FxHashMap::default();
-    for spec in specs {
-        let (message, begins) = (spec.message, spec.start.max(now));
-        let flow: FlowId = engine.add_flow(spec.in_batch(batch))?;
-        let path = engine.path(flow);
-        let (network, settings) = (engine.network(), engine.settings());
-        alone.push((begins.since(start), super::alone(engine, flow, message)));
-        if engine.takes_one_path(flow) {
-            let ends = [path[0], path[path.len() - 1]];
-            for end in ends.into_iter().take(path.len()) {
-                let (sum, first) = busy.entry(end).or_insert((Picoseconds::ZERO, begins));
-                *sum += wire_time(network, &settings.transport, &[end], message);
-                *first = begins.min(*first);
+    let mut specs = specs.into_iter();
+    while !specs.as_slice().is_empty() {
+        let near: Vec<FlowSpec> = specs.by_ref().take(PATHS_AHEAD).collect();
+        engine.find_paths_ahead(&near.iter().collect::<Vec<_>>());
+        for spec in near {
+            let (message, begins) = (spec.message, spec.start.max(now));
+            let flow: FlowId = engine.add_flow(spec.in_batch(batch))?;
+            let path = engine.path(flow);
+            let (network, settings) = (engine.network(), engine.settings());
+            alone.push((begins.since(start), super::alone(engine, flow, message)));
+            if engine.takes_one_path(flow) {
+                let ends = [path[0], path[path.len() - 1]];
+                for end in ends.into_iter().take(path.len()) {
+                    let (sum, first) = busy.entry(end).or_insert((Picoseconds::ZERO, begins));
+                    *sum += wire_time(network, &settings.transport, &[end], message);
+                    *first = begins.min(*first);
+                }
             }
+            flows.push(flow);
         }
-        flows.push(flow);
     }
     let most = busy.values().map(|(sum, first)| first.since(start) + *sum).max();
     let interface = most.unwrap_or_default();

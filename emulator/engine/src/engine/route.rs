@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::Rng;
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use self::hops::HopMap;
@@ -108,6 +109,7 @@ pub(crate) struct Router {
     flows_between: FxHashMap<FlowEnds, u32>,
     maps: FxHashMap<Option<Plane>, HopMap>,
     no_map: HopMap,
+    ahead: VecDeque<(FlowName, Result<Paths, RouteError>)>,
 }
 
 impl Router {
@@ -123,6 +125,7 @@ impl Router {
         if self.up[link.index()] != up {
             self.up[link.index()] = up;
             self.maps.clear();
+            self.ahead.clear();
         }
     }
 
@@ -142,11 +145,52 @@ impl Router {
         route: &Route,
         wanted: WantedPaths,
     ) -> Result<Paths, RouteError> {
+        if self.ahead.front().is_some_and(|(ahead, _)| *ahead == name)
+            && let Some((_, paths)) = self.ahead.pop_front()
+        {
+            return paths;
+        }
+        if let Some(plane) = route.plane() {
+            self.measure(network, name.ends, plane);
+        }
+        self.find_measured(network, name, route, wanted)
+    }
+
+    /// Finds the paths of the flows that are named next, in this order, on several threads. [`find`](Self::find)
+    /// then returns them.
+    pub(crate) fn find_ahead(
+        &mut self,
+        network: &Network,
+        flows: &[(FlowEnds, &Route)],
+        wanted: WantedPaths,
+    ) {
+        let mut between: FxHashMap<FlowEnds, u32> = FxHashMap::default();
+        let mut named = Vec::with_capacity(flows.len());
+        for &(ends, route) in flows {
+            if let Some(plane) = route.plane() {
+                self.measure(network, ends, plane);
+            }
+            let earlier = self.flows_between.get(&ends).copied().unwrap_or_default();
+            let number = between.entry(ends).or_insert(earlier);
+            named.push((FlowName { ends, number: *number }, route));
+            *number += 1;
+        }
+        let find = |(name, route)| (name, self.find_measured(network, name, route, wanted));
+        self.ahead = named.into_par_iter().map(find).collect();
+    }
+
+    fn find_measured(
+        &self,
+        network: &Network,
+        name: FlowName,
+        route: &Route,
+        wanted: WantedPaths,
+    ) -> Result<Paths, RouteError> {
         if let Route::Links(links) = route {
             return Ok(Paths::one(follow(network, name.ends, links)?));
         }
         let draws = self.flow_draws(name);
-        let towards = self.towards(network, name.ends, route.plane().flatten());
+        let towards = self.measured(network, name.ends, route.plane().flatten());
         draws.find(&towards, name.ends.from, wanted).ok_or(name.ends.unreachable())
     }
 
@@ -158,18 +202,38 @@ impl Router {
     fn towards<'r>(
         &'r mut self,
         network: &'r Network,
+        ends: FlowEnds,
+        plane: Option<Plane>,
+    ) -> Towards<'r> {
+        self.measure(network, ends, plane);
+        self.measured(network, ends, plane)
+    }
+
+    fn measure(
+        &mut self,
+        network: &Network,
+        FlowEnds { from, to }: FlowEnds,
+        plane: Option<Plane>,
+    ) {
+        let up = &self.up[..];
+        let links = UsableLinks { network, up, plane };
+        if !links.lead(from, to) {
+            let map = self.maps.entry(plane).or_insert_with(|| HopMap::new(network, plane, up));
+            map.measure(network, links.root_of(to), || links.before(to));
+        }
+    }
+
+    fn measured<'r>(
+        &'r self,
+        network: &'r Network,
         FlowEnds { from, to }: FlowEnds,
         plane: Option<Plane>,
     ) -> Towards<'r> {
-        let up = &self.up[..];
-        let links = UsableLinks { network, up, plane };
+        let links = UsableLinks { network, up: &self.up, plane };
         if links.lead(from, to) {
             return Towards::new(links, &self.no_map, to, to);
         }
-        let map = self.maps.entry(plane).or_insert_with(|| HopMap::new(network, plane, up));
-        let root = links.root_of(to);
-        map.measure(network, root, || links.before(to));
-        Towards::new(links, map, root, to)
+        Towards::new(links, &self.maps[&plane], links.root_of(to), to)
     }
 
     /// Returns the vertices on shortest paths behind the `first` link at which a flow's packets may choose between
@@ -266,6 +330,7 @@ mod tests {
 
     use super::*;
     use crate::engine::network::{LinkSpec, NetworkBuilder, VertexRole};
+    use crate::topology::FatTree;
 
     /// Regression test: with 131,072 GPUs on rings, distances to every GPU took 24 GB.
     #[test]
@@ -318,6 +383,34 @@ mod tests {
             let paths = router.find(&network, name, &Route::Shortest, wanted).unwrap();
             assert_eq!(paths.len(), 3);
             assert!(paths.iter().all(|path| path[0] == paths[0][0]));
+        }
+    }
+
+    #[test]
+    fn paths_found_ahead_are_those_found_flow_by_flow() {
+        let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
+        let mut builder = NetworkBuilder::new();
+        let hosts = FatTree::full(4, spec).build_into(&mut builder);
+        let network = builder.build().unwrap();
+        let new = || Router::new(Seed(1), network.links().len());
+        let (mut ahead, mut alone) = (new(), new());
+        let wanted = WantedPaths { count: 3, hashed: true };
+        let uplink = network.outgoing(hosts[0])[0];
+        for round in 0..4 {
+            let ends = |to: usize| FlowEnds { from: hosts[0], to: hosts[to] };
+            let flows = [2, 9, 9, 1].map(|to| (ends(to), &Route::Shortest));
+            ahead.find_ahead(&network, &flows, wanted);
+            // What was found before a link fails is not used after it.
+            let is_up = round != 2;
+            [&mut ahead, &mut alone].map(|router| router.set_up(uplink, is_up));
+            for (ends, route) in flows {
+                let [found, expected] = [&mut ahead, &mut alone].map(|router| {
+                    let name = router.name_flow(ends);
+                    router.find(&network, name, route, wanted)
+                });
+                assert_eq!(found, expected);
+                assert_eq!(found.is_ok(), is_up);
+            }
         }
     }
 }

@@ -109,10 +109,13 @@ impl Routes {
         self.write(place);
     }
 
-    pub(crate) fn push_end(&mut self, end: u32) {
+    pub(crate) fn push_route(&mut self, places: impl ExactSizeIterator<Item = u16>, end: u32) {
         assert!(end < 1 << 31, "a part has fewer than 2^31 flows");
-        self.write(DELIVER | (end >> 16) as u16);
-        self.write(end as u16);
+        let (begin, ports) = (self.at, places.len());
+        self.at += ports + 2;
+        let words = &mut self.words[begin..self.at];
+        words.iter_mut().zip(places).for_each(|(word, place)| *word = place);
+        words[ports..].copy_from_slice(&[DELIVER | (end >> 16) as u16, end as u16]);
     }
 
     pub(crate) fn push_choice(&mut self, count: usize, salt: u32) {

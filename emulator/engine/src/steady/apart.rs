@@ -12,9 +12,9 @@ use super::queue::{From, PlannedAct, Queue};
 use super::remembering::{FEW_REDONE, Unrun};
 use super::{Entangled, LocalProbe};
 use crate::engine::{
-    BatchId, Chance, Engine, EngineError, EngineSettings, Event, FlowEnds, FlowGate, FlowId,
-    FlowName, FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder,
-    PacketCount, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
+    BatchId, Chance, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
+    FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount,
+    PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl<P: LocalProbe> Apart<P> {
         self.log.note(StageCall::Flow(Box::new(spec.clone())));
         let id = FlowId::from_index(self.flows.len());
         self.check(&spec)?;
-        let name = self.router.name_flow(FlowEnds { from: spec.source, to: spec.destination });
+        let name = self.router.name_flow(spec.ends());
         let paths = self.router.find(&self.network, name, &spec.route, WantedPaths::ONE)?;
         let path = paths[0].to_vec();
         self.check_fit(&spec, &path)?;

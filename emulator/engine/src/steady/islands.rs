@@ -243,6 +243,11 @@ impl<P: LocalProbe> Stage for IslandEngine<P> {
     fn probes(&self) -> impl Iterator<Item = &P> {
         Self::probes(self)
     }
+    fn find_paths_ahead(&mut self, specs: &[&FlowSpec]) {
+        if let Mode::Whole(engine) = &mut self.mode {
+            engine.find_paths_ahead(specs);
+        }
+    }
     forward! {
         add_batch[&mut](self) -> BatchId;
         add_flow[&mut](self, spec: FlowSpec) -> Result<FlowId, EngineError>;

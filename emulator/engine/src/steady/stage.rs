@@ -19,6 +19,7 @@ pub trait Stage {
     fn settings(&self) -> &EngineSettings;
     fn now(&self) -> SimTime;
     fn add_batch(&mut self) -> BatchId;
+    fn find_paths_ahead(&mut self, _specs: &[&FlowSpec]) {}
     fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError>;
     fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError>;
     fn cancel_flow(&mut self, flow: FlowId);
@@ -68,6 +69,7 @@ impl<P: Probe> Stage for Engine<P> {
         settings[&](self) -> &EngineSettings;
         now[&](self) -> SimTime;
         add_batch[&mut](self) -> BatchId;
+        find_paths_ahead[&mut](self, specs: &[&FlowSpec]);
         add_flow[&mut](self, spec: FlowSpec) -> Result<FlowId, EngineError>;
         add_gate[&mut](self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError>;
         cancel_flow[&mut](self, flow: FlowId);

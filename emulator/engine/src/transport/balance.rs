@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::lane::SenderLane;
+use crate::engine::WantedPaths;
 use crate::engine::marking::mix;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,11 @@ impl Balance {
         if paths == 0 { 1 } else { paths }
     }
 
-    pub(crate) const fn is_hashed(self) -> bool {
+    pub(crate) const fn wanted_paths(self) -> WantedPaths {
+        WantedPaths { count: self.paths(), hashed: self.is_hashed() }
+    }
+
+    const fn is_hashed(self) -> bool {
         matches!(self, Self::Entropy { hashed: true, .. })
     }
 
@@ -86,10 +91,53 @@ impl Balance {
 /// This value is an assumption, because no source describes the handling of dark paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
+/// Where each path of a flow starts in the route table.
+#[derive(Clone, Debug)]
+enum PathStarts {
+    /// Paths of equal length follow each other at equal distances.
+    Even {
+        first: u32,
+        apart: u32,
+        count: u32,
+    },
+    Uneven(Box<[u32]>),
+}
+
+impl PathStarts {
+    fn new(starts: Vec<u32>) -> Self {
+        let (first, count) = (starts[0], starts.len() as u32);
+        let apart = starts.get(1).map_or(0, |second| second - first);
+        if starts.windows(2).all(|two| two[1] - two[0] == apart) {
+            Self::Even { first, apart, count }
+        } else {
+            Self::Uneven(starts.into_boxed_slice())
+        }
+    }
+
+    const fn len(&self) -> usize {
+        match self {
+            Self::Even { count, .. } => *count as usize,
+            Self::Uneven(starts) => starts.len(),
+        }
+    }
+
+    #[inline(always)]
+    fn of(&self, path: u16) -> u32 {
+        match self {
+            Self::Even { first, apart, .. } => first + u32::from(path) * apart,
+            Self::Uneven(starts) => starts[usize::from(path)],
+        }
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator {
+        (0..self.len()).map(|path| self.of(path as u16))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
-    cursors: Box<[u32]>,
+    starts: PathStarts,
     lanes: Box<[SenderLane]>,
     salt: u64,
     drawn: u64,
@@ -133,7 +181,7 @@ impl Balancer {
             balance,
             known: vec![PathHistory::default(); cursors.len()].into_boxed_slice(),
             order: balance.order(cursors.len()),
-            cursors: cursors.into_boxed_slice(),
+            starts: PathStarts::new(cursors),
             lanes: lanes.into_boxed_slice(),
             salt,
             drawn: 0,
@@ -148,12 +196,12 @@ impl Balancer {
         self.retired.clear();
         self.working = 0;
         self.order = self.balance.order(cursors.len());
-        self.cursors = cursors.into_boxed_slice();
+        self.starts = PathStarts::new(cursors);
         self.lanes = lanes.into_boxed_slice();
     }
 
-    pub(crate) fn cursors(&self) -> &[u32] {
-        &self.cursors
+    pub(crate) fn cursors(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.starts.iter()
     }
 
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
@@ -183,7 +231,7 @@ impl Balancer {
     #[inline]
     pub(crate) fn next(&mut self, sequence: u32, resent: bool, lane: usize) -> u32 {
         if matches!(self.balance, Balance::PerFlow | Balance::Adaptive) {
-            return self.cursors[usize::from(self.lanes[lane].first)];
+            return self.starts.of(self.lanes[lane].first);
         }
         if resent && self.recycles(lane) {
             return self.take(sequence, self.working);
@@ -193,6 +241,9 @@ impl Balancer {
         let mut skips = 0;
         let path = loop {
             let path = self.turn(lane);
+            if self.retired.is_empty() && !self.retires() {
+                break path;
+            }
             let known = &mut self.known[usize::from(path)];
             let misses = known.cautious == CAUTIOUS;
             known.cautious = known.cautious.saturating_sub(1);
@@ -209,7 +260,7 @@ impl Balancer {
     fn take(&mut self, sequence: u32, path: u16) -> u32 {
         let place = sequence as usize & (self.taken.len() - 1);
         self.taken[place] = path;
-        self.cursors[usize::from(path)]
+        self.starts.of(path)
     }
 
     /// Other values may also select a dark path, and only a timeout reveals a second loss. Senders
@@ -243,7 +294,7 @@ impl Balancer {
     fn path_of(&self, sequence: u32) -> Option<usize> {
         let place = sequence as usize & self.taken.len().wrapping_sub(1);
         let path = usize::from(*self.taken.get(place)?);
-        Some(path.min(self.cursors.len() - 1))
+        Some(path.min(self.starts.len() - 1))
     }
 
     #[inline]
@@ -262,12 +313,10 @@ impl Balancer {
 
     #[cold]
     pub(crate) fn answered_by(&mut self, cursor: u32, sequence: u32) {
-        let Some(path) = self.cursors.partition_point(|begin| *begin <= cursor).checked_sub(1)
-        else {
-            return;
-        };
-        let reach = self.cursors.windows(2).map(|two| two[1] - two[0]).max();
-        if reach.is_none_or(|reach| cursor - self.cursors[path] >= reach) {
+        let Some(path) = self.starts.iter().rposition(|begin| begin <= cursor) else { return };
+        let next = self.starts.iter().skip(1);
+        let reach = self.starts.iter().zip(next).map(|(one, next)| next - one).max();
+        if reach.is_none_or(|reach| cursor - self.starts.of(path as u16) >= reach) {
             return;
         }
         let later_counts = !self.retires();
@@ -330,7 +379,7 @@ impl Balancer {
         });
         self.plan_probe(lane);
         let path = path?;
-        Some((path.into(), self.cursors[usize::from(path)]))
+        Some((path.into(), self.starts.of(path)))
     }
 
     fn plan_probe(&mut self, lane: usize) {

@@ -268,9 +268,9 @@ impl Sender {
     }
 
     /// Where each path starts in the route table.
-    pub(crate) fn cursors(&self) -> &[u32] {
-        let own = std::slice::from_ref(&self.cursor);
-        self.balancer.as_ref().map_or(own, |balancer| balancer.cursors())
+    pub(crate) fn cursors(&self) -> impl Iterator<Item = u32> {
+        let own = self.balancer.is_none().then_some(self.cursor);
+        own.into_iter().chain(self.balancer.iter().flat_map(|balancer| balancer.cursors()))
     }
 
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {

@@ -30,7 +30,8 @@ pub(super) struct HopMap {
     blocks: FxHashSet<Arc<Block>>,
 }
 
-type Block = [Onward; BLOCK];
+/// Of [`Onward`] as integers, which are hashed faster than structures.
+type Block = [u32; BLOCK];
 
 /// Hops and next links from every vertex to one destination.
 #[derive(Clone, Copy)]
@@ -39,11 +40,12 @@ pub(super) struct Row<'m>(&'m [Arc<Block>]);
 impl Row<'_> {
     #[inline(always)]
     pub(super) fn at(self, number: u32) -> Onward {
-        self.0[number as usize / BLOCK][number as usize % BLOCK]
+        let word = self.0[number as usize / BLOCK][number as usize % BLOCK];
+        Onward { hops: (word >> 16) as u16, next: word as u16 }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) hops: u16,
     /// Index of the only next link at the vertex, [`SEVERAL`] plus the index of a set of them, or [`NOWHERE`].
@@ -53,6 +55,12 @@ pub(super) struct Onward {
 const SEVERAL: u16 = 1 << 15;
 const NOWHERE: u16 = u16::MAX;
 const UNREACHED: Onward = Onward { hops: FAR, next: NOWHERE };
+
+impl Onward {
+    const fn word(self) -> u32 {
+        (self.hops as u32) << 16 | self.next as u32
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NextStep {
@@ -180,8 +188,8 @@ impl HopMap {
         let mut rows = vec![Vec::new(); roots.len()];
         for part in all.chunks(BLOCK * roots.len()) {
             for (place, row) in rows.iter_mut().enumerate() {
-                let mut block = [UNREACHED; BLOCK];
-                let values = part.chunks(roots.len()).map(|values| values[place]);
+                let mut block = [UNREACHED.word(); BLOCK];
+                let values = part.chunks(roots.len()).map(|values| values[place].word());
                 block.iter_mut().zip(values).for_each(|(one, value)| *one = value);
                 row.push(self.shared(block));
             }

@@ -13,7 +13,7 @@ use crate::engine::packet::Packet;
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
-use crate::engine::route::{Choice, FlowEnds, FlowName, Paths, Route, RouteError, WantedPaths};
+use crate::engine::route::{Choice, FlowEnds, FlowName, Paths, Route, RouteError};
 use crate::engine::settings::{EngineError, MOST_IN_FLIGHT};
 use crate::transport::{
     Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
@@ -75,6 +75,10 @@ fn first_paths(paths: Paths) -> Paths {
 }
 
 impl FlowSpec {
+    pub(crate) const fn ends(&self) -> FlowEnds {
+        FlowEnds { from: self.source, to: self.destination }
+    }
+
     pub(crate) fn check_ends(&self, network: &Network) -> Result<(), EngineError> {
         for vertex in [self.source, self.destination] {
             let exists = vertex.index() < network.vertex_count();
@@ -90,13 +94,24 @@ impl FlowSpec {
 }
 
 impl<P: Probe> Engine<P> {
+    /// Finds the paths of flows that are added next, in this order, on several threads.
+    pub fn find_paths_ahead(&mut self, specs: &[&FlowSpec]) {
+        let Transport { balance, interfaces, .. } = self.settings.transport;
+        if interfaces == FlowInterfaces::All || rayon::current_num_threads() == 1 {
+            return;
+        }
+        let possible = specs.iter().take_while(|spec| spec.check_ends(&self.network).is_ok());
+        let flows: Vec<_> = possible.map(|spec| (spec.ends(), &spec.route)).collect();
+        self.router.find_ahead(&self.network, &flows, balance.wanted_paths());
+    }
+
     /// The flow starts at its start time or now, whichever is later. Fails if an end is not a host, no path exists, a
     /// gate refers to a flow that ends elsewhere, or the flow has too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
         spec.check_ends(&self.network)?;
         spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))?;
-        let name = self.router.name_flow(FlowEnds { from: spec.source, to: spec.destination });
+        let name = self.router.name_flow(spec.ends());
         let paths = self.find_paths(name, &spec.route)?;
         let load = self.load_of(&spec)?;
         let window = self.window_of(&paths)?;
@@ -134,7 +149,7 @@ impl<P: Probe> Engine<P> {
 
     fn find_paths(&mut self, name: FlowName, route: &Route) -> Result<Paths, RouteError> {
         let Transport { balance, interfaces, .. } = self.settings.transport;
-        let wanted = WantedPaths { count: balance.paths(), hashed: balance.is_hashed() };
+        let wanted = balance.wanted_paths();
         match interfaces {
             FlowInterfaces::One => self.router.find(&self.network, name, route, wanted),
             FlowInterfaces::All => self.router.find_all(&self.network, name, route, wanted),

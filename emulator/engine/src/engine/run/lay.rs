@@ -205,10 +205,9 @@ impl RouteWriter<'_> {
         }
     }
 
-    fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
+    fn lay_route(&mut self, links: impl ExactSizeIterator<Item = LinkId>, end: u32) -> u32 {
         let begin = self.routes.at();
-        links.for_each(|link| self.routes.push(self.places[link.index()]));
-        self.routes.push_end(end);
+        self.routes.push_route(links.map(|link| self.places[link.index()]), end);
         begin
     }
 }

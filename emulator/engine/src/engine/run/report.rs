@@ -222,7 +222,7 @@ impl<P: Probe> Engine<P> {
 
     pub(crate) fn takes_one_path(&self, flow: FlowId) -> bool {
         let state = &self.flows[flow.index()];
-        state.choices.is_empty() && self.sender_of(state).cursors().len() == 1
+        state.choices.is_empty() && self.sender_of(state).cursors().nth(1).is_none()
     }
 
     /// Reads all paths from the route table. With adaptive routing, returns one for each interface.
@@ -233,7 +233,7 @@ impl<P: Probe> Engine<P> {
         }
         let mut paths = Paths::default();
         for cursor in self.sender_of(state).cursors() {
-            paths.push(&self.walk(state, *cursor).collect::<Vec<LinkId>>());
+            paths.push(&self.walk(state, cursor).collect::<Vec<LinkId>>());
         }
         paths
     }
@@ -244,9 +244,10 @@ impl<P: Probe> Engine<P> {
 
     fn links_of<'a>(&'a self, state: &'a FlowState) -> impl Iterator<Item = LinkId> + 'a {
         let is_fixed = state.choices.is_empty();
-        let cursors = if is_fixed { self.sender_of(state).cursors() } else { &[] };
+        let sender = is_fixed.then(|| self.sender_of(state));
         let ways = if is_fixed { &[] } else { state.ways.links() };
-        let links = cursors.iter().flat_map(|cursor| self.walk(state, *cursor));
+        let cursors = sender.into_iter().flat_map(Sender::cursors);
+        let links = cursors.flat_map(|cursor| self.walk(state, cursor));
         links.chain(ways.iter().copied())
     }
 
