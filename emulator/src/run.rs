@@ -56,12 +56,12 @@ pub trait Progress {
     /// Called when a run starts.
     fn begins(&mut self, _: RunPass) {}
 
-    /// Reports the simulated time, the packet-hops so far, and the share of completed work.
-    fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
+    /// Reports the simulated time and the packet-hops so far. `done` computes the share of completed work.
+    fn report(&mut self, now: SimTime, packet_hops: u64, done: &dyn Fn() -> f64);
 }
 
 impl Progress for () {
-    fn report(&mut self, _: SimTime, _: u64, _: f64) {}
+    fn report(&mut self, _: SimTime, _: u64, _: &dyn Fn() -> f64) {}
 }
 
 /// Interval, in simulated time, at which the limits are checked.
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
                 looker.look(&self.context, self.context.engine.next_due());
             }
             let hops = self.context.engine.hops();
-            progress.report(self.context.engine.now(), hops, self.share_done());
+            progress.report(self.context.engine.now(), hops, &|| self.share_done());
             if self.only_polls() {
                 break;
             }
@@ -284,7 +284,7 @@ impl<'a> Run<'a> {
     }
 
     fn share_done(&self) -> f64 {
-        let shares = self.workloads.iter().map(|workload| workload.progress());
+        let shares = self.workloads.iter().map(|workload| workload.progress(&self.context));
         let (done, all) = shares.fold((0.0, 0.0), |(a, b), (done, all)| (a + done, b + all));
         if all > 0.0 { (done / all).min(1.0) } else { 1.0 }
     }

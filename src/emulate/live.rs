@@ -11,12 +11,15 @@ use crate::progress::{QUIET_FOR, bar};
 
 /// Without a terminal, also report each tenth of the run.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Progress is computed only when it may be shown.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
     first: Instant,
     pass: RunPass,
+    looked: Option<Instant>,
     last: LastShown,
 }
 
@@ -33,6 +36,7 @@ impl Default for Live {
             begun: now,
             first: now,
             pass: RunPass::Faults,
+            looked: None,
             last: LastShown { at: now, tenth: 0 },
         }
     }
@@ -60,18 +64,22 @@ impl Progress for Live {
         self.last = LastShown { at: self.begun, tenth: 0 };
     }
 
-    fn report(&mut self, now: SimTime, packet_hops: u64, done: f64) {
+    fn report(&mut self, now: SimTime, packet_hops: u64, done: &dyn Fn() -> f64) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
         if let Some(bar) = &self.bar {
-            bar.set_position((done * 1000.0) as u64);
+            bar.set_position((done() * 1000.0) as u64);
             bar.set_message(self.line(now, packet_hops));
             return;
         }
-        let tenth = (done * 10.0) as u64;
         if self.first.elapsed() < QUIET_FOR {
             return;
         }
+        let percent = (done() * 100.0) as u64;
+        let tenth = percent / 10;
         if tenth > self.last.tenth || self.last.at.elapsed() >= LINE_EVERY {
-            let percent = (done * 100.0) as u64;
             output::note(&format!("emulating: {percent} %, {}", self.line(now, packet_hops)));
             self.last.at = Instant::now();
             self.last.tenth = tenth;

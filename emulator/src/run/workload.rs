@@ -65,7 +65,8 @@ pub(crate) trait Workload {
     fn waits_for_restoration(&self) -> bool {
         false
     }
-    fn progress(&self) -> (f64, f64);
+    /// Returns the work that is done and all work, in steps.
+    fn progress(&self, context: &Context<'_>) -> (f64, f64);
     fn last_end(&self) -> Option<SimTime>;
     fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);

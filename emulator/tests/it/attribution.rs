@@ -113,7 +113,7 @@ impl Progress for Passes {
         self.0.push(pass);
     }
 
-    fn report(&mut self, _: SimTime, _: u64, _: f64) {}
+    fn report(&mut self, _: SimTime, _: u64, _: &dyn Fn() -> f64) {}
 }
 
 /// The reported share of finished work may fall within a run; the start of each run is reported

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use lightloom_emulator::outcome::{Outcome, Stop};
+use lightloom_emulator::run::Progress;
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
@@ -27,6 +28,29 @@ fn run_on(text: &str, threads: usize) -> Outcome {
 
 fn run(text: &str) -> Outcome {
     run_on(text, 1)
+}
+
+struct Shares(Vec<f64>);
+
+impl Progress for Shares {
+    fn report(&mut self, _: SimTime, _: u64, done: &dyn Fn() -> f64) {
+        self.0.push(done());
+    }
+}
+
+/// Regression test: a single permutation was reported as 0 % until its end.
+#[test]
+fn progress_follows_the_bytes_of_a_step_under_way() {
+    let text = "name: p\non: {fat_tree: {radix: 4}}\ntraffic:\n  \
+                - {name: p, run: permutation, bytes: 64MiB, repeat: 2}\n";
+    let mut shares = Shares(Vec::new());
+    lightloom_emulator::emulate(&load(text).0.unwrap(), 1, &mut shares).unwrap();
+    assert!(shares.0.is_sorted(), "{:?}", shares.0);
+    for tenth in 1..10 {
+        let near = shares.0.iter().any(|share| (share * 10.0 - f64::from(tenth)).abs() < 0.5);
+        assert!(near, "{tenth}: {:?}", shares.0);
+    }
+    assert_eq!(shares.0.last(), Some(&1.0));
 }
 
 const NETWORKS: [&str; 11] = [

@@ -202,7 +202,7 @@ impl Workload for Called<'_> {
         true
     }
 
-    fn progress(&self) -> (f64, f64) {
+    fn progress(&self, _: &Context<'_>) -> (f64, f64) {
         (0.0, 0.0)
     }
 

@@ -385,7 +385,7 @@ impl Workload for JobGroups<'_> {
         true
     }
 
-    fn progress(&self) -> (f64, f64) {
+    fn progress(&self, _: &Context<'_>) -> (f64, f64) {
         let all = (self.length() * self.groups.len()).max(1);
         (self.done_steps as f64, all as f64)
     }

@@ -69,6 +69,14 @@ impl Repetition {
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.flows.iter().cloned().flatten().map(FlowId)
     }
+
+    fn share_delivered(&self, context: &Context<'_>) -> f64 {
+        let records = self.flows().map(|flow| context.engine.record(flow));
+        let (done, all) = records.fold((0, 0), |(done, all), record| {
+            (done + record.delivered.0.min(record.size.0), all + record.size.0)
+        });
+        if all > 0 { done as f64 / all as f64 } else { 0.0 }
+    }
 }
 
 impl<'a> Jobs<'a> {
@@ -327,12 +335,18 @@ impl Workload for Jobs<'_> {
         true
     }
 
-    fn progress(&self) -> (f64, f64) {
-        let steps = self.jobs.iter().flat_map(|job| &job.steps);
-        let ended = steps.filter(|step| step.end.is_some()).count();
+    fn progress(&self, context: &Context<'_>) -> (f64, f64) {
         let all: u32 = self.traffic.iter().map(|traffic| traffic.repeat).sum();
-        let under_way: f64 = self.playing.values().map(Playing::share_done).sum();
-        (ended as f64 + under_way, f64::from(all))
+        let of_job = |(place, job): (usize, &Job)| {
+            let ended = job.steps.iter().filter(|step| step.end.is_some()).count() as f64;
+            let under_way = job.steps.last().filter(|step| step.end.is_none());
+            ended
+                + match self.playing.get(&place) {
+                    Some(playing) => playing.share_done(),
+                    None => under_way.map_or(0.0, |step| step.share_delivered(context)),
+                }
+        };
+        (self.jobs.iter().enumerate().map(of_job).sum(), f64::from(all))
     }
 
     fn last_end(&self) -> Option<SimTime> {

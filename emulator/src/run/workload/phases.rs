@@ -204,7 +204,7 @@ impl Workload for Phases<'_> {
         self.ended.is_some()
     }
 
-    fn progress(&self) -> (f64, f64) {
+    fn progress(&self, _: &Context<'_>) -> (f64, f64) {
         let done = if self.ended.is_some() { self.all() } else { self.logs.len().max(1) - 1 };
         (done as f64, self.all() as f64)
     }

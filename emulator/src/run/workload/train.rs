@@ -458,7 +458,7 @@ impl Workload for Trainings<'_> {
         true
     }
 
-    fn progress(&self) -> (f64, f64) {
+    fn progress(&self, _: &Context<'_>) -> (f64, f64) {
         let shares = self.jobs.iter().map(TrainingJob::done_share);
         shares.fold((0.0, 0.0), |(a, b), (done, all)| (a + done, b + all))
     }
