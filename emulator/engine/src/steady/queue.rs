@@ -12,7 +12,7 @@ use lightloom_units::SimTime;
 
 use crate::engine::{BatchId, FlowId, LinkChange, LinkId};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PlannedAct {
     Change(LinkId, LinkChange),
     Timer(u64),
@@ -25,7 +25,7 @@ pub(super) enum PlannedAct {
     RunIslands,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum From {
     Caller,
     Held(u32),
@@ -37,16 +37,14 @@ type Key = (u64, u64, u8, u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    heap: BinaryHeap<Reverse<(Key, u64)>>,
-    acts: Vec<PlannedAct>,
-    free: Vec<u64>,
+    heap: BinaryHeap<Reverse<(Key, PlannedAct)>>,
     calls: u64,
 }
 
 impl Queue {
     pub(super) fn plan(&mut self, now: SimTime, at: SimTime, act: PlannedAct) {
         self.calls += 1;
-        self.push((at.0, now.0, 0, self.calls), act);
+        self.heap.push(Reverse(((at.0, now.0, 0, self.calls), act)));
     }
 
     pub(super) fn plan_end(
@@ -58,16 +56,7 @@ impl Queue {
         from: From,
     ) {
         let act = PlannedAct::BatchDone { batch, at, from };
-        self.push((reported.0, at.0, 1, u64::from(last.0)), act);
-    }
-
-    fn push(&mut self, key: Key, act: PlannedAct) {
-        let place = self.free.pop().unwrap_or(self.acts.len() as u64);
-        match self.acts.get_mut(place as usize) {
-            Some(free) => *free = act,
-            None => self.acts.push(act),
-        }
-        self.heap.push(Reverse((key, place)));
+        self.heap.push(Reverse(((reported.0, at.0, 1, u64::from(last.0)), act)));
     }
 
     pub(super) fn next_due(&self) -> u64 {
@@ -75,8 +64,6 @@ impl Queue {
     }
 
     pub(super) fn take(&mut self) -> Option<(SimTime, PlannedAct)> {
-        let Reverse(((due, ..), place)) = self.heap.pop()?;
-        self.free.push(place);
-        Some((SimTime(due), self.acts[place as usize]))
+        self.heap.pop().map(|Reverse(((due, ..), act))| (SimTime(due), act))
     }
 }
