@@ -27,7 +27,7 @@ use super::probe::{NoProbe, PacketArrival, Probe};
 use super::queueing::CONTROL_PRIORITY;
 use super::route::Router;
 use super::settings::{EngineError, EngineSettings};
-use super::shard::{Outbox, Shard, Shared, SimSpan};
+use super::shard::{Outbox, Pods, Shard, Shared, SimSpan};
 use crate::transport::{CongestionControl, Transport};
 
 /// Times in a window are 32-bit picoseconds, so a window spans at most 4 ms.
@@ -215,7 +215,7 @@ impl<P: Probe> Engine<P> {
     fn run_window(&mut self, span: SimSpan) {
         let (shared, middle) = (&self.shared, span.start + self.window);
         if span.end > middle {
-            self.shards[0].advance_by_pods(shared, span, middle);
+            Pods::advance(&mut self.shards[0], shared, span, middle);
             self.windows += 1;
         } else if self.is_worth_sharing {
             self.shards.par_iter_mut().for_each(|shard| shard.advance(shared, span));

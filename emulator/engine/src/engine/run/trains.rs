@@ -14,7 +14,7 @@
 
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
-use crate::engine::shard::again::StateLag;
+use crate::engine::shard::again::Past;
 
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
@@ -32,16 +32,8 @@ pub(super) struct Trains<P> {
 
 #[derive(Clone, Debug)]
 struct PendingComparison<P> {
-    seen: Box<Shard<P>>,
-    at: u64,
-    until: u64,
-    what: Comparand,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Comparand {
-    Again(StateLag),
-    Foretold,
+    past: Past<P>,
+    is_foretold: bool,
 }
 
 impl<P> Trains<P> {
@@ -64,7 +56,7 @@ impl<P> Trains<P> {
     }
 
     pub(super) fn look_due(&self) -> u64 {
-        self.look.as_ref().map_or(u64::MAX, |look| look.until)
+        self.look.as_ref().map_or(u64::MAX, |look| look.past.next())
     }
 
     fn put_off(&mut self, windows: u64) {
@@ -76,58 +68,32 @@ impl<P> Trains<P> {
 impl<P: Probe> Trains<P> {
     /// All events before `now` have been processed, and only packets are due before `until`.
     pub(super) fn look(&mut self, shard: &mut Shard<P>, windows: u64, now: u64, until: u64) {
-        let Some(PendingComparison { seen, at, what, .. }) = self.look.take() else {
+        let Some(PendingComparison { past, is_foretold }) = self.look.take() else {
             if windows >= self.next {
-                self.look = PendingComparison::begin(shard, now, until);
+                let past = Past::of(shard, now, until);
+                self.look = past.map(|past| PendingComparison { past, is_foretold: false });
                 self.put_off(windows);
             }
             return;
         };
-        match what {
-            Comparand::Foretold => {
-                self.is_wrong |= !seen.becomes(shard, now, StateLag { time: 0, packets: 0 });
-                self.is_wrong |= !seen.counts_as(shard);
+        if is_foretold {
+            self.is_wrong |= !past.has_come_true(shard);
+        } else if past.is_repeated_by(shard) {
+            let times = past.times(shard, until);
+            if times >= SHORTEST_LEAP {
+                self.go(shard, &past, times);
+                (self.next, self.pause) = (windows + FIRST_PAUSE, FIRST_PAUSE);
             }
-            Comparand::Again(pace) if seen.becomes(shard, at, pace) => {
-                let times = shard.times(&seen, now, until, pace);
-                if times >= SHORTEST_LEAP {
-                    self.go(shard, &seen, now, pace, times);
-                    (self.next, self.pause) = (windows + FIRST_PAUSE, FIRST_PAUSE);
-                }
-            }
-            Comparand::Again(_) => {}
         }
     }
 
-    fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, pace: StateLag, times: u32) {
+    fn go(&mut self, shard: &mut Shard<P>, past: &Past<P>, times: u32) {
         if shard.probe.may_leap() {
-            let before = shard.hops();
-            shard.leap(seen, now, pace, times);
-            shard.probe.leap(&seen.probe, times);
-            self.leapt += shard.hops() - before;
+            self.leapt += past.repeat(shard, times);
+            shard.probe.leap(past.probe(), times);
         } else {
-            let mut foretold = Box::new(shard.clone());
-            foretold.leap(seen, now, pace, times);
-            let until = now + pace.times(times).time;
-            self.look = Some(PendingComparison {
-                seen: foretold,
-                at: until,
-                until,
-                what: Comparand::Foretold,
-            });
+            let past = past.foretell(shard, times);
+            self.look = Some(PendingComparison { past, is_foretold: true });
         }
-    }
-}
-
-impl<P: Probe> PendingComparison<P> {
-    fn begin(shard: &Shard<P>, now: u64, until: u64) -> Option<Self> {
-        let pace = shard.pace(now)?;
-        let again = now + pace.time;
-        (again < until && shard.may_repeat()).then(|| Self {
-            seen: Box::new(shard.clone()),
-            at: now,
-            until: again,
-            what: Comparand::Again(pace),
-        })
     }
 }

@@ -18,32 +18,43 @@ impl StateLag {
     }
 }
 
-impl<P: Probe> Shard<P> {
-    pub(crate) fn may_repeat(&self) -> bool {
-        self.switches.iter().all(Option::is_none)
-            && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
-            && self.senders.iter().all(|sender| sender.is_plain())
+/// A shard as it was, and how far its state moves with each packet from then on.
+#[derive(Clone, Debug)]
+pub(crate) struct Past<P> {
+    shard: Box<Shard<P>>,
+    at: u64,
+    pace: StateLag,
+}
+
+impl<P> Past<P> {
+    /// When the state is the same again, one packet later.
+    pub(crate) const fn next(&self) -> u64 {
+        self.at + self.pace.time
+    }
+}
+
+impl<P: Probe> Past<P> {
+    /// `None` if the state cannot repeat with each packet of a flow before `until`.
+    pub(crate) fn of(shard: &Shard<P>, now: u64, until: u64) -> Option<Self> {
+        let pace = pace(shard, now)?;
+        let may_repeat = now + pace.time < until && may_repeat(shard);
+        may_repeat.then(|| Self { shard: Box::new(shard.clone()), at: now, pace })
     }
 
-    pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
-        self.wires.iter().find_map(|wire| {
-            let mut data = wire.queue.iter().filter(|packet| !packet.is_acknowledgement());
-            let first = data.next()?;
-            let next = data.find(|next| {
-                next.cursor() == first.cursor() && next.sequence() == first.sequence() + 1
-            })?;
-            Some(StateLag { time: next.after(now) - first.after(now), packets: 1 })
-        })
+    pub(crate) fn probe(&self) -> &P {
+        &self.shard.probe
     }
 
-    pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
-        let then = now + pace.time;
-        let hosts = self.hosts.iter().zip(&later.hosts);
-        let mut wires = self.wires.iter().zip(&later.wires);
-        let mut senders = self.senders.iter().zip(&later.senders);
-        let mut receivers = self.receivers.iter().zip(&later.receivers);
-        let mut ports = self.ports.iter().zip(&later.ports);
-        self.ready == later.ready
+    /// Whether `later`, at [`next`](Self::next), differs only by one packet.
+    pub(crate) fn is_repeated_by(&self, later: &Shard<P>) -> bool {
+        let Self { shard, at: now, pace } = self;
+        let (now, then, pace) = (*now, self.next(), *pace);
+        let hosts = shard.hosts.iter().zip(&later.hosts);
+        let mut wires = shard.wires.iter().zip(&later.wires);
+        let mut senders = shard.senders.iter().zip(&later.senders);
+        let mut receivers = shard.receivers.iter().zip(&later.receivers);
+        let mut ports = shard.ports.iter().zip(&later.ports);
+        shard.ready == later.ready
             && ports.all(|(one, other)| {
                 one.up == other.up && one.free.max(now) + pace.time == other.free.max(then)
             })
@@ -57,75 +68,99 @@ impl<P: Probe> Shard<P> {
             })
     }
 
-    pub(crate) fn counts_as(&self, other: &Self) -> bool {
-        self.counts == other.counts && self.ends == other.ends
-    }
-
-    /// How often the change repeats before a message ends, a flow starts, a timer expires or `until` is reached.
-    pub(crate) fn times(&self, before: &Self, now: u64, until: u64, pace: StateLag) -> u32 {
-        let starts = self.hosts.iter().map(HostState::next_start);
+    /// How often the change repeats after `later` before a message ends, a flow starts, a timer expires or `until`
+    /// is reached.
+    pub(crate) fn times(&self, later: &Shard<P>, until: u64) -> u32 {
+        let starts = later.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);
         let mut packets = u32::MAX;
-        for (one, sender) in before.senders.iter().zip(&self.senders) {
-            if one.pace_to(sender, pace).packets > 0 {
+        for (one, sender) in self.shard.senders.iter().zip(&later.senders) {
+            if one.pace_to(sender, self.pace).packets > 0 {
                 packets = packets.min(sender.packets_alike());
             } else {
                 until = until.min(sender.deadline);
             }
         }
-        for (one, receiver) in before.receivers.iter().zip(&self.receivers) {
-            if one.pace_to(receiver, pace).packets > 0 {
+        for (one, receiver) in self.shard.receivers.iter().zip(&later.receivers) {
+            if one.pace_to(receiver, self.pace).packets > 0 {
                 packets = packets.min(receiver.packets_alike());
             }
         }
-        let times = until.saturating_sub(now) / pace.time;
-        u32::try_from(times).unwrap_or(u32::MAX).min(packets / pace.packets)
+        let times = until.saturating_sub(self.next()) / self.pace.time;
+        u32::try_from(times).unwrap_or(u32::MAX).min(packets / self.pace.packets)
     }
 
-    pub(crate) fn hops(&self) -> u64 {
-        self.counts.iter().map(|count| count.packets).sum()
-    }
-
-    pub(crate) fn leap(&mut self, before: &Self, now: u64, pace: StateLag, times: u32) {
+    /// Repeats the change from the past to `later` in `later`, and returns the number of packet-hops.
+    pub(crate) fn repeat(&self, later: &mut Shard<P>, times: u32) -> u64 {
+        let (before, now, pace) = (&self.shard, self.next(), self.pace);
         let far = pace.times(times);
-        for (one, sender) in before.senders.iter().zip(&mut self.senders) {
+        for (one, sender) in before.senders.iter().zip(&mut later.senders) {
             if one.pace_to(sender, pace).packets > 0 {
                 sender.leap(far);
             }
         }
-        for (one, receiver) in before.receivers.iter().zip(&mut self.receivers) {
+        for (one, receiver) in before.receivers.iter().zip(&mut later.receivers) {
             if one.pace_to(receiver, pace).packets > 0 {
                 receiver.leap(far.packets);
             }
         }
-        for port in self.ports.iter_mut().filter(|port| port.free > now) {
+        for port in later.ports.iter_mut().filter(|port| port.free > now) {
             port.free += far.time;
         }
-        for wire in &mut self.wires {
+        for wire in &mut later.wires {
             wire.queue.change(|packet| packet.moved(now, far));
         }
-        for (one, count) in before.counts.iter().zip(&mut self.counts) {
+        let mut hops = 0;
+        for (one, count) in before.counts.iter().zip(&mut later.counts) {
+            hops += (count.packets - one.packets) * u64::from(times);
             *count = repeated(*one, *count, times);
         }
-        self.ends = self.ends.repeated(&before.ends, times);
-        for host in &mut self.hosts {
+        later.ends = later.ends.repeated(&before.ends, times);
+        for host in &mut later.hosts {
             host.inside.iter_mut().for_each(|packet| *packet = packet.moved(now, far));
             if host.pull_due != u64::MAX {
                 host.pull_due += far.time;
             }
             let deadlines =
-                host.active.iter().map(|sender| self.senders[*sender as usize].deadline);
+                host.active.iter().map(|sender| later.senders[*sender as usize].deadline);
             host.timer_due = deadlines.min().unwrap_or(u64::MAX);
         }
-        self.look_when_due(now + far.time);
+        for index in 0..later.vertices.len() {
+            later.set_host_due(index, now + far.time);
+        }
+        later.due.settle_all();
+        hops
     }
 
-    fn look_when_due(&mut self, now: u64) {
-        for index in 0..self.vertices.len() {
-            self.set_host_due(index, now);
-        }
-        self.due.settle_all();
+    /// Predicts `now` after `times` more repetitions.
+    pub(crate) fn foretell(&self, now: &Shard<P>, times: u32) -> Self {
+        let mut shard = Box::new(now.clone());
+        self.repeat(&mut shard, times);
+        Self { shard, at: self.next() + self.pace.times(times).time, pace: StateLag::NONE }
     }
+
+    pub(crate) fn has_come_true(&self, now: &Shard<P>) -> bool {
+        let counts = self.shard.counts == now.counts && self.shard.ends == now.ends;
+        counts && self.is_repeated_by(now)
+    }
+}
+
+fn may_repeat<P>(shard: &Shard<P>) -> bool {
+    shard.switches.iter().all(Option::is_none)
+        && shard.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
+        && shard.senders.iter().all(|sender| sender.is_plain())
+}
+
+/// Between the first data packet of a flow on a wire and the next packet of that flow.
+fn pace<P>(shard: &Shard<P>, now: u64) -> Option<StateLag> {
+    shard.wires.iter().find_map(|wire| {
+        let mut data = wire.queue.iter().filter(|packet| !packet.is_acknowledgement());
+        let first = data.next()?;
+        let next = data.find(|next| {
+            next.cursor() == first.cursor() && next.sequence() == first.sequence() + 1
+        })?;
+        Some(StateLag { time: next.after(now) - first.after(now), packets: 1 })
+    })
 }
 
 impl HostState {

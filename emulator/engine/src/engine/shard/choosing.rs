@@ -3,15 +3,10 @@
 //!
 //! Backlogs depend on earlier choices, so all arrivals at a vertex are processed in chronological order.
 
-use lightloom_units::Bytes;
-
-use super::interfaces::put;
-use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, touch};
 use crate::engine::marking::mix;
 use crate::engine::packet::Packet;
 use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
-use crate::engine::switching::Switching;
 
 /// Draws one of the ports whose `backlog` is close to the smallest. Ports that lead nowhere are the last resort.
 #[inline]
@@ -65,58 +60,4 @@ impl Backlog {
 #[inline]
 pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
     Backlog::of(port, || port.free.saturating_sub(now))
-}
-
-impl<P: Probe> Shard<P> {
-    pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: SimSpan) {
-        let due = self.collect_all(index, span);
-        self.due.set(index, due);
-        let mut keys = std::mem::take(&mut self.scratch.all);
-        keys.sort_unstable();
-        for key in keys.drain(..) {
-            let (packet, now) =
-                (self.scratch.arrivals[key as u32 as usize], span.start + (key >> 32));
-            let ports = &self.ports[self.vertices[index].ports()];
-            let (place, packet) =
-                step(&shared.routes, now, packet, |place| backlog(&ports[place as usize], now));
-            let port = (self.vertices[index].first_port + place) as usize;
-            let mut head_start = 0;
-            if shared.switching == Switching::CutThrough {
-                let rate = self.wire_rates[packet.ingress() as usize];
-                let header = Bytes(shared.header_bytes.into());
-                head_start = self.ports[port].head_start(&packet, rate, header);
-            }
-            self.transmit(port, now, head_start, packet);
-        }
-        self.scratch.all = keys;
-    }
-
-    fn transmit(&mut self, place: usize, now: u64, head_start: u64, packet: Packet) {
-        let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
-        let link = self.port_links[place];
-        let sent = put(port, count, link, now, head_start, packet, &mut self.probe);
-        if let Some(packet) = sent {
-            let arrival = port.arrival(port.free);
-            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
-                .send(packet, arrival);
-        }
-    }
-
-    /// Arrivals store their wires in the time field. Returns when the first packet after the window arrives.
-    fn collect_all(&mut self, index: usize, span: SimSpan) -> u64 {
-        let vertex = self.vertices[index];
-        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
-        let Scratch { arrivals, all: keys, .. } = &mut self.scratch;
-        arrivals.clear();
-        let (mut due, length) = (u64::MAX, span.end - span.start);
-        for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
-            let next = wire.queue.take_due(span.start, length, |offset, packet| {
-                keys.push(offset << 32 | arrivals.len() as u64);
-                arrivals.push(packet.came_by(number));
-            });
-            due = due.min(next);
-        }
-        self.worked += arrivals.len() as u64;
-        due
-    }
 }

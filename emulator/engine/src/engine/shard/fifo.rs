@@ -3,10 +3,13 @@
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
+use super::choosing::{backlog, step};
+use super::interfaces::put;
 use super::{Exit, Probe, Scratch, Shard, Shared, SimSpan, Sink, send_through, touch};
 use crate::engine::network::LinkId;
 use crate::engine::packet::Packet;
 use crate::engine::port::SendingPort;
+use crate::engine::switching::Switching;
 
 impl<P: Probe> Shard<P> {
     /// Store-and-forward and cut-through switches have separate loops, which saves a test per packet.
@@ -73,6 +76,59 @@ impl<P: Probe> Shard<P> {
         let (wire_rates, header) = (&self.wire_rates[..], Bytes(shared.header_bytes.into()));
         let list = List::<CUTS_THROUGH> { keys, arrivals, start, link, wire_rates, header };
         send_through!(exit, start, keys.len(), |sink| list.send(sending, sink, &mut self.probe));
+    }
+
+    /// Backlogs depend on earlier choices, so all arrivals are processed in chronological order.
+    pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: SimSpan) {
+        let due = self.collect_all(index, span);
+        self.due.set(index, due);
+        let mut keys = std::mem::take(&mut self.scratch.all);
+        keys.sort_unstable();
+        for key in keys.drain(..) {
+            let (packet, now) =
+                (self.scratch.arrivals[key as u32 as usize], span.start + (key >> 32));
+            let ports = &self.ports[self.vertices[index].ports()];
+            let (place, packet) =
+                step(&shared.routes, now, packet, |place| backlog(&ports[place as usize], now));
+            let port = (self.vertices[index].first_port + place) as usize;
+            let mut head_start = 0;
+            if shared.switching == Switching::CutThrough {
+                let rate = self.wire_rates[packet.ingress() as usize];
+                let header = Bytes(shared.header_bytes.into());
+                head_start = self.ports[port].head_start(&packet, rate, header);
+            }
+            self.transmit(port, now, head_start, packet);
+        }
+        self.scratch.all = keys;
+    }
+
+    fn transmit(&mut self, place: usize, now: u64, head_start: u64, packet: Packet) {
+        let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
+        let link = self.port_links[place];
+        let sent = put(port, count, link, now, head_start, packet, &mut self.probe);
+        if let Some(packet) = sent {
+            let arrival = port.arrival(port.free);
+            Exit::of(port.far, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
+                .send(packet, arrival);
+        }
+    }
+
+    /// Arrivals store their wires in the time field. Returns when the first packet after the window arrives.
+    fn collect_all(&mut self, index: usize, span: SimSpan) -> u64 {
+        let vertex = self.vertices[index];
+        self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
+        let Scratch { arrivals, all: keys, .. } = &mut self.scratch;
+        arrivals.clear();
+        let (mut due, length) = (u64::MAX, span.end - span.start);
+        for (number, wire) in (vertex.first_wire..).zip(&mut self.wires[vertex.wires()]) {
+            let next = wire.queue.take_due(span.start, length, |offset, packet| {
+                keys.push(offset << 32 | arrivals.len() as u64);
+                arrivals.push(packet.came_by(number));
+            });
+            due = due.min(next);
+        }
+        self.worked += arrivals.len() as u64;
+        due
     }
 }
 

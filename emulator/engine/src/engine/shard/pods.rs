@@ -49,6 +49,25 @@ impl Pods {
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
+
+    /// Advances the only shard. `span` consists of one window up to `middle` and at most one more.
+    pub(crate) fn advance<P: Probe>(
+        shard: &mut Shard<P>,
+        shared: &Shared,
+        span: SimSpan,
+        middle: u64,
+    ) {
+        let windows = [SimSpan { end: middle, ..span }, SimSpan { start: middle, ..span }];
+        let Self { pods, spine } = std::mem::take(&mut shard.pods);
+        shard.advance_part(shared, spine.clone(), windows[0]);
+        for pod in &pods {
+            for window in windows {
+                shard.advance_part(shared, pod.clone(), window);
+            }
+        }
+        shard.advance_part(shared, spine.clone(), windows[1]);
+        shard.pods = Self { pods, spine };
+    }
 }
 
 /// Hops from each vertex to the nearest host; 0 if no host is reachable.
@@ -91,22 +110,6 @@ fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
         count += 1;
     }
     number
-}
-
-impl<P: Probe> Shard<P> {
-    /// `span` consists of one window up to `middle` and at most one more.
-    pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: SimSpan, middle: u64) {
-        let windows = [SimSpan { end: middle, ..span }, SimSpan { start: middle, ..span }];
-        let Pods { pods, spine } = std::mem::take(&mut self.pods);
-        self.advance_part(shared, spine.clone(), windows[0]);
-        for pod in &pods {
-            for window in windows {
-                self.advance_part(shared, pod.clone(), window);
-            }
-        }
-        self.advance_part(shared, spine.clone(), windows[1]);
-        self.pods = Pods { pods, spine };
-    }
 }
 
 #[cfg(test)]
