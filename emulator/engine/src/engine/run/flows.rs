@@ -97,7 +97,7 @@ impl<P: Probe> Engine<P> {
     /// Finds the paths of flows that are added next, in this order, on several threads.
     pub fn find_paths_ahead(&mut self, specs: &[&FlowSpec]) {
         let Transport { balance, interfaces, .. } = self.settings.transport;
-        if interfaces == FlowInterfaces::All || rayon::current_num_threads() == 1 {
+        if interfaces == FlowInterfaces::All || self.settings.threads == 1 {
             return;
         }
         let possible = specs.iter().take_while(|spec| spec.check_ends(&self.network).is_ok());
