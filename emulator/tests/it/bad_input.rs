@@ -47,6 +47,21 @@ fn require_idle(more: &str, wanted: &str, mistakes: &[Diagnostic]) {
     assert!(mistake.place.is_some() && mistake.help.is_some(), "{more}: {mistake}");
 }
 
+/// Regression test: the place was that of a fault which the scenario does not have.
+#[test]
+fn fault_of_another_file_that_needs_the_daemon_is_reported_at_the_name_of_that_file() {
+    let faults = "faults: [{part: control, at: 1us, effect: {slow_disk: 50ms}}]\n";
+    let mut read = |name: &str| match name {
+        "faults.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: faults.as_bytes().to_vec() }),
+        _ => read(name),
+    };
+    let text = format!("{ON_FABRIC}faults: [{{part: n1, at: 1us}}]\nfaults_in: faults.yaml\n");
+    let mistakes = scenario::file::load("s.yaml", text.as_bytes(), &mut read).1;
+    let lines = lines(&mistakes);
+    let found = lines.iter().find(|line| line.contains("requires the shipped daemon"));
+    assert!(found.is_some_and(|line| line.contains("s.yaml:6:")), "{lines:?}");
+}
+
 #[test]
 fn rejects_fabric_expectations_that_no_run_could_decide() {
     let fault = "faults: [{part: n4, at: 20us}]\n";

@@ -215,10 +215,8 @@ impl Problems {
         for (index, own) in spec.loss.ports.iter().enumerate() {
             self.check_db(format!("loss.ports[{index}]"), own.db);
         }
-        for (index, leaf) in spec.electrical.other_rates.keys().enumerate() {
-            if leaf.0 >= spec.leaves {
-                self.unknown_leaf(&format!("electrical.uplinks[{index}]"), *leaf, spec.leaves);
-            }
+        for leaf in spec.electrical.other_rates.keys().filter(|leaf| leaf.0 >= spec.leaves) {
+            self.unknown_leaf("electrical.uplinks", *leaf, spec.leaves);
         }
     }
 

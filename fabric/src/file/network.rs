@@ -126,7 +126,7 @@ pub(super) fn lower(
         circuit_rate: raw.circuit_rate.0,
         electrical: ElectricalCore {
             rate_per_leaf: raw.electrical.rate_per_leaf.0,
-            other_rates: other_rates(&raw.electrical, check),
+            other_rates: other_rates(raw, check),
             oversubscription: raw.electrical.oversubscription,
         },
         banks: raw.banks.clone(),
@@ -156,15 +156,20 @@ pub(super) fn lower(
     fabric
 }
 
-fn other_rates(raw: &ElectricalFile, check: &mut Check<'_>) -> BTreeMap<LeafId, BitsPerSecond> {
+/// Unknown leaves are reported here, where their place in the file is known.
+fn other_rates(raw: &ReconfigurableFile, check: &mut Check<'_>) -> BTreeMap<LeafId, BitsPerSecond> {
     let mut rates = BTreeMap::new();
-    for (index, own) in raw.uplinks.iter().enumerate() {
-        if rates.insert(own.leaf, own.rate.0).is_some() {
-            let place = format!("{FAT_TREE}/electrical/uplinks/{index}");
-            check
-                .error(codes::BAD_VALUE, &place, format!("{} is listed twice", own.leaf))
-                .help("list each leaf once");
-        }
+    for (index, own) in raw.electrical.uplinks.iter().enumerate() {
+        let (leaf, last) = (own.leaf, raw.leaves.saturating_sub(1));
+        let (message, help) = if leaf.0 > last {
+            (format!("{leaf} does not exist"), format!("use leaf0 to leaf{last}"))
+        } else if rates.insert(leaf, own.rate.0).is_some() {
+            (format!("{leaf} is listed twice"), "list each leaf once".to_owned())
+        } else {
+            continue;
+        };
+        let place = format!("{FAT_TREE}/electrical/uplinks/{index}");
+        check.error(codes::BAD_VALUE, &place, message).help(help);
     }
     rates
 }

@@ -292,6 +292,19 @@ fn warns_about_unrealistic_rates_and_switch_sizes() {
     assert!(all.contains("use `ports_per_leaf: 2048`"), "{all}");
 }
 
+/// Regression test: the place was counted by leaf and not in the order of the file.
+#[test]
+fn unknown_leaf_with_other_uplinks_is_reported_at_its_place() {
+    let text = "name: x\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    circuit_rate: 400Gbps\n    \
+                electrical:\n      rate_per_leaf: 400Gbps\n      oversubscription: 1\n      uplinks:\n      - {leaf: leaf9, rate: \
+                800Gbps}\n      - {leaf: leaf1, rate: 800Gbps}\n    banks: [{name: b, switches: 1, ports_per_switch: 8, \
+                ports_per_leaf: 2}]\n    timing: {switching: 1ms}\n";
+    let all = shown(text);
+    assert!(all.contains("fabric.yaml:11:9") && !all.contains(":12:"), "{all}");
+    assert_eq!(all.matches("leaf9 does not exist").count(), 1, "{all}");
+    assert!(all.contains("use leaf0 to leaf3"), "{all}");
+}
+
 const OPTICS: &str = "transceiver:\n  optics: {launch_dbm: 1, sensitivity_dbm: -5, switch_db: 2, connector_db: 0.5, hops: [{fibre_m: 2, \
                       connectors: 2}, {fibre_m: 5, connectors: 2}, {fibre_m: 500, connectors: 4}]}\n";
 

@@ -187,14 +187,18 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
 }
 
+/// Faults of the fault file follow those of the scenario.
+fn place_of_effect(raw: &ScenarioFile, index: usize) -> String {
+    if index < raw.faults.len() { format!("/faults/{index}/effect") } else { "/faults_in".into() }
+}
+
 pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     if scenario.control.lightloomd.is_none() {
-        for (index, fault) in
-            scenario.faults.iter().enumerate().filter(|(_, f)| f.effect.needs_daemon())
-        {
+        let faults = scenario.faults.iter().enumerate();
+        for (index, fault) in faults.filter(|(_, fault)| fault.effect.needs_daemon()) {
             let message = format!("`{}` requires the shipped daemon", fault.effect.name());
             check
-                .error(codes::BAD_CONTROL, &format!("/faults/{index}/effect"), message)
+                .error(codes::BAD_CONTROL, &place_of_effect(raw, index), message)
                 .help("write `control: lightloomd`");
         }
         return;
@@ -221,7 +225,7 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
         check
             .error(
                 codes::BAD_CONTROL,
-                &format!("/faults/{index}/effect"),
+                &place_of_effect(raw, index),
                 "`slower` is supported only for assumed delays",
             )
             .help("use `{slow_disk: 50ms}`, or `{late: 20ms}` for a transceiver");
