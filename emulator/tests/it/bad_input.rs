@@ -47,9 +47,9 @@ fn require_idle(more: &str, wanted: &str, mistakes: &[Diagnostic]) {
     assert!(mistake.place.is_some() && mistake.help.is_some(), "{more}: {mistake}");
 }
 
-/// Regression test: the place was that of a fault which the scenario does not have.
+/// Regression test: the place was a fault that the scenario does not have.
 #[test]
-fn fault_of_another_file_that_needs_the_daemon_is_reported_at_the_name_of_that_file() {
+fn rejects_fault_in_another_file_without_the_shipped_daemon() {
     let faults = "faults: [{part: control, at: 1us, effect: {slow_disk: 50ms}}]\n";
     let mut read = |name: &str| match name {
         "faults.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: faults.as_bytes().to_vec() }),

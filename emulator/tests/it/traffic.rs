@@ -40,7 +40,7 @@ impl Progress for Shares {
 
 /// Regression test: a single permutation was reported as 0 % until its end.
 #[test]
-fn progress_follows_the_bytes_of_a_step_under_way() {
+fn progress_grows_with_delivered_bytes() {
     let text = "name: p\non: {fat_tree: {radix: 4}}\ntraffic:\n  \
                 - {name: p, run: permutation, bytes: 64MiB, repeat: 2}\n";
     let mut shares = Shares(Vec::new());

@@ -156,7 +156,7 @@ pub(super) fn lower(
     fabric
 }
 
-/// Unknown leaves are reported here, where their place in the file is known.
+/// Also reports unknown leaves, because their location is known only here.
 fn other_rates(raw: &ReconfigurableFile, check: &mut Check<'_>) -> BTreeMap<LeafId, BitsPerSecond> {
     let mut rates = BTreeMap::new();
     for (index, own) in raw.electrical.uplinks.iter().enumerate() {

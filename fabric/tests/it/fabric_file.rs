@@ -292,9 +292,9 @@ fn warns_about_unrealistic_rates_and_switch_sizes() {
     assert!(all.contains("use `ports_per_leaf: 2048`"), "{all}");
 }
 
-/// Regression test: the place was counted by leaf and not in the order of the file.
+/// Regression test: the location was counted by leaf, not in file order.
 #[test]
-fn unknown_leaf_with_other_uplinks_is_reported_at_its_place() {
+fn locates_unknown_leaf_with_other_uplinks() {
     let text = "name: x\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    circuit_rate: 400Gbps\n    \
                 electrical:\n      rate_per_leaf: 400Gbps\n      oversubscription: 1\n      uplinks:\n      - {leaf: leaf9, rate: \
                 800Gbps}\n      - {leaf: leaf1, rate: 800Gbps}\n    banks: [{name: b, switches: 1, ports_per_switch: 8, \

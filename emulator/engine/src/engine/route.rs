@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_found_ahead_are_those_found_flow_by_flow() {
+    fn finding_paths_ahead_does_not_change_them() {
         let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let mut builder = NetworkBuilder::new();
         let hosts = FatTree::full(4, spec).build_into(&mut builder);
@@ -400,7 +400,7 @@ mod tests {
             let ends = |to: usize| FlowEnds { from: hosts[0], to: hosts[to] };
             let flows = [2, 9, 9, 1].map(|to| (ends(to), &Route::Shortest));
             ahead.find_ahead(&network, &flows, wanted);
-            // What was found before a link fails is not used after it.
+            // Paths found before a link fails are not used after it.
             let is_up = round != 2;
             ahead.set_up(uplink, is_up);
             alone.set_up(uplink, is_up);

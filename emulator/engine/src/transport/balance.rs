@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::lane::SenderLane;
-use crate::engine::WantedPaths;
 use crate::engine::marking::mix;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,11 +61,7 @@ impl Balance {
         if paths == 0 { 1 } else { paths }
     }
 
-    pub(crate) const fn wanted_paths(self) -> WantedPaths {
-        WantedPaths { count: self.paths(), hashed: self.is_hashed() }
-    }
-
-    const fn is_hashed(self) -> bool {
+    pub(crate) const fn is_hashed(self) -> bool {
         matches!(self, Self::Entropy { hashed: true, .. })
     }
 

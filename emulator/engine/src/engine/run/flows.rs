@@ -13,7 +13,7 @@ use crate::engine::packet::Packet;
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
-use crate::engine::route::{Choice, FlowEnds, FlowName, Paths, Route, RouteError};
+use crate::engine::route::{Choice, FlowEnds, FlowName, Paths, Route, RouteError, WantedPaths};
 use crate::engine::settings::{EngineError, MOST_IN_FLIGHT};
 use crate::transport::{
     Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
@@ -96,13 +96,13 @@ impl FlowSpec {
 impl<P: Probe> Engine<P> {
     /// Finds the paths of flows that are added next, in this order, on several threads.
     pub fn find_paths_ahead(&mut self, specs: &[&FlowSpec]) {
-        let Transport { balance, interfaces, .. } = self.settings.transport;
+        let interfaces = self.settings.transport.interfaces;
         if interfaces == FlowInterfaces::All || self.settings.threads == 1 {
             return;
         }
         let possible = specs.iter().take_while(|spec| spec.check_ends(&self.network).is_ok());
         let flows: Vec<_> = possible.map(|spec| (spec.ends(), &spec.route)).collect();
-        self.router.find_ahead(&self.network, &flows, balance.wanted_paths());
+        self.router.find_ahead(&self.network, &flows, self.wanted_paths());
     }
 
     /// The flow starts at its start time or now, whichever is later. Fails if an end is not a host, no path exists, a
@@ -147,10 +147,14 @@ impl<P: Probe> Engine<P> {
         Ok(id)
     }
 
+    const fn wanted_paths(&self) -> WantedPaths {
+        let balance = self.settings.transport.balance;
+        WantedPaths { count: balance.paths(), hashed: balance.is_hashed() }
+    }
+
     fn find_paths(&mut self, name: FlowName, route: &Route) -> Result<Paths, RouteError> {
-        let Transport { balance, interfaces, .. } = self.settings.transport;
-        let wanted = balance.wanted_paths();
-        match interfaces {
+        let wanted = self.wanted_paths();
+        match self.settings.transport.interfaces {
             FlowInterfaces::One => self.router.find(&self.network, name, route, wanted),
             FlowInterfaces::All => self.router.find_all(&self.network, name, route, wanted),
         }

@@ -14,7 +14,7 @@
 
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
-use crate::engine::shard::again::Past;
+use crate::engine::shard::again::EarlierShard;
 
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
@@ -32,7 +32,7 @@ pub(super) struct Trains<P> {
 
 #[derive(Clone, Debug)]
 struct PendingComparison<P> {
-    past: Past<P>,
+    past: EarlierShard<P>,
     is_foretold: bool,
 }
 
@@ -70,7 +70,7 @@ impl<P: Probe> Trains<P> {
     pub(super) fn look(&mut self, shard: &mut Shard<P>, windows: u64, now: u64, until: u64) {
         let Some(PendingComparison { past, is_foretold }) = self.look.take() else {
             if windows >= self.next {
-                let past = Past::of(shard, now, until);
+                let past = EarlierShard::of(shard, now, until);
                 self.look = past.map(|past| PendingComparison { past, is_foretold: false });
                 self.put_off(windows);
             }
@@ -87,7 +87,7 @@ impl<P: Probe> Trains<P> {
         }
     }
 
-    fn go(&mut self, shard: &mut Shard<P>, past: &Past<P>, times: u32) {
+    fn go(&mut self, shard: &mut Shard<P>, past: &EarlierShard<P>, times: u32) {
         if shard.probe.may_leap() {
             self.leapt += past.repeat(shard, times);
             shard.probe.leap(past.probe(), times);

@@ -20,20 +20,20 @@ impl StateLag {
 
 /// A shard as it was, and how far its state moves with each packet from then on.
 #[derive(Clone, Debug)]
-pub(crate) struct Past<P> {
+pub(crate) struct EarlierShard<P> {
     shard: Box<Shard<P>>,
     at: u64,
     pace: StateLag,
 }
 
-impl<P> Past<P> {
+impl<P> EarlierShard<P> {
     /// When the state is the same again, one packet later.
     pub(crate) const fn next(&self) -> u64 {
         self.at + self.pace.time
     }
 }
 
-impl<P: Probe> Past<P> {
+impl<P: Probe> EarlierShard<P> {
     /// `None` if the state cannot repeat with each packet of a flow before `until`.
     pub(crate) fn of(shard: &Shard<P>, now: u64, until: u64) -> Option<Self> {
         let pace = pace(shard, now)?;
