@@ -17,103 +17,101 @@ pub struct Wish {
     pub revision: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    #[error("no plan with circuits is applied")]
     NoPlan,
-    #[error("the plan has no phase `{phase}`; it has {known}")]
     NoSuchPhase { phase: String, known: String },
-    #[error("the plan in force is {found}, but the request expects {counted_on}")]
     OtherPlan { found: String, counted_on: String },
-    #[error("transaction {0} awaits confirmation, and no other change can start until then")]
     WaitsForConfirm(Txn),
-    #[error("the job `{job}` of {actor} has the lease for another {} ms", .left.0.div_ceil(1000))]
     LeaseHeld { job: String, actor: String, left: Micros },
-    #[error("the lease of {} ms ends before the phase does", .lease.0 / 1000)]
     LeaseTooShort { lease: Micros, needs: Micros },
-    #[error("`{field}` is {ms} ms, and {what}")]
     OutOfRange { field: &'static str, ms: u64, what: &'static str },
-    #[error("phase {phase} is scheduled until {} ms from now", .free.0.div_ceil(1000))]
     Overlaps { phase: String, free: Micros },
-    #[error("{0} phases are already waiting")]
     TooMany(usize),
-    #[error("changes are currently refused: {0}")]
     NoJournal(String),
-    #[error("request id `{0}` has already been used for a different request")]
     OtherRequest(String),
 }
 
 impl Refusal {
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NoPlan => "no-plan",
-            Self::NoSuchPhase { .. } => "no-such-phase",
-            Self::OtherPlan { .. } => "other-plan",
-            Self::WaitsForConfirm(_) => "waits-for-confirm",
-            Self::LeaseHeld { .. } => "lease-held",
-            Self::LeaseTooShort { .. } => "lease-too-short",
-            Self::OutOfRange { .. } => "out-of-range",
-            Self::Overlaps { .. } => "overlaps",
-            Self::TooMany(_) => "too-many",
-            Self::NoJournal(_) => "no-journal",
-            Self::OtherRequest(_) => "other-request",
-        }
-    }
-
-    pub(crate) fn is_conflict(&self) -> bool {
-        matches!(
-            self,
-            Self::OtherPlan { .. }
-                | Self::WaitsForConfirm(_)
-                | Self::LeaseHeld { .. }
-                | Self::Overlaps { .. }
-                | Self::TooMany(_)
-                | Self::OtherRequest(_)
-        )
-    }
-
+    /// Gives the code, the reason and the remedy, with times rounded up to milliseconds.
     pub fn answer(&self) -> Answer {
-        Answer::PhaseRefused {
-            conflict: self.is_conflict(),
-            code: self.code().to_owned(),
-            reason: self.to_string(),
-            fix: self.fix(),
-        }
-    }
-
-    /// Returns the remedy, with times rounded up to milliseconds.
-    pub fn fix(&self) -> String {
         match self {
-            Self::NoPlan => "apply one: lightloom ctl apply PLAN --phase NAME".into(),
-            Self::NoSuchPhase { .. } => "use one of these".into(),
-            Self::OtherPlan { .. } => {
-                "read `GET /v1/phases` again, place ranks as in that plan, and send its `revision`"
-                    .into()
-            }
-            Self::WaitsForConfirm(txn) => {
-                format!("lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}")
-            }
-            Self::LeaseHeld { left, .. } => {
-                format!("retry in {} ms, or let that job release its lease", left.0.div_ceil(1000))
-            }
-            Self::LeaseTooShort { needs, .. } => {
+            Self::NoPlan => refused(
+                "no-plan",
+                "no plan with circuits is applied",
+                "apply one: lightloom ctl apply PLAN --phase NAME",
+            ),
+            Self::NoSuchPhase { phase, known } => refused(
+                "no-such-phase",
+                format!("the plan has no phase `{phase}`; it has {known}"),
+                "use one of these",
+            ),
+            Self::OtherPlan { found, counted_on } => conflict(
+                "other-plan",
+                format!("the plan in force is {found}, but the request expects {counted_on}"),
+                "read `GET /v1/phases` again, place ranks as in that plan, and send its `revision`",
+            ),
+            Self::WaitsForConfirm(txn) => conflict(
+                "waits-for-confirm",
+                format!(
+                    "transaction {txn} awaits confirmation, and no other change can start until then"
+                ),
+                format!("lightloom ctl confirm {txn}, or lightloom ctl rollback {txn}"),
+            ),
+            Self::LeaseHeld { job, actor, left } => conflict(
+                "lease-held",
+                format!("the job `{job}` of {actor} has the lease for another {} ms", ms(*left)),
+                format!("retry in {} ms, or let that job release its lease", ms(*left)),
+            ),
+            Self::LeaseTooShort { lease, needs } => refused(
+                "lease-too-short",
+                format!("the lease of {} ms ends before the phase does", lease.0 / 1000),
                 format!(
                     "request a lease of at least {} ms: `in_ms` and `for_ms` together",
-                    needs.0.div_ceil(1000)
-                )
-            }
-            Self::OutOfRange { .. } => "use a shorter time".into(),
-            Self::Overlaps { free, .. } => {
-                format!(
-                    "use `in_ms` of at least {}, or release the lease first",
-                    free.0.div_ceil(1000)
-                )
-            }
-            Self::TooMany(_) => "retry once the first of them has started".into(),
-            Self::NoJournal(_) => "see `lightloom ctl status`".into(),
-            Self::OtherRequest(_) => "use a different id for each request".into(),
+                    ms(*needs)
+                ),
+            ),
+            Self::OutOfRange { field, ms, what } => refused(
+                "out-of-range",
+                format!("`{field}` is {ms} ms, and {what}"),
+                "use a shorter time",
+            ),
+            Self::Overlaps { phase, free } => conflict(
+                "overlaps",
+                format!("phase {phase} is scheduled until {} ms from now", ms(*free)),
+                format!("use `in_ms` of at least {}, or release the lease first", ms(*free)),
+            ),
+            Self::TooMany(waiting) => conflict(
+                "too-many",
+                format!("{waiting} phases are already waiting"),
+                "retry once the first of them has started",
+            ),
+            Self::NoJournal(why) => refused(
+                "no-journal",
+                format!("changes are currently refused: {why}"),
+                "see `lightloom ctl status`",
+            ),
+            Self::OtherRequest(id) => conflict(
+                "other-request",
+                format!("request id `{id}` has already been used for a different request"),
+                "use a different id for each request",
+            ),
         }
     }
+}
+
+fn refused(code: &str, reason: impl Into<String>, fix: impl Into<String>) -> Answer {
+    let (code, reason, fix) = (code.to_owned(), reason.into(), fix.into());
+    Answer::PhaseRefused { conflict: false, code, reason, fix }
+}
+
+fn conflict(code: &str, reason: impl Into<String>, fix: impl Into<String>) -> Answer {
+    let (code, reason, fix) = (code.to_owned(), reason.into(), fix.into());
+    Answer::PhaseRefused { conflict: true, code, reason, fix }
+}
+
+const fn ms(time: Micros) -> u64 {
+    time.0.div_ceil(1000)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
