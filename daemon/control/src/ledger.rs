@@ -226,7 +226,7 @@ impl Ledger {
         let (plan_before, applied_before) = (self.plan_sha256.clone(), self.applied_sha256.clone());
         let devices_before = self.plan_devices.clone();
         for (device, end) in ends {
-            self.part_ends(&intent, result, turned.is_some(), device, end);
+            self.end_device(&intent, result, turned.is_some(), device, end);
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
         // An undo takes effect even if it left out devices.
@@ -279,7 +279,7 @@ impl Ledger {
         });
     }
 
-    fn part_ends(
+    fn end_device(
         &mut self,
         intent: &Intent,
         result: TxnResult,
@@ -300,13 +300,13 @@ impl Ledger {
             {
                 self.attention.insert(device.clone(), end.detail.clone());
                 self.deferred.remove(device);
-                let unreachable = end.verdict == Verdict::Unknown;
-                if !unreachable && !has_turned && intent.cause.undoes() {
+                let is_unknown = end.verdict == Verdict::Unknown;
+                if !is_unknown && !has_turned && intent.cause.undoes() {
                     self.take_goal(intent, device);
                 }
                 let deferred = Deferred::after(intent, has_turned, device);
                 self.deferred
-                    .extend(deferred.filter(|_| unreachable).map(|one| (device.clone(), one)));
+                    .extend(deferred.filter(|_| is_unknown).map(|one| (device.clone(), one)));
             }
             _ => {}
         }

@@ -36,7 +36,7 @@
 //! These six words describe a failed node everywhere:
 //!
 //! * *dark*: a far end that reads no light, and a device with only dark far ends.
-//! * *checked*: a node with a dark far end, until its devices have replied to status requests.
+//! * *checked*: a node with a dark far end. The check of each device ends with its next reply.
 //! * *overdue*: a device that has not replied in time, while the controller still waits.
 //! * *unreachable*: a device for which the controller no longer waits. It may work.
 //! * *witness*: a far end that has been dark for long enough, or a switch without a link to the node.

@@ -446,7 +446,7 @@ impl Sightings {
     ) -> Option<Ticket> {
         let seen = self.get_mut(device)?;
         if std::mem::take(&mut seen.reachable) {
-            seen.unreachable_since = seen.signalled.unreachable_since.take().unwrap_or(now.mono);
+            seen.unreachable_since = seen.signalled.overdue_since.take().unwrap_or(now.mono);
         }
         seen.trouble = Some(trouble);
         let ticket = seen.in_flight.as_ref().map(|flight| flight.ticket);

@@ -484,7 +484,7 @@ impl<'a> Facts<'a> {
         for (part, _) in failed {
             let Part::Bundle(bundle) = part else { continue };
             for (other, device) in self.of_node(*bundle) {
-                if self.sightings.is_overdue_with_node(device, now) {
+                if self.sightings.is_skipped_with_node(device, now) {
                     let why = format!("suspect: unresponsive, like {bundle} of the same node");
                     more.insert(Part::Bundle(other), (why, true));
                 }

@@ -10,7 +10,7 @@
 //! Darkness is evidence only while *reads* show that both ends face the fibre: from the reply to
 //! the first such read until the request of the last one. Otherwise an end may be moving.
 //!
-//! If a module was unreachable without a hello, its far ends need no further reads.
+//! If a module was unreachable without a hello because its far ends were dark, they need no further reads.
 //!
 //! Ports that were shut down report that they send no light, which is not a fault.
 
@@ -54,8 +54,10 @@ pub struct Crossed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
+    /// A witness: dark for long enough.
     Dark(i32),
     Lit,
+    /// Also an end that has not been dark for long enough.
     Unknown,
 }
 
@@ -156,7 +158,7 @@ impl Sightings {
             (self.inventory.limits(device), self.inventory.limits(&sender.0));
         let shut = self.is_shut(&receiver) || self.is_shut(sender);
         let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&sender.0) && !shut;
-        let is_certain = !sender_seen.reachable && sender_seen.signalled.is_overdue_and_dark;
+        let is_certain = !sender_seen.reachable && sender_seen.signalled.is_skipped_for_light;
         if !at_rest
             || (!is_certain && dark.reads < limits.power_samples)
             || (sender_seen.reachable && sender_seen.stood.is_none())
@@ -280,16 +282,16 @@ impl Sightings {
     }
 
     fn sight(&self, device: &DeviceName, far_end: &FibreEnd, ledger: &Ledger) -> Sight {
-        let (name, slot, to) = far_end;
-        let dark = self.dark_fibre(name, *slot, ledger);
+        let (far, slot, to) = far_end;
+        let dark = self.dark_fibre(far, *slot, ledger);
         if let Some(dark) = dark.filter(|dark| dark.sender.0 == *device) {
             return Sight::Dark(dark.power_mdbm);
         }
         let Some(since) = self.devices.get(device).map(|seen| seen.unreachable_since) else {
             return Sight::Unknown;
         };
-        let least = self.inventory.limits(name).power_min_mdbm;
-        let is_lit = self.reading_since(name, since).is_some_and(|read| {
+        let least = self.inventory.limits(far).power_min_mdbm;
+        let is_lit = self.reading_since(far, since).is_some_and(|read| {
             at(&read.positions, *slot) == *to
                 && read.power_mdbm.get(slot).is_some_and(|power| *power >= least)
         });

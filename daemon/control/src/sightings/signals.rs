@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited reports of one device, and the time that it takes to reply.
+//! Unsolicited reports of one device, the check of its node, and the time that it takes to reply.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,13 @@ pub(super) struct Signalled {
     pub(super) checked_since: Option<Micros>,
     pub(super) asked_again: u32,
     /// When the status became overdue that made the device unreachable without a hello.
-    pub(super) unreachable_since: Option<Micros>,
+    pub(super) overdue_since: Option<Micros>,
     sent_at: Micros,
     pub(super) wanted_at: Micros,
-    pub(super) is_overdue_and_dark: bool,
-    /// Its whole node was overdue, but no reachable far end faces this module.
-    pub(super) is_overdue_with_node: bool,
+    /// Unreachable without a hello, because its status was overdue and its far ends were dark.
+    pub(super) is_skipped_for_light: bool,
+    /// Unreachable without a hello, because its node was overdue. No reachable far end faces this module.
+    pub(super) is_skipped_with_node: bool,
     paid_until: Micros,
     is_read: bool,
 }
@@ -99,25 +100,26 @@ impl Signalled {
     pub(super) fn answered(&mut self, asked: Micros) {
         self.checked_since.take_if(|since| *since <= asked);
         self.asked_again = 0;
-        (self.is_overdue_and_dark, self.is_overdue_with_node) = (false, false);
+        (self.is_skipped_for_light, self.is_skipped_with_node) = (false, false);
     }
 
     pub(super) fn note_sent(&mut self, now: &Now) {
         (self.sent_at, self.asked_again) = (now.mono, 0);
     }
 
+    /// Also true without a check, or if the device itself reported lost light.
     pub(super) fn has_sent_since_check(&self) -> bool {
         let Self { reported_dark, checked_since, sent_at, .. } = self;
         !reported_dark.is_empty() || checked_since.is_none_or(|since| *sent_at > since)
     }
 
-    pub(super) fn skip_hello(&mut self, is_dark: bool, overdue_since: Option<Micros>) {
-        (self.is_overdue_and_dark, self.is_overdue_with_node) = (is_dark, !is_dark);
-        self.unreachable_since = overdue_since;
+    pub(super) fn skip_hello(&mut self, far_ends_dark: bool, overdue_since: Option<Micros>) {
+        (self.is_skipped_for_light, self.is_skipped_with_node) = (far_ends_dark, !far_ends_dark);
+        self.overdue_since = overdue_since;
     }
 
     pub(super) fn skips_hello(&self) -> bool {
-        self.is_overdue_and_dark || self.is_overdue_with_node
+        self.is_skipped_for_light || self.is_skipped_with_node
     }
 
     pub(super) fn note_light(&mut self, slot: Slot, asked: Micros) {
