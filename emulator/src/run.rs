@@ -56,7 +56,7 @@ pub trait Progress {
     /// Called when a run starts.
     fn begins(&mut self, _: RunPass) {}
 
-    /// Reports the simulated time and the packet-hops so far. `done` computes the share of completed work.
+    /// Reports the simulated time and the number of packet-hops. `done` computes the share of completed work.
     fn report(&mut self, now: SimTime, packet_hops: u64, done: &dyn Fn() -> f64);
 }
 

@@ -156,7 +156,7 @@ pub(super) fn lower(
     fabric
 }
 
-/// Also reports unknown leaves, because their location is known only here.
+/// Also reports unknown leaves, because only the file has their location.
 fn other_rates(raw: &ReconfigurableFile, check: &mut Check<'_>) -> BTreeMap<LeafId, BitsPerSecond> {
     let mut rates = BTreeMap::new();
     for (index, own) in raw.electrical.uplinks.iter().enumerate() {

@@ -54,10 +54,10 @@ pub struct Crossed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// A witness: dark for long enough.
+    /// The far end is a witness: it has been dark for long enough.
     Dark(i32),
     Lit,
-    /// Also an end that has not been dark for long enough.
+    /// No reading shows light, and the end has not been dark for long enough.
     Unknown,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited reports of one device, the check of its node, and the time that it takes to reply.
+//! Unsolicited reports of one device, the check of its node, and its reply times.
 
 use std::collections::BTreeMap;
 

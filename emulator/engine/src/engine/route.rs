@@ -156,8 +156,7 @@ impl Router {
         self.find_measured(network, name, route, wanted)
     }
 
-    /// Finds the paths of the flows that are named next, in this order, on several threads. [`find`](Self::find)
-    /// then returns them.
+    /// Finds the paths of the next flows, in this order, on several threads. [`find`](Self::find) then returns them.
     pub(crate) fn find_ahead(
         &mut self,
         network: &Network,

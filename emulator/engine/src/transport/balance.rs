@@ -86,7 +86,7 @@ impl Balance {
 /// This value is an assumption, because no source describes the handling of dark paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
-/// Where each path of a flow starts in the route table.
+/// The starts of a flow's paths in the route table.
 #[derive(Clone, Debug)]
 enum PathStarts {
     /// Paths of equal length follow each other at equal distances.

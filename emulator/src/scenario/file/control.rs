@@ -187,7 +187,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
 }
 
-/// Faults of the fault file follow those of the scenario.
+/// A scenario lists its own faults first, then the ones from `faults_in`.
 fn place_of_effect(raw: &ScenarioFile, index: usize) -> String {
     if index < raw.faults.len() { format!("/faults/{index}/effect") } else { "/faults_in".into() }
 }
