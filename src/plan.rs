@@ -15,7 +15,7 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::file::StepFile;
 use lightloom_fabric::plan::{JobPlan, Plan, RingSearch, Searched, digest};
 use lightloom_fabric::provenance::{Input, Inputs};
-use lightloom_fabric::trace::{Observation, TraceTime};
+use lightloom_fabric::trace::{Observation, Timeline, TraceTime};
 use lightloom_planner::Options;
 use lightloom_planner::check::{Verdict, Violation, check};
 use lightloom_planner::khop::Method;
@@ -246,8 +246,8 @@ pub fn broken_on(
         path.display(),
         trace.window.as_days()
     );
-    let timeline = trace
-        .on_nodes(fabric.hbd.nodes(), u32::from(fabric.hbd.gpus_per_node()), seed, 0)
+    let (nodes, per_node) = (fabric.hbd.nodes(), u32::from(fabric.hbd.gpus_per_node()));
+    let timeline = Timeline::on_nodes(&trace, nodes, per_node, seed, 0)
         .with_context(|| format!("{} does not fit this fabric", path.display()))?;
     Ok(timeline.faulty_at(TraceTime::from_days(day)).into_iter().map(Part::Node).collect())
 }

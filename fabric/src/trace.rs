@@ -21,6 +21,7 @@ mod write;
 
 use std::fmt;
 
+use lightloom_units::id::NodeId;
 use serde::{Deserialize, Serialize};
 
 pub use nodes::{NodesError, part_fault_probability};
@@ -137,6 +138,13 @@ impl FaultTrace {
         faulty.sort_unstable();
         faulty.dedup();
         faulty
+    }
+
+    /// Returns the timeline with one node per server, cut off at `end` instead of the window's end.
+    pub fn server_timeline(&self, end: TraceTime) -> Timeline {
+        let intervals =
+            self.faults.iter().map(|fault| (NodeId(fault.server.0), fault.start, fault.end));
+        Timeline::from_intervals(self.servers, end, intervals)
     }
 
     /// Returns the server's name in the file, or `server-<number>` if it has none.

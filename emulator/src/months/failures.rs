@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use lightloom_fabric::trace::{Health, NodesError, TraceTime};
+use lightloom_fabric::trace::{Health, NodesError, Timeline, TraceTime};
 use lightloom_units::Milliseconds;
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -41,7 +41,7 @@ pub fn changes(
         FailureSource::Trace { trace, from_day, .. } => {
             let nodes =
                 u32::try_from(count(AnyPart::Node)).expect("the number of nodes is limited");
-            let timeline = trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
+            let timeline = Timeline::on_nodes(trace, nodes, gpus_per_node, seed, 0)?;
             let from = TraceTime::from_days(*from_day);
             let out = timeline.faulty_at(from).into_iter();
             let out = out.map(|node| (Milliseconds::ZERO, node, true));

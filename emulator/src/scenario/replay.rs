@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::trace::{FaultTrace, Health, NodesError, TraceTime};
+use lightloom_fabric::trace::{FaultTrace, Health, NodesError, Timeline, TraceTime};
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -20,7 +20,7 @@ pub struct TraceDay {
 impl TraceDay {
     pub(super) fn nodes_out(&self, fabric: &Fabric, seed: Seed) -> Result<Vec<NodeId>, NodesError> {
         let per_node = u32::from(fabric.hbd.gpus_per_node());
-        let timeline = self.trace.on_nodes(fabric.hbd.nodes(), per_node, seed, 0)?;
+        let timeline = Timeline::on_nodes(&self.trace, fabric.hbd.nodes(), per_node, seed, 0)?;
         Ok(timeline.faulty_at(TraceTime::from_days(self.day)))
     }
 }
@@ -55,7 +55,7 @@ impl Replay {
         gpus_per_node: u32,
         seed: Seed,
     ) -> Result<Vec<Outage>, NodesError> {
-        let timeline = self.trace.on_nodes(nodes, gpus_per_node, seed, 0)?;
+        let timeline = Timeline::on_nodes(&self.trace, nodes, gpus_per_node, seed, 0)?;
         let (from, to) = (TraceTime::from_days(self.from_day), TraceTime::from_days(self.to_day));
         let (at, repaired_at) = (SimTime::START, None);
         let broken = timeline.faulty_at(from).into_iter();

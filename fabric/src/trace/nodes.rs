@@ -45,34 +45,34 @@ pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u3
     (1.0 - (1.0 - server_ratio).powf(share)) / server_ratio
 }
 
-impl FaultTrace {
+impl Timeline {
     /// Draws one mapping of the trace to a fabric, with the servers, their order, and the part that
     /// each fault hits. The seed and the sample number determine the mapping.
     ///
     /// # Errors
     /// Fails if the node size does not divide the server size or the trace has too few servers.
     pub fn on_nodes(
-        &self,
+        trace: &FaultTrace,
         nodes: u32,
         gpus_per_node: u32,
         seed: Seed,
         sample: u64,
-    ) -> Result<Timeline, NodesError> {
-        let gpus_per_server = self.gpus_per_server;
+    ) -> Result<Self, NodesError> {
+        let gpus_per_server = trace.gpus_per_server;
         if gpus_per_node == 0 || !gpus_per_server.is_multiple_of(gpus_per_node) {
             return Err(NodesError::NotAPart { gpus_per_server, gpus_per_node });
         }
         let parts = gpus_per_server / gpus_per_node;
-        let (needed, servers) = (nodes.div_ceil(parts), self.servers);
+        let (needed, servers) = (nodes.div_ceil(parts), trace.servers);
         if needed > servers {
             return Err(NodesError::TooFewServers { nodes, gpus_per_node, needed, servers });
         }
-        let hit = part_fault_probability(self.mean_ratio(), gpus_per_server, gpus_per_node);
+        let hit = part_fault_probability(trace.mean_ratio(), gpus_per_server, gpus_per_node);
         let mut random = seed.stream("trace on nodes", sample);
         let slots = shuffled(servers, &mut random);
         let places = shuffled(needed * parts, &mut random);
-        let mut intervals = Vec::with_capacity(self.faults.len());
-        for fault in &self.faults {
+        let mut intervals = Vec::with_capacity(trace.faults.len());
+        for fault in &trace.faults {
             for part in 0..parts {
                 // Draw for every fault, so that servers do not affect each other's draws.
                 let is_hit = random.random_bool(hit);
@@ -84,7 +84,7 @@ impl FaultTrace {
                 }
             }
         }
-        Ok(Timeline::from_intervals(nodes, self.window, intervals))
+        Ok(Self::from_intervals(nodes, trace.window, intervals))
     }
 }
 
@@ -127,15 +127,16 @@ mod tests {
 
     #[test]
     fn whole_servers_keep_their_faults_when_reassigned() {
-        let draw = trace(10).on_nodes(10, 8, Seed(1), 0).unwrap();
+        let draw = Timeline::on_nodes(&trace(10), 10, 8, Seed(1), 0).unwrap();
         assert_eq!(draw.faulty_at(TraceTime(15)).len(), 10);
-        let subset = trace(10).on_nodes(6, 8, Seed(1), 0).unwrap();
+        let subset = Timeline::on_nodes(&trace(10), 6, 8, Seed(1), 0).unwrap();
         assert_eq!(subset.faulty_at(TraceTime(15)).len(), 6);
     }
 
     #[test]
     fn draws_repeat_by_seed_and_sample() {
-        let draw = |seed, sample| trace(400).on_nodes(720, 4, Seed(seed), sample).unwrap();
+        let draw =
+            |seed, sample| Timeline::on_nodes(&trace(400), 720, 4, Seed(seed), sample).unwrap();
         assert_eq!(draw(7, 3), draw(7, 3));
         assert_ne!(draw(7, 3), draw(7, 4));
         assert_ne!(draw(7, 3), draw(8, 3));
@@ -143,9 +144,9 @@ mod tests {
 
     #[test]
     fn rejects_a_small_trace_for_a_large_fabric() {
-        let error = trace(400).on_nodes(32_768, 4, Seed(0), 0).unwrap_err();
+        let error = Timeline::on_nodes(&trace(400), 32_768, 4, Seed(0), 0).unwrap_err();
         assert!(error.to_string().contains("--servers 16384"), "{error}");
-        assert!(trace(4).on_nodes(2, 3, Seed(0), 0).is_err());
-        assert!(trace(4).on_nodes(2, 16, Seed(0), 0).is_err());
+        assert!(Timeline::on_nodes(&trace(4), 2, 3, Seed(0), 0).is_err());
+        assert!(Timeline::on_nodes(&trace(4), 2, 16, Seed(0), 0).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use lightloom_units::id::NodeId;
 use serde::Serialize;
 
-use super::{FaultTrace, TraceTime};
+use super::TraceTime;
 
 /// Health of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -148,15 +148,6 @@ impl Timeline {
         }
         spent[count] += self.window.ms_since(since);
         spent
-    }
-}
-
-impl FaultTrace {
-    /// Returns the timeline with one node per server, cut off at `end` instead of the window's end.
-    pub fn server_timeline(&self, end: TraceTime) -> Timeline {
-        let intervals =
-            self.faults.iter().map(|fault| (NodeId(fault.server.0), fault.start, fault.end));
-        Timeline::from_intervals(self.servers, end, intervals)
     }
 }
 

@@ -12,6 +12,7 @@ use lightloom_units::{Picoseconds, SimTime};
 use tokio::sync::oneshot;
 
 use super::GnmiSpec;
+use super::arbitration::Masters;
 use super::config::{IntendedConnection, SwitchConfig, must_fit, wrong};
 use super::feed::Feeds;
 use super::misbehave;
@@ -52,7 +53,7 @@ pub(crate) struct State {
     pub(crate) circuits: BTreeMap<String, EstablishedConnection>,
     pub(crate) changed_at: SimTime,
     pub(crate) feeds: Feeds,
-    pub(crate) masters: BTreeMap<String, u128>,
+    masters: Masters,
     pub(crate) spawner: Spawner,
     jobs: VecDeque<Job>,
     waits: Vec<(SimTime, oneshot::Sender<()>)>,
@@ -72,7 +73,7 @@ impl State {
             circuits: BTreeMap::new(),
             changed_at: SimTime::START,
             feeds: Feeds::default(),
-            masters: BTreeMap::new(),
+            masters: Masters::default(),
             spawner,
             jobs: VecDeque::new(),
             waits: Vec::new(),
@@ -186,7 +187,7 @@ impl State {
     }
 
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
-        self.arbitrate(request)?;
+        self.masters.admit(request, &self.spec, &self.matrix.faults)?;
         let mut understood = request.clone();
         self.misread(&mut understood);
         let next = self.config.changed(&understood).and_then(|mut next| {
@@ -399,7 +400,7 @@ impl State {
 
     pub(crate) fn warm_restart(&mut self) {
         self.waits.clear();
-        self.masters.clear();
+        self.masters = Masters::default();
         self.jobs.clear();
         self.feeds.end();
         self.hangs_up = true;

@@ -31,67 +31,62 @@ pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
     }
 }
 
-impl State {
-    pub(crate) fn capabilities(&self) -> CapabilityResponse {
-        let ours = MODULES.iter().map(|name| (*name, &*self.spec.model_version, ORGANIZATION));
-        let models = ours.chain([(PLATFORM, "0.31.0", "OpenConfig working group")]);
-        let supported_models = models.map(|(name, version, organization)| ModelData {
-            name: name.into(),
-            organization: organization.into(),
-            version: version.into(),
-        });
-        let mut said = CapabilityResponse {
-            supported_models: supported_models.collect(),
-            supported_encodings: [Encoding::Json, Encoding::JsonIetf, Encoding::Proto]
-                .map(|known| known as i32)
-                .to_vec(),
-            gnmi_version: GNMI_VERSION.into(),
-        };
-        self.misreport(&mut said);
-        said
-    }
+fn capabilities(state: &State) -> CapabilityResponse {
+    let ours = MODULES.iter().map(|name| (*name, &*state.spec.model_version, ORGANIZATION));
+    let models = ours.chain([(PLATFORM, "0.31.0", "OpenConfig working group")]);
+    let supported_models = models.map(|(name, version, organization)| ModelData {
+        name: name.into(),
+        organization: organization.into(),
+        version: version.into(),
+    });
+    let mut said = CapabilityResponse {
+        supported_models: supported_models.collect(),
+        supported_encodings: [Encoding::Json, Encoding::JsonIetf, Encoding::Proto]
+            .map(|known| known as i32)
+            .to_vec(),
+        gnmi_version: GNMI_VERSION.into(),
+    };
+    state.misreport(&mut said);
+    said
+}
 
-    pub(crate) fn get(&self, request: &GetRequest) -> Result<GetResponse, Status> {
-        let mut encoding = encoding(request.encoding)?;
-        if self.breaks(Misbehaviour::IgnoresEncoding) {
-            encoding = Encoding::JsonIetf;
-        }
-        let of = DataType::try_from(request.r#type)
-            .map_err(|_| Status::invalid_argument("the type of a Get must be 0, 1, 2 or 3"))?;
-        if request.path.len() > PATHS_MAX {
-            let why = format!("a Get supports at most {PATHS_MAX} paths: split the request");
-            return Err(Status::invalid_argument(why));
-        }
-        let root = [lightloom_gnmi::message::Path::default()];
-        let paths = if request.path.is_empty() { &root[..] } else { &request.path };
-        let mut notification = Vec::new();
-        for path in paths {
-            let path = joined(request.prefix.as_ref(), Some(path));
-            let tree = match self.breaks(Misbehaviour::MixesConfigAndState) {
-                true => self.tree(&path),
-                false => self.tree(&path).of_type(of),
-            };
-            let found = match tree.select(&path) {
-                Err(_) if self.breaks(Misbehaviour::AnswersUnknownPath) => Vec::new(),
-                found => found?,
-            };
-            let found = found.into_iter().flat_map(|(at, node)| values(at, node, encoding));
-            let update = found.map(|(path, value)| Update {
-                path: Some(path),
-                val: Some(value),
-                duplicates: 0,
-            });
-            notification.push(Notification {
-                timestamp: match self.breaks(Misbehaviour::NoTimestamp) {
-                    true => 0,
-                    false => self.spec.unix_nanos(self.now),
-                },
-                update: update.collect(),
-                ..Notification::default()
-            });
-        }
-        Ok(GetResponse { notification })
+fn get(state: &State, request: &GetRequest) -> Result<GetResponse, Status> {
+    let mut encoding = encoding(request.encoding)?;
+    if state.breaks(Misbehaviour::IgnoresEncoding) {
+        encoding = Encoding::JsonIetf;
     }
+    let of = DataType::try_from(request.r#type)
+        .map_err(|_| Status::invalid_argument("the type of a Get must be 0, 1, 2 or 3"))?;
+    if request.path.len() > PATHS_MAX {
+        let why = format!("a Get supports at most {PATHS_MAX} paths: split the request");
+        return Err(Status::invalid_argument(why));
+    }
+    let root = [lightloom_gnmi::message::Path::default()];
+    let paths = if request.path.is_empty() { &root[..] } else { &request.path };
+    let mut notification = Vec::new();
+    for path in paths {
+        let path = joined(request.prefix.as_ref(), Some(path));
+        let tree = match state.breaks(Misbehaviour::MixesConfigAndState) {
+            true => state.tree(&path),
+            false => state.tree(&path).of_type(of),
+        };
+        let found = match tree.select(&path) {
+            Err(_) if state.breaks(Misbehaviour::AnswersUnknownPath) => Vec::new(),
+            found => found?,
+        };
+        let found = found.into_iter().flat_map(|(at, node)| values(at, node, encoding));
+        let update =
+            found.map(|(path, value)| Update { path: Some(path), val: Some(value), duplicates: 0 });
+        notification.push(Notification {
+            timestamp: match state.breaks(Misbehaviour::NoTimestamp) {
+                true => 0,
+                false => state.spec.unix_nanos(state.now),
+            },
+            update: update.collect(),
+            ..Notification::default()
+        });
+    }
+    Ok(GetResponse { notification })
 }
 
 fn gone<E>(_: E) -> Status {
@@ -108,7 +103,7 @@ impl Target for SharedSwitch {
         let thought = locked(&self.0).thought();
         Box::pin(async move {
             thought.await.map_err(gone)?;
-            Ok(locked(&shared.0).capabilities())
+            Ok(capabilities(&locked(&shared.0)))
         })
     }
 
@@ -117,7 +112,7 @@ impl Target for SharedSwitch {
         let thought = locked(&self.0).thought();
         Box::pin(async move {
             thought.await.map_err(gone)?;
-            locked(&shared.0).get(&request)
+            get(&locked(&shared.0), &request)
         })
     }
 

@@ -129,6 +129,11 @@ impl Router {
         }
     }
 
+    /// The next flows are others than those whose paths were found ahead.
+    pub(crate) fn forget_paths_ahead(&mut self) {
+        self.ahead.clear();
+    }
+
     pub(crate) fn name_flow(&mut self, ends: FlowEnds) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use lightloom_engine::transport::{Balance, Transport};
 use lightloom_engine::{
-    Engine, EngineSettings, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder,
-    VertexId, VertexRole,
+    Engine, EngineError, EngineSettings, FlowGate, FlowId, FlowSpec, LinkChange, LinkId, LinkSpec,
+    Network, NetworkBuilder, Route, VertexId, VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use proptest::prelude::*;
@@ -98,5 +98,28 @@ proptest! {
                 prop_assert!(found.len() <= usize::from(paths));
             }
         }
+    }
+}
+
+#[test]
+fn a_refused_flow_leaves_its_path_to_no_other() {
+    let mut builder = NetworkBuilder::new();
+    let [one, two] = [(); 2].map(|()| builder.add(VertexRole::Host));
+    let spec = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1));
+    for _ in 0..2 {
+        builder.connect(one, two, spec);
+    }
+    let network = builder.build().unwrap();
+    let settings = EngineSettings { threads: 2, ..EngineSettings::default() };
+    for link in network.outgoing(one) {
+        let mut engine = Engine::new(network.clone(), settings).unwrap();
+        let mut refused = FlowSpec::new(one, two, Bytes(1));
+        refused.gates.push(FlowGate { flow: FlowId(7), ahead: 0 });
+        engine.find_paths_ahead(&[&refused]);
+        let error = engine.add_flow(refused).unwrap_err();
+        assert!(matches!(error, EngineError::GateElsewhere { .. }), "{error}");
+        let route = Route::Links(vec![*link]);
+        let flow = engine.add_flow(FlowSpec::new(one, two, Bytes(1)).over(route)).unwrap();
+        assert_eq!(engine.paths(flow)[0], [*link]);
     }
 }

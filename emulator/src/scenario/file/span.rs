@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use lightloom_fabric::document::Check;
-use lightloom_fabric::trace::TraceTime;
+use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_units::{Dollars, Milliseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
@@ -319,7 +319,8 @@ pub(super) fn require(scenario: &Scenario, start: &RunStart, check: &mut Check<'
         Some(FailureSource::Trace { trace, .. }) => {
             let On::Fabric(fabric) = &scenario.on else { return };
             let per_node = u32::from(fabric.hbd.gpus_per_node());
-            if let Err(error) = trace.on_nodes(fabric.hbd.nodes(), per_node, scenario.seed, 0) {
+            let nodes = fabric.hbd.nodes();
+            if let Err(error) = Timeline::on_nodes(trace, nodes, per_node, scenario.seed, 0) {
                 check
                     .error(codes::BAD_NEIGHBOUR, "/failures/trace", error.to_string())
                     .depends_on("/on");

@@ -46,7 +46,7 @@ fn draws(
     let Cluster { nodes, gpus_per_node } = cluster;
     (0..samples)
         .into_par_iter()
-        .map(|sample| trace.on_nodes(nodes, gpus_per_node, seed, sample))
+        .map(|sample| Timeline::on_nodes(trace, nodes, gpus_per_node, seed, sample))
         .collect()
 }
 

@@ -109,8 +109,7 @@ impl<P: Probe> Engine<P> {
     /// gate refers to a flow that ends elsewhere, or the flow has too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
-        spec.check_ends(&self.network)?;
-        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))?;
+        self.check_flow(&spec).inspect_err(|_| self.router.forget_paths_ahead())?;
         let name = self.router.name_flow(spec.ends());
         let paths = self.find_paths(name, &spec.route)?;
         let load = self.load_of(&spec)?;
@@ -158,6 +157,11 @@ impl<P: Probe> Engine<P> {
             FlowInterfaces::One => self.router.find(&self.network, name, route, wanted),
             FlowInterfaces::All => self.router.find_all(&self.network, name, route, wanted),
         }
+    }
+
+    fn check_flow(&self, spec: &FlowSpec) -> Result<(), EngineError> {
+        spec.check_ends(&self.network)?;
+        spec.gates.iter().try_for_each(|gate| self.check_gate(spec.source, gate.flow))
     }
 
     fn check_gate(&self, source_vertex: VertexId, gate: FlowId) -> Result<(), EngineError> {
