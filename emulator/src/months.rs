@@ -22,12 +22,12 @@ mod month;
 mod seats;
 mod table;
 
+pub use crate::scenario::{Case, JobRow};
 pub use alternatives::{Alternative, Change};
 pub use bill::{
-    BillRow, FailureRow, Figure, JobRow, MONTHS_SCHEMA, MonthRow, MonthsResult, RunCases, TableRow,
-    months,
+    BillRow, FailureRow, Figure, MONTHS_SCHEMA, MonthRow, MonthsResult, RunCases, TableRow, months,
 };
-pub use cases::{Case, CaseRun, Prepared};
+pub use cases::{CaseRun, Prepared};
 pub use failures::{PartChange, changes};
 pub use known::LossesFrom;
 pub use lightloom_planner::goodput::{Answer, Cause, Goodput, Policy, Replicas, TrainedJob};

@@ -34,7 +34,7 @@ pub use expectation::{Comparison, Expectation, ExpectationError, Figure, FigureU
 pub use fault::{Effect, Flapping, PartName, ScenarioFault};
 pub use flow_sizes::{FlowSizes, SizeRow};
 pub use flow_table::{FlowDependency, ListedFlow, read_flows};
-pub use losses::{KnownJob, KnownLosses, KnownRun, LossPart, RunLoss};
+pub use losses::{Case, JobRow, KnownLosses, KnownRun, LossPart, RunLoss};
 pub use pool::{Rollout, RolloutLoop};
 pub use replay::{Replay, TraceDay};
 pub use restart::{Checkpoints, Elasticity, MemoryCopies, Migration, Restart};

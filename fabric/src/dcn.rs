@@ -63,7 +63,7 @@ impl Dcn {
         match self {
             Self::FatTree(tree) => tree.nodes_per_tor,
             Self::Rails(rails) => rails.nodes_per_group,
-            Self::Direct(network) => network.nodes_per_leaf,
+            Self::Direct(network) => network.leaf.nodes,
             Self::Reconfigurable { nodes_per_leaf, .. } => *nodes_per_leaf,
         }
     }
@@ -127,7 +127,7 @@ impl Dcn {
             Self::FatTree(tree) => tree.oversubscription,
             Self::Rails(rails) => rails.oversubscription,
             Self::Direct(network) => {
-                let up = self.packet_rate_of_leaf(network.gpus_per_node).max(1.0);
+                let up = self.packet_rate_of_leaf(network.leaf.gpus_per_node).max(1.0);
                 (network.interface_rate() / up).ceil() as u32
             }
             Self::Reconfigurable { network, .. } => {
@@ -164,7 +164,7 @@ impl Dcn {
             Self::Rails(rails) => {
                 BitsPerSecond(rails.link_rate.0.saturating_mul(u64::from(rails.planes)))
             }
-            Self::Direct(network) => network.link_rate,
+            Self::Direct(network) => network.leaf.link_rate,
             Self::Reconfigurable { network, .. } => network.spec().gpu_rate,
         }
     }
@@ -174,7 +174,7 @@ impl Dcn {
         match self {
             Self::FatTree(tree) => tree.link_latency,
             Self::Rails(rails) => rails.link_latency,
-            Self::Direct(network) => network.link_latency,
+            Self::Direct(network) => network.leaf.link_latency,
             Self::Reconfigurable { .. } => FatTree::default().link_latency,
         }
     }
@@ -238,7 +238,7 @@ impl Dcn {
             let working = network.working(faults);
             let own = working.iter().filter(|(cable, _)| [cable.a, cable.b].contains(&leaf));
             let cables: u32 = own.map(|(_, count)| count).sum();
-            return f64::from(cables) * network.link_rate.0 as f64;
+            return f64::from(cables) * network.leaf.link_rate.0 as f64;
         }
         let uplinks = self.uplinks_at(leaf, gpus_per_node).max(1);
         let left = uplinks.saturating_sub(faults.uplinks_of(leaf));
@@ -260,7 +260,7 @@ impl Dcn {
             }
             Self::Direct(network) => {
                 let ends = 2.0 * network.cables().len() as f64;
-                ends / f64::from(network.leaves()) * network.link_rate.0 as f64
+                ends / f64::from(network.leaves()) * network.leaf.link_rate.0 as f64
             }
             Self::Reconfigurable { network, .. } => network.electrical_rate(),
         }

@@ -30,14 +30,8 @@ pub struct LeafCable {
 pub struct DirectNetwork {
     name: String,
     leaves: u32,
-    /// Nodes per leaf, at least 1.
-    pub nodes_per_leaf: u32,
-    /// GPUs per node.
-    pub gpus_per_node: u8,
-    /// Rate of a GPU's network interface and of every cable.
-    pub link_rate: BitsPerSecond,
-    /// Propagation delay of one cable.
-    pub link_latency: Picoseconds,
+    /// Properties common to all leaves.
+    pub leaf: DirectLeaf,
     cables: Vec<LeafCable>,
     of_leaf: Vec<Vec<u32>>,
 }
@@ -70,17 +64,7 @@ impl DirectNetwork {
             of_leaf[cable.a.index()].push(index);
             of_leaf[cable.b.index()].push(index);
         }
-        let DirectLeaf { nodes, gpus_per_node, link_rate, link_latency } = leaf;
-        Self {
-            name,
-            leaves,
-            nodes_per_leaf: nodes,
-            gpus_per_node,
-            link_rate,
-            link_latency,
-            cables,
-            of_leaf,
-        }
+        Self { name, leaves, leaf, cables, of_leaf }
     }
 
     /// Returns the cables of a dragonfly with `between` cables between any two groups.
@@ -149,7 +133,9 @@ impl DirectNetwork {
     }
     /// Returns the combined send rate of all GPUs under one leaf, in bit/s.
     pub fn interface_rate(&self) -> f64 {
-        f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
+        f64::from(self.leaf.nodes)
+            * f64::from(self.leaf.gpus_per_node)
+            * self.leaf.link_rate.0 as f64
     }
 
     /// Returns the cable's name at the lower-numbered leaf, which is unique.

@@ -381,16 +381,6 @@ impl Model {
                 * (experts * self.expert_parameters() + self.shared_parameters())
             + 2.0 * self.embedding_parameters()
     }
-
-    /// Returns the number of parameters active per token with separate embedding and output layers.
-    pub fn active_parameters(&self) -> f64 {
-        let idle = self
-            .feed_forward
-            .experts
-            .as_ref()
-            .map_or(0.0, |e| f64::from(e.count) - f64::from(e.top_k));
-        self.parameters() - f64::from(self.expert_layers()) * idle * self.expert_parameters()
-    }
 }
 
 macro_rules! files {

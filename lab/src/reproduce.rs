@@ -90,17 +90,6 @@ impl PublishedStudy {
     fn reads_runs(self) -> bool {
         matches!(self, Self::Mfu | Self::Opus | Self::Collectives)
     }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Infinitehbd => "infinitehbd",
-            Self::Rfabric => "rfabric",
-            Self::Opus => "opus",
-            Self::Seeds => "seeds",
-            Self::Mfu => "mfu",
-            Self::Collectives => "collectives",
-        }
-    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
@@ -149,9 +138,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_bad =
         claims.iter().any(|claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs)
             || sentences.iter().any(|one| one.verdict == SentenceVerdict::Contradicted);
+    let study = arguments.study.to_possible_value();
     let document = ReproduceResult {
         made: Provenance::of(REPRODUCE_SCHEMA, inputs),
-        study: arguments.study.name(),
+        study: study.map(|value| value.get_name().to_owned()).unwrap_or_default(),
         seed: arguments.seed,
         samples: arguments.samples,
         sentences,
@@ -251,7 +241,7 @@ fn text(document: &ReproduceResult) -> String {
         text.push('\n');
     }
     document.why.iter().for_each(|why| text += &explained(why));
-    if !matches!(document.study, "opus" | "seeds") {
+    if !matches!(document.study.as_str(), "opus" | "seeds") {
         let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     }
     text
@@ -316,7 +306,7 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
 
 /// Shows claims in full only if they differ or quote published sentences.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
-    let study = document.study;
+    let study = &document.study;
     // Omit the folder, because the page must not depend on this machine.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));

@@ -38,10 +38,11 @@ use crate::rfabric::one_hop::Effort;
 use crate::rfabric::step::Mistake;
 pub use crate::rfabric::step::{load, load_with};
 
+pub use crate::khop::{Bounds, MoveLimit};
 pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{
-    Bounds, CurvePoint, MoveLimit, MoveReason, MovedGroup, RanksChanged, ReplanError, Replanned,
-    replan, replan_within, stages, step_over_cold,
+    CurvePoint, MoveReason, MovedGroup, RanksChanged, ReplanError, Replanned, replan,
+    replan_within, stages, step_over_cold,
 };
 pub use traffic::{phases, phases_between_gpus};
 

@@ -37,7 +37,7 @@ pub use layout::{JobOutcome, Layout, RingGroup, Segment};
 pub use metrics::{CrossTor, cross_tor};
 pub use replan::{Change, GroupChange, MovedForOthers, replan, replan_after_repairs};
 pub(crate) use replan::{groups_hit, matched, rebuilt};
-pub use survey::Survey;
+pub use survey::{Bounds, MoveLimit, Survey};
 
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
 use lightloom_fabric::fault::FaultSet;

@@ -98,7 +98,7 @@ fn describe(result: &MonthsResult) -> String {
 fn policy(job: &JobRow) -> String {
     let checkpoint =
         format!("the last checkpoint (every {})", count(job.saved_every_steps.into(), "step"));
-    match (job.answer, job.step_with_fewer_seconds) {
+    match (job.answer.as_str(), job.step_with_fewer_seconds) {
         ("restart", _) => format!("restarts from {checkpoint}"),
         ("in_memory", _) => format!("restarts from a copy in memory, else from {checkpoint}"),
         ("migrate", _) => format!("moves to a spare node, else restarts from {checkpoint}"),

@@ -13,8 +13,8 @@ use lightloom_control::state::{
     DeviceName, Micros, Now, Position, Positions, Sharing, Slot, SwitchState,
 };
 use lightloom_devices::{
-    DeviceFault, EmulatedDevice, FaultyLight, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output,
-    Port, SwitchSpec, Transceiver, TransceiverSpec,
+    DeviceFault, EmulatedDevice, GnmiSpec, GnmiSwitch, Line, OpticalSwitch, Output, Port,
+    SwitchSpec, Transceiver, TransceiverSpec,
 };
 use lightloom_drivers::Dialect;
 use lightloom_drivers::gnmi::{Gnmi, Settings};

@@ -99,7 +99,8 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
 }
 
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
-    let mut inventory = Inventory { poll_every: micros(daemon.poll_every), ..Inventory::default() };
+    let mut inventory =
+        Inventory { poll_every: micros(daemon.poll_every.0), ..Inventory::default() };
     let mut modules = BTreeMap::new();
     for bundle in bundles(fabric) {
         let name = DeviceName::from(bundle.to_string().as_str());
@@ -122,7 +123,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Se
         modules,
         switches,
         on_fault: OnFault::Bypass,
-        heartbeat: micros(daemon.heartbeat),
+        heartbeat: micros(daemon.heartbeat.0),
         ..Setup::default()
     };
     (inventory, setup)
@@ -131,10 +132,10 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Se
 fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
     let mut device = Device::new(Sharing::Independent);
     let limits = &mut device.limits;
-    if let Some(within) = daemon.reply_within.map(micros) {
+    if let Some(within) = daemon.reply_within.map(|within| micros(within.0)) {
         (limits.reply_within, limits.read_within, limits.switch_within) = (within, within, within);
     }
-    if let Some(within) = daemon.settle_within.map(micros) {
+    if let Some(within) = daemon.settle_within.map(|within| micros(within.0)) {
         (limits.settle_within, limits.dark_within) = (within, within);
     }
     limits.power_samples = daemon.power_samples;
@@ -173,7 +174,7 @@ fn switch(
     let switching = Picoseconds(switching.get() / 110 * 100);
     // A command takes the fabric's control time less the time that the daemon itself needs.
     let line = COST.per_input + COST.handoff + Picoseconds(COST.jitter.get() / 2);
-    let half = daemon.flush + line * LINES_OF_HALF;
+    let half = daemon.flush.0 + line * LINES_OF_HALF;
     let until_moved = control.saturating_sub(half).get() / COMMANDS_OF_HALF;
     let in_all = (control + bring_up).saturating_sub(half * 2).get() / (2 * COMMANDS_OF_HALF);
     let command = Picoseconds(until_moved.min(in_all));

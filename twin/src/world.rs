@@ -78,7 +78,7 @@ impl World {
         let (inventory, setup) = setup::inventory(fabric, settings);
         let draws = seed.stream("daemon scheduling", 0);
         let nodes = fabric.hbd.nodes();
-        let daemon = TwinDaemon::new(inventory, setup, settings.flush, draws, nodes);
+        let daemon = TwinDaemon::new(inventory, setup, settings.flush.0, draws, nodes);
         let now = SimTime::START + Picoseconds::from_millis(1);
         let mut world = Self {
             settings: *settings,
@@ -113,8 +113,8 @@ impl World {
         world.start()?;
         begin::set_up(&mut world, plan)?;
         let mut draws = seed.stream("poll phase", 0);
-        let phase = Picoseconds(draws.random_range(0..settings.poll_every.get().max(1)));
-        world.run_to(world.now + settings.poll_every + phase);
+        let phase = Picoseconds(draws.random_range(0..settings.poll_every.0.get().max(1)));
+        world.run_to(world.now + settings.poll_every.0 + phase);
         world.zero = world.now;
         world.happened.clear();
         world.shows_light();
@@ -474,8 +474,8 @@ impl ControlSide for World {
             devices: self.fabric_modules(),
             switches: self.devices.len() - self.fabric_modules(),
             switch_language: self.settings.switches,
-            reroute: self.settings.reroute,
-            poll_every: self.settings.poll_every,
+            reroute: self.settings.reroute_delay.0,
+            poll_every: self.settings.poll_every.0,
             events: self.settings.events,
             bypasses: self.daemon.bypasses,
             false_bypasses: 0,

@@ -258,7 +258,7 @@ impl Sightings {
         }
         let asked = now.mono;
         let moves = matches!(op, Op::Switch { .. });
-        let (overdue, abandoned) = match moves {
+        let (promised, patience) = match moves {
             true => (limits.switch_within, limits.switch_within),
             false => (limits.read_within.min(limits.reply_within), limits.reply_within),
         };
@@ -271,11 +271,11 @@ impl Sightings {
         let flight = Flight {
             ticket,
             asked,
-            overdue_at: asked + overdue,
+            overdue_at: asked + promised,
             is_overdue: false,
             is_status: neighbours == Some(Neighbours::Never),
             status_overdue_since: None,
-            deadline: asked + abandoned,
+            deadline: asked + patience,
             drives,
             names: neighbours == Some(Neighbours::Always),
             moves,

@@ -28,7 +28,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::fault::DeviceFault;
-use super::line::FaultyLight;
 use super::{EmulatedDevice, Line, Output, Port};
 use crate::switch::PassedLight;
 use crate::switch::matrix::Matrix;
@@ -179,7 +178,7 @@ impl GnmiSwitch {
     }
 }
 
-impl FaultyLight for GnmiSwitch {
+impl EmulatedDevice for GnmiSwitch {
     fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         self.run(now, out);
         {
@@ -194,9 +193,7 @@ impl FaultyLight for GnmiSwitch {
         }
         self.run(now, out);
     }
-}
 
-impl EmulatedDevice for GnmiSwitch {
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
         self.run(now, out);
         let starts = now < locked(&self.shared.0).starts_until;

@@ -24,7 +24,7 @@ mod transceiver;
 pub use fault::{DeviceFault, DeviceFaultError, PartsPerMillion};
 pub use gnmi::{GnmiSpec, GnmiSwitch};
 pub use light::LightChange;
-pub use line::{Faulty, FaultyLight};
+pub use line::Faulty;
 pub use list::{DeviceList, DeviceListFile, Endpoint, load, load_beside};
 pub use misbehave::{Family, Misbehaviour};
 pub use optics::Optics;
@@ -66,4 +66,6 @@ pub trait EmulatedDevice {
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
     fn next_wakeup(&self) -> Option<SimTime>;
+
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>);
 }

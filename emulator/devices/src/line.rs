@@ -50,11 +50,7 @@ pub struct Faulty<D> {
     late_bytes: usize,
 }
 
-pub trait FaultyLight {
-    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>);
-}
-
-impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
+impl<D: EmulatedDevice> Faulty<D> {
     pub fn new(device: D, seed: Seed, index: u64) -> Self {
         Self {
             device,
@@ -71,21 +67,6 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
 
     pub const fn device_mut(&mut self) -> &mut D {
         &mut self.device
-    }
-
-    pub fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
-        match fault {
-            DeviceFault::Lose(share) => self.faults.lose = share,
-            DeviceFault::Duplicate(share) => self.faults.duplicate = share,
-            DeviceFault::Garble(share) => self.faults.garble = share,
-            DeviceFault::Late(span) => self.faults.late = span,
-            DeviceFault::HalfOpen | DeviceFault::Dead => self.faults.half_open = true,
-            DeviceFault::Clear => self.faults = LineFaults::default(),
-            _ => {}
-        }
-        let mut sent = Vec::new();
-        self.device.apply(now, fault, &mut sent);
-        self.send_back(now, sent, out);
     }
 
     fn mangle(&mut self, bytes: &[u8]) -> Vec<u8> {
@@ -176,7 +157,22 @@ impl Bus for Faulty<Transceiver> {
     }
 }
 
-impl<D: EmulatedDevice + FaultyLight> EmulatedDevice for Faulty<D> {
+impl<D: EmulatedDevice> EmulatedDevice for Faulty<D> {
+    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
+        match fault {
+            DeviceFault::Lose(share) => self.faults.lose = share,
+            DeviceFault::Duplicate(share) => self.faults.duplicate = share,
+            DeviceFault::Garble(share) => self.faults.garble = share,
+            DeviceFault::Late(span) => self.faults.late = span,
+            DeviceFault::HalfOpen | DeviceFault::Dead => self.faults.half_open = true,
+            DeviceFault::Clear => self.faults = LineFaults::default(),
+            _ => {}
+        }
+        let mut sent = Vec::new();
+        self.device.apply(now, fault, &mut sent);
+        self.send_back(now, sent, out);
+    }
+
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
         let mut sent = Vec::new();
         self.device.open(now, line, port, &mut sent);
@@ -241,9 +237,6 @@ mod tests {
         fn next_wakeup(&self) -> Option<SimTime> {
             None
         }
-    }
-
-    impl FaultyLight for Echo {
         fn apply(&mut self, _: SimTime, _: DeviceFault, _: &mut Vec<Output>) {}
     }
 

@@ -32,22 +32,6 @@ impl AnyDevice {
         }
     }
 
-    fn next_wakeup(&self) -> Option<SimTime> {
-        match self {
-            Self::Transceiver(device) => device.next_wakeup(),
-            Self::Switch(device) => device.next_wakeup(),
-            Self::Gnmi(device) => device.next_wakeup(),
-        }
-    }
-
-    fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
-        match self {
-            Self::Transceiver(device) => device.apply(now, fault, out),
-            Self::Switch(device) => device.apply(now, fault, out),
-            Self::Gnmi(device) => device.apply(now, fault, out),
-        }
-    }
-
     pub fn passes(&self, now: SimTime) -> Option<PassedLight> {
         match self {
             Self::Transceiver(_) => None,
@@ -220,7 +204,7 @@ impl Rack {
         if let DeviceFault::Cross(number, other) = fault {
             return self.cross(now, slot, number, other, out);
         }
-        self.devices[slot.0].1.apply(now, fault, out);
+        self.devices[slot.0].1.as_device().apply(now, fault, out);
         self.devices[slot.0].1.as_device().on_time(now, out);
         self.called(now, slot, out);
     }
@@ -312,7 +296,7 @@ impl Rack {
         if let Some(at) = self.woken_at[slot.0].take() {
             self.wakeups.remove(&(at, slot));
         }
-        if let Some(at) = self.devices[slot.0].1.next_wakeup() {
+        if let Some(at) = self.devices[slot.0].1.as_device().next_wakeup() {
             self.woken_at[slot.0] = Some(at);
             self.wakeups.insert((at, slot));
         }

@@ -505,7 +505,7 @@ fn now_instant() -> Instant {
 }
 
 /// Each pty needs two files, so the usual soft limit of 1,024 would allow only 500 modules.
-fn raise_file_limit() {
+pub fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -19,7 +19,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::fault::DeviceFault;
-use super::line::FaultyLight;
 use super::misbehave::Misbehaviour;
 use super::{EmulatedDevice, Line, Output, Port};
 pub use matrix::PassedLight;
@@ -342,7 +341,7 @@ fn units_of(text: &str) -> Vec<String> {
     units
 }
 
-impl FaultyLight for OpticalSwitch {
+impl EmulatedDevice for OpticalSwitch {
     fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         self.on_time(now, out);
         self.matrix.faults.apply(fault);
@@ -355,9 +354,7 @@ impl FaultyLight for OpticalSwitch {
             _ => {}
         }
     }
-}
 
-impl EmulatedDevice for OpticalSwitch {
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>) {
         self.on_time(now, out);
         let of_port = self.clients.values().filter(|client| client.port == port).count();

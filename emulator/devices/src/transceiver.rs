@@ -15,7 +15,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::fault::DeviceFault;
-use super::line::FaultyLight;
 use super::optics::Optics;
 use super::{EmulatedDevice, Line, Output, Port};
 use misread::Misread;
@@ -202,7 +201,7 @@ fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     }
 }
 
-impl FaultyLight for Transceiver {
+impl EmulatedDevice for Transceiver {
     fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         self.on_time(now, out);
         if fault == DeviceFault::Reboot {
@@ -211,9 +210,7 @@ impl FaultyLight for Transceiver {
         }
         self.optics_mut().faults.apply(fault);
     }
-}
 
-impl EmulatedDevice for Transceiver {
     fn open(&mut self, _now: SimTime, line: Line, _port: Port, _out: &mut Vec<Output>) {
         self.line = Some(line);
     }

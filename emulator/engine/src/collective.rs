@@ -51,13 +51,6 @@ impl StartedCollective {
             engine.cancel_flow(*flow);
         }
     }
-    pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
-        self.size.0 as f64 / took.as_secs_f64()
-    }
-    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`] in bytes/s, comparable across numbers of ranks.
-    pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
-        self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

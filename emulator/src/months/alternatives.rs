@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recomputes the months with one scenario change at a time.
 
-use lightloom_units::{Milliseconds, Picoseconds};
+use lightloom_units::{Milliseconds, Picoseconds, Text};
 use serde::Serialize;
 
 use super::{Answer, LossTable, Month, Prepared};
@@ -49,9 +49,10 @@ pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)>
     match control.lightloomd {
         Some(daemon) => {
             let [poll_every, heartbeat] =
-                [daemon.poll_every, daemon.heartbeat].map(|time| Picoseconds(time.0 / 2));
+                [daemon.poll_every, daemon.heartbeat].map(|time| Picoseconds(time.0.0 / 2));
             let words =
                 format!("a polling interval of {poll_every} and a heartbeat of {heartbeat}");
+            let (poll_every, heartbeat) = (Text(poll_every), Text(heartbeat));
             let daemon = DaemonSetup { poll_every, heartbeat, ..daemon };
             Some((ControlDelays { lightloomd: Some(daemon), ..*control }, words))
         }

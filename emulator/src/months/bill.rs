@@ -12,7 +12,7 @@ use super::alternatives::{self, Alternative, Change};
 use super::{CaseRun, Cause, Goodput, LossTable, LossesFrom, Month, Prepared, TrainedJob, month};
 use crate::EmulateError;
 use crate::nearest_rank::percentile;
-use crate::scenario::{ControlDelays, FailureSource, StartError};
+use crate::scenario::{ControlDelays, FailureSource, JobRow, StartError};
 use crate::shipped::MakeControl;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
@@ -66,35 +66,6 @@ fn goodput(months: &[Month]) -> Goodput {
     let [scheduling, runtime, program] =
         shares.map(|of| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64);
     Goodput::new(scheduling, runtime, program)
-}
-
-/// A job of the scenario.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct JobRow {
-    /// Name of the job.
-    pub job: String,
-    /// Number of GPUs.
-    pub gpus: u64,
-    /// Step time without failures, in seconds.
-    pub step_seconds: f64,
-    /// Step time without failures, in picoseconds.
-    pub step_ps: i64,
-    /// Closed form of the step time, in seconds.
-    pub closed_form_seconds: f64,
-    /// Model FLOPs utilisation of a step without failures.
-    pub mfu: f64,
-    /// Checkpoint interval in steps.
-    pub saved_every_steps: u32,
-    /// First response to a lost node, or `restart` if the job reads a checkpoint immediately.
-    pub answer: &'static str,
-    /// Number of data-parallel replicas.
-    pub replicas: u32,
-    /// Step time of an elastic job with one replica fewer, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step_with_fewer_seconds: Option<f64>,
-    /// Step time of an elastic job with one replica fewer, in picoseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step_with_fewer_ps: Option<i64>,
 }
 
 /// Failure rate of one kind of part.
@@ -278,7 +249,7 @@ fn filled(
         None => run_cases(prepared)?,
     };
     let mut table = prepared.table();
-    runs.iter().for_each(|run| table.add(&run.case, run.place, run.sample.clone()));
+    runs.iter().for_each(|run| table.add(&run.run.case, run.run.place, run.sample.clone()));
     Ok((table, runs))
 }
 
@@ -379,7 +350,7 @@ fn job_row(job: &TrainedJob) -> JobRow {
         step_seconds: job.step as f64 / 1e12,
         mfu: job.mfu,
         saved_every_steps: job.policy.every,
-        answer: job.policy.answer.name(),
+        answer: job.policy.answer.name().to_owned(),
         replicas: job.replicas.count,
         step_with_fewer_seconds: with_fewer.map(|step| step as f64 / 1e12),
         step_with_fewer_ps: with_fewer.map(|step| step as i64),

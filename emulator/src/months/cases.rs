@@ -22,8 +22,8 @@ use crate::emulate::run_alone;
 use crate::run::workload::{TrainLog, TrainStepLog};
 use crate::run::{FaultLog, RunLog};
 use crate::scenario::{
-    Checkpoints, ControlDelays, Effect, FailureSource, FaultEvent, KnownLosses, On, Restart,
-    RunLoss, RunStart, Scenario, Span, TrainStep, When, plan,
+    Case, Checkpoints, ControlDelays, Effect, FailureSource, FaultEvent, KnownLosses, KnownRun, On,
+    Restart, RunStart, Scenario, Span, TrainStep, When, plan,
 };
 use crate::shipped::MakeControl;
 use crate::stages::StageName;
@@ -36,39 +36,12 @@ const FAILS_IN: usize = 1;
 /// Cases with this many failed nodes also represent higher numbers.
 const OUT_MAX: usize = 1;
 
-/// A run to execute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Case {
-    /// Kind of the failing part.
-    #[serde(serialize_with = "by_name")]
-    pub part: AnyPart,
-    /// Number of nodes that have already failed.
-    pub out: usize,
-    /// Index of the run among all runs for its kind of part.
-    pub number: u32,
-}
-
-fn by_name<S: serde::Serializer>(part: &AnyPart, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(part.name())
-}
-
-/// A finished case, with the inputs that reproduce it.
+/// A finished case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseRun {
-    /// The case.
+    /// What results store.
     #[serde(flatten)]
-    pub case: Case,
-    /// Nodes that fail at 0 s.
-    pub failed_at_start: Vec<String>,
-    /// Name of the failing part.
-    pub fails: String,
-    /// Index of the failing part within its kind.
-    pub place: usize,
-    /// Time of the failure.
-    #[serde(rename = "at_ps")]
-    pub at: SimTime,
-    /// Losses of each job that continued.
-    pub losses: Vec<RunLoss>,
+    pub run: KnownRun,
     /// Losses by job.
     #[serde(skip)]
     pub sample: LossSample,
@@ -296,15 +269,15 @@ impl Prepared {
         let sample = self.sample(case.part, place, &log, &before);
         let losses = self.jobs.iter().zip(&sample.jobs);
         let losses = losses.filter_map(|(job, loss)| Some(known::written(job, loss.as_ref()?)));
-        Ok(CaseRun {
-            losses: losses.collect(),
+        let run = KnownRun {
             case: *case,
             failed_at_start: out.iter().map(|node| NodeId::from_index(*node).to_string()).collect(),
-            place,
             fails: events.last().map(FaultEvent::what).unwrap_or_default(),
-            at,
-            sample,
-        })
+            place,
+            at_ps: at,
+            losses: losses.collect(),
+        };
+        Ok(CaseRun { run, sample })
     }
 
     /// Returns each job's loss due to the last fault, relative to the run without this fault, and

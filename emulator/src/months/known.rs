@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::{Case, CaseRun, Cause, JobLossSample, LossSample, TrainedJob};
+use super::{CaseRun, Cause, JobLossSample, LossSample, TrainedJob};
 use crate::scenario::{KnownLosses, KnownRun, LossPart, RunLoss};
 
 /// Origin of reused losses.
@@ -57,14 +57,9 @@ pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) 
             let loss = run.losses.iter().find(|loss| loss.job == job.name)?;
             Some(read(loss, *stretch))
         });
-        let KnownRun { part, out, number, failed_at_start, fails, place, at_ps, losses } = run;
+        let place = if from.stand_in { usize::MAX } else { run.place };
         CaseRun {
-            case: Case { part: *part, out: *out, number: *number },
-            failed_at_start: failed_at_start.clone(),
-            fails: fails.clone(),
-            place: if from.stand_in { usize::MAX } else { *place },
-            at: *at_ps,
-            losses: losses.clone(),
+            run: KnownRun { place, ..run.clone() },
             sample: LossSample { jobs: losses_of_jobs.collect() },
         }
     });

@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use collectives::{CollectiveFile, RingFile};
 pub use congestion::*;
-pub use control::{AssumedFile, ControlFile, DaemonFile};
+pub use control::{AssumedFile, ControlFile};
 pub use faults::{FaultFile, FaultListFile, check as check_faults};
 pub use links::LinksFile;
 pub use neighbours::{NamedFile, ReadNeighbour};

@@ -273,7 +273,7 @@ impl RingCables {
     ) {
         let fabric = self.fabric.clone();
         let Some(network) = fabric.dcn.direct() else { return };
-        let link = LinkSpec::new(network.link_rate, network.link_latency);
+        let link = LinkSpec::new(network.leaf.link_rate, network.leaf.link_latency);
         let link = switches.on(link).in_plane(DCN);
         self.tors = (0..network.leaves()).map(|_| builder.add(VertexRole::Switch)).collect();
         let leaves = self.tors.clone();

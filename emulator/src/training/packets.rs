@@ -17,7 +17,7 @@ use lightloom_training::network::{Efficiency, Network, Shape};
 use lightloom_training::schedule::Pipeline;
 use lightloom_training::step::{Job, OwnedJob};
 use lightloom_training::tasks::{SimulatedRails, TaskPurpose, step_machine, step_tasks};
-use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime, gcd};
 use serde::Serialize;
 
 use super::idle::{IdleTimes, packet_hops};
@@ -113,7 +113,8 @@ impl JobExcerpt {
             return Err(PacketsError::InsideTorus { what, size, network });
         }
         // Keep all lanes of EP, and two replicas that communicate.
-        let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
+        let common = gcd(mapping.expert.into(), mapping.context.into()) as u32;
+        let lanes_of_experts = mapping.expert / common;
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
         let mapping = Mapping { data: replicas, ..mapping };
@@ -220,10 +221,6 @@ pub fn run(job: &Job<'_>, progress: &mut dyn Progress) -> Result<ExcerptRun, Pac
         reused: timeline.reused,
     };
     Ok(ExcerptRun { step, graph, machine, spans: timeline.spans })
-}
-
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn whole_links(network: &Network) -> [Cable; 2] {

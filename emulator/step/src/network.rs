@@ -104,6 +104,11 @@ pub struct UnevenDomains {
 }
 
 impl Network {
+    /// Achieved rate of a GPU into the scale-out network, in bytes per second and direction.
+    pub fn card_rate(&self, efficiency: &Efficiency) -> f64 {
+        self.scale_out_rate * efficiency.scale_out
+    }
+
     /// Typical cable delays between two GPUs: 200 ns for a domain cable, 500 ns for a leaf cable.
     pub fn usual_cables(shape: Shape) -> [f64; 2] {
         let inside = if shape == Shape::Switch { 2.0 } else { 1.0 };

@@ -315,7 +315,7 @@ fn agree(
     let mut table = prepared.table();
     for case in prepared.cases().into_iter().filter(|case| case.out <= most_out) {
         let run = prepared.run(&case, &no_daemon).unwrap();
-        table.add(&case, run.place, run.sample);
+        table.add(&case, run.run.place, run.sample);
     }
     let (span, gpus) = (prepared.span().length, table.gpus_of_jobs() as f64);
     let (mut drawn, mut run, mut failures, mut pairs) = (0.0, 0.0, 0, 0);

@@ -7,7 +7,6 @@ use super::architecture::architecture;
 use super::calibration::{Calibration, Precision};
 use super::cards;
 use super::mapping::Batch;
-use super::mfu::Convention;
 use super::search::{Found, Limits, Search};
 
 /// The study's simulator was not available, so both extremes are shown.
@@ -63,15 +62,7 @@ fn best(
         limits,
     };
     let found = search.run().found.first().copied()?;
-    let mfu = Convention::MfuFull.utilisation(
-        &model,
-        batch,
-        found.mapping.recompute,
-        gpus,
-        card.compute().peak_flops,
-        found.step.step_seconds,
-    );
-    Some((found, mfu))
+    Some((found, search.mfu(&found, card.compute().peak_flops)))
 }
 
 /// Compares Llama-3.1-405B on the ring with DGX at TP ≤ 8. `context`: CP sizes (empty: all).

@@ -213,7 +213,10 @@ mod tests {
         let states = model.state_space.as_ref().unwrap();
         assert_eq!((model.layers, states.layers, states.attention_layers), (96, 36, 12));
         assert!((model.parameters() / 80e9 - 1.0).abs() < 0.02, "{}", model.parameters());
-        let active = model.active_parameters() - model.embedding_parameters();
+        let experts = model.feed_forward.experts.as_ref().unwrap();
+        let idle = f64::from(model.expert_layers() * (experts.count - experts.top_k));
+        let idle = idle * model.expert_parameters();
+        let active = model.parameters() - idle - model.embedding_parameters();
         assert!((active / 3.5e9 - 1.0).abs() < 0.1, "{active}");
     }
 

@@ -91,14 +91,7 @@ fn searched(
         micro_batches,
         recompute: mapping.recompute.to_string(),
         step_seconds: found.step.step_seconds,
-        mfu: Convention::MfuFull.utilisation(
-            search.model,
-            search.batch,
-            mapping.recompute,
-            gpus,
-            peak,
-            found.step.step_seconds,
-        ),
+        mfu: search.mfu(found, peak),
     };
     let step = MappingFile {
         model: asked.model.clone(),

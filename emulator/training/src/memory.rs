@@ -4,10 +4,11 @@
 //! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`. The
 //! fullest rank is in the first stage, with an embedding and the most micro-batches in flight.
 
-use super::calibration::{Precision, Software};
+use super::calibration::Software;
 use super::features::Feature;
-use super::mapping::{Batch, Mapping, Recompute};
+use super::mapping::{Mapping, Recompute};
 use super::model::{Activation, Model};
+use super::step::Job;
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct GpuMemory {
@@ -68,14 +69,9 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) ->
 }
 
 /// The most heavily loaded EP rank receives `expert_imbalance` more than its share of tokens.
-fn activations_per_layer(
-    model: &Model,
-    mapping: &Mapping,
-    batch: Batch,
-    software: &Software,
-    precision: Precision,
-    expert_imbalance: f64,
-) -> f64 {
+fn activations_per_layer(job: &Job<'_>) -> f64 {
+    let Job { model, mapping, batch, precision, expert_imbalance, .. } = job;
+    let software = &job.calibration.software;
     let (h, t) = (f64::from(model.hidden), f64::from(mapping.tensor));
     let tokens = f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
     if mapping.recompute == Recompute::Full {
@@ -122,14 +118,9 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-pub fn memory(
-    model: &Model,
-    mapping: &Mapping,
-    batch: Batch,
-    software: &Software,
-    precision: Precision,
-    expert_imbalance: f64,
-) -> GpuMemory {
+pub(crate) fn memory(job: &Job<'_>) -> GpuMemory {
+    let Job { model, mapping, batch, .. } = job;
+    let software = &job.calibration.software;
     let (dense, experts) = weights_per_gpu(model, mapping, software);
     let replicas = f64::from(mapping.data) * f64::from(mapping.context);
     let expert_replicas = ExpertLayout::of(mapping, software).replicas as f64;
@@ -139,7 +130,7 @@ pub fn memory(
     let copies = if software.features.has(Feature::DualPipe) { 2.0 } else { 0.0 };
     let states_bytes = states_bytes + copies * (dense + experts);
     let (p, v) = (f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
-    let m = mapping.micro_batches(batch) as f64;
+    let m = mapping.micro_batches(*batch) as f64;
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
     let layers = (f64::from(model.layers) / p).ceil();
     // If the end stages hold one layer fewer, the fullest stage is the first or the second.
@@ -153,8 +144,7 @@ pub fn memory(
     } else {
         m.min(p) * interleaving * layers
     };
-    let mut activations_bytes =
-        activations_per_layer(model, mapping, batch, software, precision, expert_imbalance) * kept;
+    let mut activations_bytes = activations_per_layer(job) * kept;
     if mapping.pipeline == 1 {
         let tokens =
             f64::from(mapping.micro_batch) * batch.tokens as f64 / f64::from(mapping.context);
@@ -166,7 +156,9 @@ pub fn memory(
 
 #[cfg(test)]
 mod tests {
+    use super::super::calibration::Precision;
     use super::super::cards;
+    use super::super::mapping::Batch;
     use super::*;
 
     #[test]
@@ -181,12 +173,22 @@ mod tests {
             ..Mapping::ONE_GPU
         };
         let batch = Batch { sequences: 64, tokens: 2048 };
-        let software = &cards::accelerator("a100").unwrap().calibration().software;
-        let kept = activations_per_layer(&model, &mapping, batch, software, Precision::Bf16, 0.0);
+        let card = cards::accelerator("a100").unwrap();
+        let (network, compute) = (card.network(), card.compute());
+        let job = Job {
+            model: &model,
+            mapping,
+            batch,
+            compute: &compute,
+            network: &network,
+            calibration: &card.calibration(),
+            precision: Precision::Bf16,
+            expert_imbalance: 0.0,
+        };
+        let kept = activations_per_layer(&job);
         assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
         // Calculon computes 54.1 GiB in total.
-        let total = memory(&model, &mapping, batch, software, Precision::Bf16, 0.0).total_bytes()
-            / f64::from(1 << 30);
+        let total = memory(&job).total_bytes() / f64::from(1 << 30);
         assert!((total / 54.1 - 1.0).abs() < 0.1, "{total} GiB");
     }
 }

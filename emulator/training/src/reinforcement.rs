@@ -151,17 +151,13 @@ impl ReinforcementJob {
             weight_bytes: 2.0 * self.model.parameters(),
             cache_bytes: replica.cache_bytes(),
             inside_rate: self.network.domain_rate * links.domain,
-            across_rate: self.card_rate(calibration),
+            across_rate: self.network.card_rate(&calibration.network),
             software_seconds: self.change_seconds,
         };
         let sizes = sizes
             .filter_map(|gpus| ReplicaCosts::of(&Replica { gpus, ..replica }, self.batch))
             .collect();
         Pool { gpus: generate, sizes, change }
-    }
-
-    fn card_rate(&self, calibration: &Calibration) -> f64 {
-        self.network.scale_out_rate * calibration.network.scale_out
     }
 
     fn draw(&self, index: u64) -> Vec<u32> {
@@ -206,7 +202,7 @@ impl ReinforcementJob {
         let (mapping, training, forward) = self
             .training(&calibration, &lengths)
             .ok_or(ReinforcementError::NoMapping { gpus: self.gpus[1], samples: self.samples })?;
-        let card_rate = self.card_rate(&calibration);
+        let card_rate = self.network.card_rate(&calibration.network);
         let training_seconds = training.step_seconds + forward;
         let step = |way: Way, generation: Generation| {
             let begins = generation.stages.first().map_or(1, |stage| stage.replica_gpus);

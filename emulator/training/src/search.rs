@@ -12,6 +12,7 @@ use super::calibration::{Calibration, Precision};
 use super::features::Feature;
 use super::mapping::{Batch, Mapping, MappingRefusal, Recompute, nearest_divisor};
 use super::memory::{GpuMemory, memory};
+use super::mfu::Convention;
 use super::model::Model;
 use super::network::Network;
 use super::schedule::Schedule;
@@ -192,15 +193,14 @@ impl Search<'_> {
         self.with_job(mapping, |job| Found {
             mapping,
             step: job.work_of(plain).time(),
-            memory: memory(
-                self.model,
-                &mapping,
-                self.batch,
-                &job.calibration.software,
-                self.precision,
-                self.expert_imbalance,
-            ),
+            memory: memory(job),
         })
+    }
+
+    pub(crate) fn mfu(&self, found: &Found, peak_flops: f64) -> f64 {
+        let (again, seconds) = (found.mapping.recompute, found.step.step_seconds);
+        let convention = Convention::MfuFull;
+        convention.utilisation(self.model, self.batch, again, self.gpus, peak_flops, seconds)
     }
 
     fn cut_refusals(&self, mapping: &Mapping) -> Vec<MappingRefusal> {

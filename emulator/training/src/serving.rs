@@ -161,10 +161,6 @@ impl ServingJob {
         ask(&Server { replica, formats: self.formats })
     }
 
-    fn card_rate(&self) -> f64 {
-        self.network.scale_out_rate * self.card.calibration().network.scale_out
-    }
-
     /// Replica sizes that can hold the weights, with the seconds to send the cache of one token.
     fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
         let heads = self.model.attention.heads();
@@ -172,7 +168,8 @@ impl ServingJob {
         let sizes = sizes.filter(|gpus| *gpus <= self.gpus && heads.is_multiple_of(*gpus));
         let costs = sizes.filter_map(|gpus| {
             self.with_server(gpus, |server| {
-                let moves = server.cache_bytes() / (self.card_rate() * f64::from(gpus));
+                let moves = server.cache_bytes()
+                    / (self.network.card_rate(&self.card.calibration().network) * f64::from(gpus));
                 let costs = ReplicaCosts::of(*server, self.batch)?;
                 Some((ReplicaCosts { prompt_tokens: self.prompt_tokens, ..costs }, moves))
             })
@@ -347,7 +344,8 @@ impl ServingJob {
         for ((_, one), end) in arrivals.iter().zip(&second.ended) {
             ended[*one] = *end;
         }
-        let rate = self.card_rate() * f64::from(prompts.gpus);
+        let rate =
+            self.network.card_rate(&self.card.calibration().network) * f64::from(prompts.gpus);
         let bytes = (moved as f64 * moves * rate).round() as u64;
         self.judge(layout, requests, [&first.first, &ended], [&first, &second], bytes)
     }

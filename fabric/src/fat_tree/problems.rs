@@ -270,7 +270,7 @@ impl Problems {
                 if leaf.0 >= spec.leaves {
                     self.unknown_leaf(&field, leaf, spec.leaves);
                 } else if bank.leaf_at(port) != Some(leaf) {
-                    self.not_wired(&field, held.ocs, (leaf, port), bank);
+                    self.not_wired(&field, held.ocs, leaf, port, bank);
                 } else if spec.occupied.contains(&OcsPortId { ocs: held.ocs, port }) {
                     self.add(
                         &field,
@@ -295,7 +295,7 @@ impl Problems {
         }
     }
 
-    fn not_wired(&mut self, field: &str, ocs: OcsId, (leaf, port): (LeafId, u32), bank: &OcsBank) {
+    fn not_wired(&mut self, field: &str, ocs: OcsId, leaf: LeafId, port: u32, bank: &OcsBank) {
         let fix = match bank.place_of(leaf) {
             Some(place) => {
                 let first = place * bank.ports_per_leaf;

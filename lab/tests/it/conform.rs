@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightloom_devices::{
-    DeviceFault, EmulatedDevice, Family, Faulty, FaultyLight, GnmiSpec, GnmiSwitch, Line,
-    Misbehaviour, OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
+    DeviceFault, EmulatedDevice, Family, Faulty, GnmiSpec, GnmiSwitch, Line, Misbehaviour,
+    OpticalSwitch, Output, Port, SwitchSpec, Transceiver, TransceiverSpec,
 };
 use lightloom_lab::conform;
 use lightloom_lab::conform::link::{ExchangeError, Link};
@@ -20,7 +20,7 @@ use lightloom_testkit::terminal::Terminal;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-struct Emulated<D: EmulatedDevice + FaultyLight> {
+struct Emulated<D: EmulatedDevice> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
     /// Shared by all connections to the device.
@@ -34,7 +34,7 @@ struct Emulated<D: EmulatedDevice + FaultyLight> {
     is_shielded: bool,
 }
 
-impl<D: EmulatedDevice + FaultyLight> Emulated<D> {
+impl<D: EmulatedDevice> Emulated<D> {
     fn take(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
@@ -48,13 +48,13 @@ impl<D: EmulatedDevice + FaultyLight> Emulated<D> {
     }
 }
 
-impl<D: EmulatedDevice + FaultyLight> Drop for Emulated<D> {
+impl<D: EmulatedDevice> Drop for Emulated<D> {
     fn drop(&mut self) {
         self.device.borrow_mut().close(self.now.get(), self.line);
     }
 }
 
-impl<D: EmulatedDevice + FaultyLight + 'static> Link for Emulated<D> {
+impl<D: EmulatedDevice + 'static> Link for Emulated<D> {
     fn open(&mut self) -> Result<(), ExchangeError> {
         let mut out = Vec::new();
         self.device.borrow_mut().close(self.now.get(), self.line);
@@ -144,7 +144,7 @@ fn options(may_move: &[&str]) -> Options {
     }
 }
 
-fn tested<D: EmulatedDevice + FaultyLight + 'static>(
+fn tested<D: EmulatedDevice + 'static>(
     device: D,
     (port, protocol, may_move): (Port, Protocol, &[&str]),
     faults: &[&str],
@@ -153,7 +153,7 @@ fn tested<D: EmulatedDevice + FaultyLight + 'static>(
     tested_with(device, (port, protocol), &options(may_move), faults, interrupt_at)
 }
 
-fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
+fn tested_with<D: EmulatedDevice + 'static>(
     device: D,
     (port, protocol): (Port, Protocol),
     options: &Options,
@@ -170,7 +170,7 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     (report, device)
 }
 
-fn emulated<D: EmulatedDevice + FaultyLight>(
+fn emulated<D: EmulatedDevice>(
     device: Faulty<D>,
     port: Port,
     interrupt_at: Option<Duration>,

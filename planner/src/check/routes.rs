@@ -69,7 +69,7 @@ fn check_phase(
         let cable = LeafCable { a: *from.min(to), b: *from.max(to) };
         match working.get(&cable) {
             Some(count) => {
-                seconds = seconds.max(bits / (f64::from(*count) * network.link_rate.0 as f64));
+                seconds = seconds.max(bits / (f64::from(*count) * network.leaf.link_rate.0 as f64));
             }
             None => refuse(format!(
                 "a route goes from {from} to {to}, but no working cable connects them"
@@ -104,7 +104,7 @@ fn leaf_seconds(
     let mut own: BTreeMap<u32, f64> = BTreeMap::new();
     for (cable, count) in working {
         for leaf in [cable.a.0, cable.b.0] {
-            *own.entry(leaf).or_default() += f64::from(*count) * network.link_rate.0 as f64;
+            *own.entry(leaf).or_default() += f64::from(*count) * network.leaf.link_rate.0 as f64;
         }
     }
     ends.iter().fold((0.0_f64, 0.0_f64), |(interface, cables), ((_, leaf), bits)| {

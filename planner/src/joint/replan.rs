@@ -28,7 +28,7 @@ use lightloom_units::id::{GroupId, NodeId};
 use super::mapping::Coordinates;
 use super::traffic::generating_gpus;
 use super::{Options, PlanError, mapping, network, phases};
-use crate::khop::{self, Change, DocumentError, Layout, Survey};
+use crate::khop::{self, Bounds, Change, DocumentError, Layout, MoveLimit, Survey};
 
 pub use stages::stages;
 
@@ -109,22 +109,6 @@ pub struct CurvePoint {
     pub step_time_ps: Picoseconds,
 }
 
-/// The number of groups that a replan may move.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MoveLimit {
-    /// As few groups as possible.
-    #[default]
-    Least,
-    /// Up to this many groups more than the faults affect.
-    BeyondHit(usize),
-    /// Up to this many groups, or more if the faults require it.
-    Total(usize),
-    /// Up to this many groups, also to cross fewer ToRs with an equal step.
-    Heal(usize),
-    /// As many groups as a plan from scratch requires.
-    Cold,
-}
-
 /// A renumbering of ranks, made because the step would take longer with the old ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RanksChanged {
@@ -149,22 +133,6 @@ pub fn replan(
     replan_within(fabric, before, faults, is_repair, &Bounds::default(), options)
 }
 
-/// Limits on a replan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// Nodes whose transceivers cannot be set now. Such nodes do not replace failed nodes.
-    pub out_of_reach: BTreeSet<NodeId>,
-    /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None` allows all.
-    pub cuts_at: Option<BTreeSet<NodeId>>,
-    /// Rings without a fault may only move if they belong to these jobs. `None` allows all. Only
-    /// [`MoveLimit::Heal`] searches for a better placement within this limit.
-    pub moves: Option<BTreeSet<u32>>,
-    /// The number of groups that may move for a shorter step.
-    pub limit: MoveLimit,
-    /// Nodes that lack their planned light. Their rings are already open, so moving them costs no more.
-    pub open: BTreeSet<NodeId>,
-}
-
 /// Like [`replan`], within these limits. A group that cannot be repaired within them is lost.
 pub fn replan_within(
     fabric: &Fabric,
@@ -176,15 +144,7 @@ pub fn replan_within(
 ) -> Result<Replanned, ReplanError> {
     let (mut layout, _) = khop::from_document(fabric, before)?;
     let known = coordinates(before);
-    let mut survey = Survey::new(&fabric.hbd, faults)
-        .out_of_reach(&bounds.out_of_reach)
-        .open_at(bounds.open.clone());
-    if let Some(nodes) = &bounds.cuts_at {
-        survey = survey.cut_only_at(nodes.clone());
-    }
-    if let Some(jobs) = &bounds.moves {
-        survey = survey.move_only(jobs.clone());
-    }
+    let survey = Survey::new(&fabric.hbd, faults).within(bounds);
     let start = layout.clone();
     let change = match is_repair {
         false => khop::replan(fabric, &survey, &mut layout),

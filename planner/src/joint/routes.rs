@@ -147,12 +147,12 @@ impl<'a> Graph<'a> {
         }
         routes.sort_by_key(|route| (route.from, route.to));
         let busiest = loads.iter().map(|((a, b), bits)| bits / self.rate(*a, *b));
-        let of_gpu = demand.interface_seconds(self.network.link_rate.0 as f64).unwrap_or(0.0);
+        let of_gpu = demand.interface_seconds(self.network.leaf.link_rate.0 as f64).unwrap_or(0.0);
         let rate_of_interfaces = self.network.interface_rate();
         let interfaces = demand.busiest_leaf_seconds(|_| rate_of_interfaces).max(of_gpu);
         let between = busiest.fold(0.0, f64::max);
         let all: f64 = self.cables.values().map(|count| 2.0 * f64::from(*count)).sum();
-        let spread = cable_bits / (all * self.network.link_rate.0 as f64);
+        let spread = cable_bits / (all * self.network.leaf.link_rate.0 as f64);
         let own = demand.busiest_leaf_seconds(|leaf| self.rate_of(leaf));
         let seconds = between.max(interfaces);
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
@@ -160,7 +160,7 @@ impl<'a> Graph<'a> {
 
     fn rate(&self, a: LeafId, b: LeafId) -> f64 {
         let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
-        f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
+        f64::from(cables.unwrap_or(0)) * self.network.leaf.link_rate.0 as f64
     }
 
     fn rate_of(&self, leaf: LeafId) -> f64 {

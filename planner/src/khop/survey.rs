@@ -8,6 +8,38 @@ use lightloom_fabric::hbd::Hbd;
 use lightloom_fabric::khop::{Hop, Port, Position, hop_for_port};
 use lightloom_units::id::{BundleId, NodeId};
 
+/// The number of groups that a replan may move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MoveLimit {
+    /// As few groups as possible.
+    #[default]
+    Least,
+    /// Up to this many groups more than the faults affect.
+    BeyondHit(usize),
+    /// Up to this many groups, or more if the faults require it.
+    Total(usize),
+    /// Up to this many groups, also to cross fewer ToRs with an equal step.
+    Heal(usize),
+    /// As many groups as a plan from scratch requires.
+    Cold,
+}
+
+/// Limits on a replan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Nodes whose transceivers cannot be set now. Such nodes do not replace failed nodes.
+    pub out_of_reach: BTreeSet<NodeId>,
+    /// A circuit with two working ends may only be cut if it ends on one of these nodes. `None` allows all.
+    pub cuts_at: Option<BTreeSet<NodeId>>,
+    /// Rings without a fault may only move if they belong to these jobs. `None` allows all. Only
+    /// [`MoveLimit::Heal`] searches for a better placement within this limit.
+    pub moves: Option<BTreeSet<u32>>,
+    /// The number of groups that may move for a shorter step.
+    pub limit: MoveLimit,
+    /// Nodes that lack their planned light. Their rings are already open, so moving them costs no more.
+    pub open: BTreeSet<NodeId>,
+}
+
 /// The usable parts of a k-hop ring with faults, and the limits that apply to a replan.
 #[derive(Clone, Debug)]
 pub struct Survey<'a> {
@@ -16,9 +48,7 @@ pub struct Survey<'a> {
     alive: Vec<bool>,
     whole: Vec<bool>,
     in_reach: Vec<bool>,
-    cuts_at: Option<BTreeSet<NodeId>>,
-    moves: Option<BTreeSet<u32>>,
-    open: BTreeSet<NodeId>,
+    bounds: Bounds,
 }
 
 impl<'a> Survey<'a> {
@@ -33,60 +63,44 @@ impl<'a> Survey<'a> {
             whole[hbd.position_of(bundle.node).index()] = false;
         }
         let in_reach = vec![true; hbd.nodes() as usize];
-        let open = BTreeSet::new();
-        Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None, open }
+        Self { hbd, faults, alive, whole, in_reach, bounds: Bounds::default() }
     }
 
-    /// Marks nodes whose transceivers cannot be set. They stay lit and cannot replace other nodes.
-    pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
-        for node in nodes {
+    /// Applies the limits of a replan.
+    pub fn within(mut self, bounds: &Bounds) -> Self {
+        for node in &bounds.out_of_reach {
             self.in_reach[self.hbd.position_of(*node).index()] = false;
         }
-        self
-    }
-
-    /// Restricts cuts of working circuits to those with an end on one of these nodes.
-    pub fn cut_only_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
-        self.cuts_at = Some(nodes);
-        self
-    }
-
-    /// Restricts moves: a ring without a fault may only move if it belongs to one of these jobs.
-    pub fn move_only(mut self, jobs: BTreeSet<u32>) -> Self {
-        self.moves = Some(jobs);
-        self
-    }
-
-    /// Marks nodes that lack their planned light; their rings are treated as open.
-    pub fn open_at(mut self, nodes: BTreeSet<NodeId>) -> Self {
-        self.open = nodes;
+        self.bounds = bounds.clone();
         self
     }
 
     /// Returns whether any of these nodes lacks its planned light.
     pub fn is_open(&self, nodes: &[NodeId]) -> bool {
-        nodes.iter().any(|node| self.open.contains(node))
+        nodes.iter().any(|node| self.bounds.open.contains(node))
     }
 
     /// Returns whether a fault-free ring of `job` may move.
     pub fn may_move(&self, job: u32) -> bool {
-        self.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
+        self.bounds.moves.as_ref().is_none_or(|jobs| jobs.contains(&job))
     }
 
     /// Returns whether every circuit with two working ends may be cut.
     pub fn may_cut_anywhere(&self) -> bool {
-        self.cuts_at.is_none()
+        self.bounds.cuts_at.is_none()
     }
 
     /// Returns whether a circuit between these nodes may be cut.
     pub fn may_cut(&self, one: NodeId, other: NodeId) -> bool {
-        let nodes = self.cuts_at.as_ref();
+        let nodes = self.bounds.cuts_at.as_ref();
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
     /// Returns whether cuts, moves or transceivers are restricted.
     pub fn is_bounded(&self) -> bool {
-        self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
+        self.bounds.cuts_at.is_some()
+            || self.bounds.moves.is_some()
+            || self.in_reach.contains(&false)
     }
 
     /// Returns whether transceivers can be set, by position.

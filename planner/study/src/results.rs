@@ -67,7 +67,7 @@ pub struct UsableCost {
 pub struct ReproduceResult {
     #[serde(flatten)]
     pub made: Provenance,
-    pub study: &'static str,
+    pub study: String,
     pub seed: u64,
     pub samples: u64,
     pub sentences: Vec<Sentence>,

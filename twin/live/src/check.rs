@@ -124,7 +124,6 @@ pub fn probe() -> Result<(), Error> {
         peer: "probe1",
         peer_index: 1_001,
         peer_namespace: std::os::fd::AsRawFd::as_raw_fd(&here),
-        bridge: None,
     };
     link::add_pair(&mut batch, &pair);
     try_it("pairs of virtual interfaces", "veth", batch)?;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lightloom_devices::serve::{Options, Server};
+use lightloom_devices::serve::{Options, Server, raise_file_limit};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
@@ -24,7 +24,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{getegid, geteuid, setsid};
 
 use crate::record::{Folder, Holder, Process, Ready};
-use crate::{Error, enter, nodes, wiring};
+use crate::{Error, enter, nodes, wait_until, wiring};
 
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
@@ -82,12 +82,10 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     server.watch_light(Box::new(watcher));
     std::thread::spawn(move || server.run());
     let devices_ms = milliseconds(start);
-    let log = folder.file("log/lightloomd.log");
-    let log = fs::File::create(&log).map_err(Error::cannot(format!("write {}", log.display())))?;
+    let [log, errors] = folder.log("lightloomd.log")?;
     let mut command = Command::new(daemon);
     command.arg("--config").arg(folder.file("daemon.yaml")).stdin(Stdio::null());
-    let second = log.try_clone().map_err(Error::cannot("share the log of lightloomd"))?;
-    command.stdout(log).stderr(second);
+    command.stdout(log).stderr(errors);
     let what = format!("start {} for {}", daemon.display(), own.display());
     let _daemon = command.spawn().map_err(Error::cannot(what))?;
     let ready = Ready {
@@ -131,13 +129,6 @@ fn devices(folder: &Folder, fabric: &str) -> Result<Server, Error> {
     Server::start(list, &options).map_err(Error::cannot("serve the emulated transceivers"))
 }
 
-fn raise_file_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _the_old_limit_may_do = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
-}
-
 fn read(file: &Path) -> Result<String, Error> {
     fs::read_to_string(file).map_err(Error::cannot(format!("read {}", file.display())))
 }
@@ -153,15 +144,12 @@ pub fn down(folder: &Folder) -> Result<(), Error> {
             let pid = nix::unistd::Pid::from_raw(process.pid.cast_signed());
             let _ended_meanwhile = nix::sys::signal::kill(pid, Signal::SIGKILL);
         }
-        let until = Instant::now() + Duration::from_secs(10);
-        while holder.init.runs() || holder.parent.runs() {
-            if Instant::now() > until {
-                let pid = holder.init.pid;
-                return Err(Error::Refused(format!(
-                    "process {pid} of the twin did not end within 10 s: see `ps {pid}`"
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let has_ended = || Ok((!holder.init.runs() && !holder.parent.runs()).then_some(()));
+        if wait_until(Duration::from_secs(10), has_ended)?.is_none() {
+            let pid = holder.init.pid;
+            return Err(Error::Refused(format!(
+                "process {pid} of the twin did not end within 10 s: see `ps {pid}`"
+            )));
         }
     }
     for name in &record.files {

@@ -24,6 +24,7 @@ mod wiring;
 pub use wiring::Rewired;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,6 +44,21 @@ impl Error {
     pub fn cannot<E: Into<std::io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         move |error| Self::System { what, error: error.into() }
+    }
+}
+
+/// Asks every few milliseconds. Returns `None` if there was no result within this time.
+fn wait_until<T>(
+    within: Duration,
+    mut ask: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<Option<T>, Error> {
+    let until = Instant::now() + within;
+    loop {
+        let found = ask()?;
+        if found.is_some() || Instant::now() > until {
+            return Ok(found);
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

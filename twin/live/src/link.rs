@@ -35,8 +35,6 @@ pub(crate) struct Pair<'a> {
     pub(crate) peer: &'a str,
     pub(crate) peer_index: u32,
     pub(crate) peer_namespace: RawFd,
-    /// Index of the bridge in the other namespace that the peer interface joins.
-    pub(crate) bridge: Option<u32>,
 }
 
 fn link(index: u32) -> LinkMessage {
@@ -56,7 +54,6 @@ pub(crate) fn add_pair(batch: &mut RequestBatch, pair: &Pair<'_>) {
         LinkAttribute::IfName(pair.peer.to_owned()),
         LinkAttribute::NetNsFd(pair.peer_namespace),
     ];
-    peer.attributes.extend(pair.bridge.map(LinkAttribute::Controller));
     let mut message = link(pair.index);
     message.attributes = vec![
         LinkAttribute::IfName(pair.name.to_owned()),

@@ -111,15 +111,7 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
     let peer = format!("{name}-{DCN}");
     let dcn = inside_index(address::BUNDLES_MAX);
     let mut add = |name: &str, index, peer: &str, peer_index, own, prefix| {
-        let pair = Pair {
-            name,
-            index,
-            address: own,
-            peer,
-            peer_index,
-            peer_namespace: outside,
-            bridge: None,
-        };
+        let pair = Pair { name, index, address: own, peer, peer_index, peer_namespace: outside };
         link::add_pair(&mut batch, &pair);
         link::set(&mut batch, index, true, None);
         link::add_address(&mut batch, index, own, prefix);

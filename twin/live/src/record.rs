@@ -72,6 +72,13 @@ impl Folder {
         written.map_err(Error::cannot(what))
     }
 
+    /// Returns the new log twice, for the output and the errors of a process.
+    pub(crate) fn log(&self, name: &str) -> Result<[fs::File; 2], Error> {
+        let file = self.file("log").join(name);
+        let both = fs::File::create(&file).and_then(|log| Ok([log.try_clone()?, log]));
+        both.map_err(Error::cannot(format!("write {}", file.display())))
+    }
+
     pub fn add_line(&self, name: &str, line: &impl Serialize) -> Result<(), Error> {
         let file = self.file(name);
         let mut text = serde_json::to_string(line)

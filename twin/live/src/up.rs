@@ -3,7 +3,7 @@
 use std::fs;
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lightloom_fabric::fabric::Fabric;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::ranks::Ranks;
 use crate::record::{Folder, RECORD, Ready, Record};
-use crate::{Error, address, check, environment, hold};
+use crate::{Error, address, check, environment, hold, wait_until};
 
 const HOLDER_WITHIN: Duration = Duration::from_secs(60);
 const CTL_WITHIN: Duration = Duration::from_secs(120);
@@ -222,49 +222,39 @@ fn quoted(path: &Path) -> String {
 }
 
 fn make(folder: &Folder, programs: &Programs, start: Instant) -> Result<(Ready, f64), Error> {
-    let log = folder.file("log/holder.log");
-    let log = fs::File::create(&log).map_err(Error::cannot(format!("write {}", log.display())))?;
-    let errors = log.try_clone().map_err(Error::cannot("share a log"))?;
+    let [log, errors] = folder.log("holder.log")?;
     let mut command = Command::new(&programs.own);
     command.args(["twin", "hold", "--dir"]).arg(folder.path());
     command.stdin(Stdio::null()).stdout(log).stderr(errors);
     let mut holder = command.spawn().map_err(Error::cannot("start the holder"))?;
-    let ready = wait_for(folder, &mut holder)?;
-    let socket = folder.daemon_socket();
-    let until = Instant::now() + HOLDER_WITHIN;
-    while !socket.exists() {
-        if Instant::now() > until || holder.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return Err(early(folder, "lightloomd.log", "lightloomd did not start"));
+    let mut goes_on = |log: &str, what: &str| match holder.try_wait() {
+        Ok(Some(_)) => Err(early(folder, log, what)),
+        _ => Ok(()),
+    };
+    let what = "the namespaces were not created";
+    let ready = wait_until(HOLDER_WITHIN, || {
+        let ready = folder.read("ready.json")?;
+        if ready.is_none() {
+            goes_on("holder.log", what)?;
         }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+        Ok(ready)
+    });
+    let ready = ready?.ok_or_else(|| early(folder, "holder.log", what))?;
+    let (log, what) = ("lightloomd.log", "lightloomd did not start");
+    let socket = folder.daemon_socket();
+    let listens = wait_until(HOLDER_WITHIN, || match socket.exists() {
+        true => Ok(Some(())),
+        false => goes_on(log, what).map(|()| None),
+    });
+    listens?.ok_or_else(|| early(folder, log, what))?;
     ctl(folder, programs, &["wait"])?;
     let daemon_ms = start.elapsed().as_secs_f64() * 1e3;
     ctl(folder, programs, &["adopt", "all"])?;
     let plan = folder.file("plan.json");
     ctl(folder, programs, &["apply", &plan.to_string_lossy()])?;
-    let until = Instant::now() + Duration::from_secs(10);
-    while folder.read::<Ranks>(crate::ranks::FILE)?.is_none() {
-        if Instant::now() > until {
-            return Err(early(folder, "lightloomd.log", "no rank file within 10 s"));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let ranks = wait_until(Duration::from_secs(10), || folder.read::<Ranks>(crate::ranks::FILE))?;
+    ranks.ok_or_else(|| early(folder, "lightloomd.log", "no rank file within 10 s"))?;
     Ok((ready, daemon_ms))
-}
-
-fn wait_for(folder: &Folder, holder: &mut Child) -> Result<Ready, Error> {
-    let until = Instant::now() + HOLDER_WITHIN;
-    loop {
-        if let Some(ready) = folder.read("ready.json")? {
-            return Ok(ready);
-        }
-        let ended = holder.try_wait().is_ok_and(|ended| ended.is_some());
-        if ended || Instant::now() > until {
-            return Err(early(folder, "holder.log", "the namespaces were not created"));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 fn early(folder: &Folder, log: &str, what: &str) -> Error {

@@ -143,7 +143,7 @@ impl World {
                 }
             }
             (Effect::SlowDisk(flush), true) => self.daemon.flush = flush.0,
-            (Effect::SlowDisk(_), false) => self.daemon.flush = self.settings.flush,
+            (Effect::SlowDisk(_), false) => self.daemon.flush = self.settings.flush.0,
             _ => {}
         }
     }

@@ -8,6 +8,7 @@ use lightloom_agent::memory::ModuleMemory as _;
 use lightloom_agent::module::{AgentState, ServedModule};
 use lightloom_agent::moves::MoveLog;
 use lightloom_agent::watch::LOOK_EVERY;
+use lightloom_devices::EmulatedDevice;
 use lightloom_firmware_api::message::{
     Arm, EventKind, FireReport, Reply, Request, RequestRefusal, StatusReport, TransactionId,
 };

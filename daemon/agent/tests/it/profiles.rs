@@ -2,6 +2,7 @@
 
 use lightloom_agent::memory::ModuleMemory as _;
 use lightloom_agent::profile::PathOrder;
+use lightloom_devices::EmulatedDevice;
 use lightloom_firmware_api::path::{GroupOutcome, Groups, Path};
 
 use crate::bench::{Bare, Held, shipped};

@@ -259,8 +259,8 @@ impl Sightings {
     }
 
     pub fn shut_ends(&self, ledger: &Ledger) -> Vec<ShutEnd> {
-        let up = self.devices.iter().filter(|(_, seen)| seen.reachable);
-        let shut = up.flat_map(|(device, seen)| {
+        let reachable = self.devices.iter().filter(|(_, seen)| seen.reachable);
+        let shut = reachable.flat_map(|(device, seen)| {
             let slots = seen.shut.iter();
             slots.map(move |(slot, (why, since))| (device, *slot, *why, *since))
         });

@@ -107,9 +107,10 @@ impl Links<'_> {
         let (device, slot, to) = end;
         let limits = self.sightings.inventory.limits(device);
         let tap = seen.tap(*slot, *to).filter(|_| seen.reachable)?;
-        let far_is_up = self.sightings.is_reachable(&far.0);
+        let far_is_reachable = self.sightings.is_reachable(&far.0);
         let dark = seen.dark.get(slot);
-        let counts = dark.is_some_and(|dark| dark.reads >= limits.power_samples || !far_is_up);
+        let counts =
+            dark.is_some_and(|dark| dark.reads >= limits.power_samples || !far_is_reachable);
         (tap >= limits.power_min_mdbm || counts).then_some(tap)
     }
 }

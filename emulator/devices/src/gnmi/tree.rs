@@ -213,20 +213,24 @@ impl TreeNode {
     }
 }
 
+/// Returns `None` for encodings that have no value for a whole tree.
+fn in_json(encoding: Encoding, json: impl Fn(bool) -> Json) -> Option<TypedValue> {
+    let is_ietf = match encoding {
+        Encoding::JsonIetf => true,
+        Encoding::Json => false,
+        Encoding::Proto | Encoding::Bytes | Encoding::Ascii => return None,
+    };
+    let bytes = serde_json::to_vec(&json(is_ietf)).unwrap_or_default();
+    Some(if is_ietf { Value::JsonIetf(bytes) } else { Value::Json(bytes) }.into())
+}
+
 pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path, TypedValue)> {
-    match encoding {
-        Encoding::JsonIetf | Encoding::Json => {
-            let is_ietf = encoding == Encoding::JsonIetf;
-            let json = serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
-            let value = if is_ietf { Value::JsonIetf(json) } else { Value::Json(json) };
-            vec![(at, value.into())]
-        }
-        Encoding::Proto | Encoding::Bytes | Encoding::Ascii => {
-            let mut found = Vec::new();
-            node.leaves(&mut at.elem.clone(), &mut found);
-            found.into_iter().map(|(path, leaf)| (path, leaf.scalar())).collect()
-        }
+    if let Some(value) = in_json(encoding, |is_ietf| node.json(is_ietf)) {
+        return vec![(at, value)];
     }
+    let mut found = Vec::new();
+    node.leaves(&mut at.elem.clone(), &mut found);
+    found.into_iter().map(|(path, leaf)| (path, leaf.scalar())).collect()
 }
 
 pub(crate) fn flat(
@@ -237,16 +241,8 @@ pub(crate) fn flat(
     let mut found = Vec::new();
     node.leaves(&mut at.elem.clone(), &mut found);
     let values = found.into_iter().map(|(path, leaf)| {
-        let value = match encoding {
-            Encoding::JsonIetf => {
-                Value::JsonIetf(serde_json::to_vec(&leaf.json(true)).unwrap_or_default()).into()
-            }
-            Encoding::Json => {
-                Value::Json(serde_json::to_vec(&leaf.json(false)).unwrap_or_default()).into()
-            }
-            Encoding::Proto | Encoding::Bytes | Encoding::Ascii => leaf.scalar(),
-        };
-        (text(&path), path, value)
+        let value = in_json(encoding, |is_ietf| leaf.json(is_ietf));
+        (text(&path), path, value.unwrap_or_else(|| leaf.scalar()))
     });
     values.collect()
 }

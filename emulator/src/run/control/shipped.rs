@@ -210,7 +210,7 @@ impl<'a> Shipped<'a> {
         let Ok((layout, known)) = from_document(rings.inner.fabric, &plan) else { return Ok(()) };
         answer.reached(StageName::Qualified, now);
         answer.reached(StageName::Relocked, rings.locked_at.max(now));
-        let goes_on = rings.locked_at.max(now) + self.daemon.restart;
+        let goes_on = rings.locked_at.max(now) + self.daemon.restart.0;
         answer.reached(StageName::Restarted, goes_on);
         let first = answer.faults.first().copied();
         rings.follow(context, first, layout, known, goes_on);

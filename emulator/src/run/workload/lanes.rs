@@ -42,7 +42,7 @@ impl<'a> Leaves<'a> {
         let direct = rings.and_then(|rings| rings.fabric().dcn.direct());
         let rate = match (circuits, direct) {
             (Some(circuits), _) => circuits.network().circuit_unit().bytes_per_second(),
-            (None, Some(network)) => network.link_rate.bytes_per_second(),
+            (None, Some(network)) => network.leaf.link_rate.bytes_per_second(),
             (None, None) => 0.0,
         };
         Self {

@@ -8,8 +8,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::{ScenarioFile, codes};
-use crate::scenario::{ControlDelays, Effect, On, Scenario};
-use crate::scenario::{DaemonSetup, SwitchLanguage};
+use crate::scenario::{ControlDelays, DaemonSetup, Effect, On, Scenario};
 
 /// Response to faults: assumed delays, or the production daemon with emulated transceivers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -25,11 +24,11 @@ pub struct ControlFile {
     /// The same delays under an explicit key.
     pub assumed: Option<AssumedFile>,
     /// The production daemon instead of delays; `control: lightloomd` uses all defaults.
-    pub lightloomd: Option<DaemonFile>,
+    pub lightloomd: Option<DaemonSetup>,
 }
 
 /// Delays of an assumed control plane.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AssumedFile {
     /// Time from a fault to its detection; default 1 ms.
@@ -38,41 +37,6 @@ pub struct AssumedFile {
     pub planning_delay: Option<Text<Picoseconds>>,
     /// Time from a fault or repair until flows are rerouted; defaults to `detection_delay`.
     pub reroute_delay: Option<Text<Picoseconds>>,
-}
-
-/// The production daemon with its serial devices, disk and transceivers in virtual time.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DaemonFile {
-    /// Polling interval of each transceiver; default 1 s.
-    pub poll_every: Option<Text<Picoseconds>>,
-    /// Time without a response after which a transceiver is treated as failed; default 5 s.
-    pub heartbeat: Option<Text<Picoseconds>>,
-    /// Rate of the serial devices, 9,600 to 50,000,000; default 921,600.
-    #[schemars(range(min = 9600, max = 50_000_000))]
-    pub bits_per_second: Option<u32>,
-    /// Whether serial transmission takes time; with `false` it takes none, as on the ptys of
-    /// `lightloom device serve`.
-    pub line_time: Option<bool>,
-    /// Whether transceivers report loss of light (firmware protocol 1.2); with `false` they are
-    /// only polled (1.1).
-    pub events: Option<bool>,
-    /// Number of consecutive good power readings required for a path, 1 to 100; default 3.
-    #[schemars(range(min = 1, max = 100))]
-    pub power_samples: Option<u32>,
-    /// Maximum settling time of the optical power; defaults to the transceiver specification.
-    pub settle_within: Option<Text<Picoseconds>>,
-    /// Maximum response time of a transceiver; defaults to the transceiver specification.
-    pub reply_within: Option<Text<Picoseconds>>,
-    /// Duration of an fsync of the journal; default 500 us (an assumption).
-    pub flush: Option<Text<Picoseconds>>,
-    /// Time from the end of a bypass until a moved group restarts; default 0 (an assumption).
-    pub restart: Option<Text<Picoseconds>>,
-    /// Time from a fault or repair in the packet network until its own routing protocol reroutes
-    /// flows; default 1 ms (an assumption).
-    pub reroute_delay: Option<Text<Picoseconds>>,
-    /// Protocol of the fabric's optical switches; default `scpi`.
-    pub switches: Option<SwitchLanguage>,
 }
 
 pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<ControlFile, D::Error> {
@@ -85,7 +49,7 @@ pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<Control
         fn visit_str<E: Error>(self, word: &str) -> Result<ControlFile, E> {
             match word {
                 "lightloomd" => Ok(ControlFile {
-                    lightloomd: Some(DaemonFile::default()),
+                    lightloomd: Some(DaemonSetup::default()),
                     ..Default::default()
                 }),
                 other => Err(E::custom(format!(
@@ -126,43 +90,37 @@ pub(super) fn lower(raw: &ControlFile, check: &mut Check<'_>) -> ControlDelays {
         planning_delay: raw.planning_delay,
         reroute_delay: raw.reroute_delay,
     };
-    let is_flat =
-        [raw.detection_delay, raw.planning_delay, raw.reroute_delay].iter().any(Option::is_some);
-    let kinds = usize::from(is_flat)
-        + usize::from(raw.assumed.is_some())
-        + usize::from(raw.lightloomd.is_some());
-    if kinds > 1 {
+    let kinds = [flat != AssumedFile::default(), raw.assumed.is_some(), raw.lightloomd.is_some()];
+    if kinds.into_iter().filter(|is_given| *is_given).count() > 1 {
+        let message = "the scenario specifies more than one control plane";
         check
-            .error(
-                codes::NO_EFFECT,
-                "/control",
-                "the scenario specifies more than one control plane",
-            )
+            .error(codes::NO_EFFECT, "/control", message)
             .help("write either `lightloomd` or `assumed: {detection_delay: …}`");
     }
     let assumed = raw.assumed.unwrap_or(flat);
     let default = ControlDelays::default();
     let detection_delay = assumed.detection_delay.map_or(default.detection_delay, |text| text.0);
-    let lightloomd = raw.lightloomd.as_ref().map(|file| daemon(file, check));
+    if let Some(daemon) = &raw.lightloomd {
+        check_daemon(daemon, check);
+    }
     let reroute_delay = assumed.reroute_delay.map_or(detection_delay, |text| text.0);
     ControlDelays {
         detection_delay,
         planning_delay: assumed.planning_delay.map_or(default.planning_delay, |text| text.0),
-        reroute_delay: lightloomd.map_or(reroute_delay, |daemon| daemon.reroute),
-        lightloomd,
+        reroute_delay: raw.lightloomd.map_or(reroute_delay, |daemon| daemon.reroute_delay.0),
+        lightloomd: raw.lightloomd,
     }
 }
 
-fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
-    let usual = DaemonSetup::default();
+fn check_daemon(daemon: &DaemonSetup, check: &mut Check<'_>) {
     let least = Picoseconds::from_millis(1);
     let serial =
         "use at least 1ms: reading a transceiver over its serial device takes about that long";
-    let is_rate = file.bits_per_second.is_none_or(|rate| (9_600..=50_000_000).contains(&rate));
-    let is_count = file.power_samples.is_none_or(|samples| (1..=100).contains(&samples));
+    let is_rate = (9_600..=50_000_000).contains(&daemon.bits_per_second);
+    let is_count = (1..=100).contains(&daemon.power_samples);
     for (key, is_valid, message, help) in [
-        ("poll_every", file.poll_every.is_none_or(|at| at.0 >= least), "less than 1 ms", serial),
-        ("heartbeat", file.heartbeat.is_none_or(|at| at.0 >= least), "less than 1 ms", serial),
+        ("poll_every", daemon.poll_every.0 >= least, "less than 1 ms", serial),
+        ("heartbeat", daemon.heartbeat.0 >= least, "less than 1 ms", serial),
         ("bits_per_second", is_rate, "this is not a valid serial rate", "write 9600 to 50000000"),
         ("power_samples", is_count, "the number is out of range", "write 1 to 100"),
     ] {
@@ -170,20 +128,6 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
             let path = format!("/control/lightloomd/{key}");
             check.error(codes::BAD_CONTROL, &path, message).help(help);
         }
-    }
-    DaemonSetup {
-        poll_every: file.poll_every.map_or(usual.poll_every, |text| text.0),
-        heartbeat: file.heartbeat.map_or(usual.heartbeat, |text| text.0),
-        bits_per_second: file.bits_per_second.unwrap_or(usual.bits_per_second).max(1),
-        line_time: file.line_time.unwrap_or(usual.line_time),
-        events: file.events.unwrap_or(usual.events),
-        power_samples: file.power_samples.unwrap_or(usual.power_samples).max(1),
-        settle_within: file.settle_within.map(|text| text.0),
-        reply_within: file.reply_within.map(|text| text.0),
-        flush: file.flush.map_or(usual.flush, |text| text.0),
-        restart: file.restart.map_or(usual.restart, |text| text.0),
-        switches: file.switches.unwrap_or(usual.switches),
-        reroute: file.reroute_delay.map_or(usual.reroute, |text| text.0),
     }
 }
 

@@ -262,7 +262,8 @@ fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
             .help("leave `losses` out to execute the runs");
     }
     let FailureSource::Rates(rates) = &span.failures else { return };
-    for rate in rates.iter().filter(|rate| known.runs.iter().all(|run| run.part != rate.part)) {
+    for rate in rates.iter().filter(|rate| known.runs.iter().all(|run| run.case.part != rate.part))
+    {
         let message =
             format!("{} does not contain a run in which {} fails", known.file, rate.part.name());
         check

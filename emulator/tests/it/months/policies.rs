@@ -136,7 +136,7 @@ fn months_under(fabric: &str, restart: &str) -> Vec<Month> {
     let mut table = prepared.table();
     for case in prepared.cases() {
         let run = prepared.run(&case, &no_daemon).unwrap();
-        table.add(&case, run.place, run.sample);
+        table.add(&case, run.run.place, run.sample);
     }
     let drawn = |seed| prepared.changes(Seed(seed)).unwrap();
     (0..3).map(|seed| month(&table, &drawn(seed), prepared.span().length, Seed(seed))).collect()

@@ -102,20 +102,31 @@ const COLUMNS: [(&str, &str); 8] = [
 pub(super) struct Row {
     pub(super) line: usize,
     header: std::rc::Rc<Vec<String>>,
-    cells: Vec<String>,
+    cells: csv::StringRecord,
+}
+
+fn records(table: &str) -> impl Iterator<Item = csv::StringRecord> {
+    let mut reader = csv::ReaderBuilder::new();
+    let reader = reader.has_headers(false).flexible(true).from_reader(table.as_bytes());
+    let records = reader.into_records().map(|record| record.expect("a text is valid UTF-8"));
+    records.filter(|record| record.iter().any(|cell| !cell.trim().is_empty()))
 }
 
 pub(super) fn rows(table: &str) -> Vec<Row> {
-    let mut lines = (1..).zip(table.lines()).filter(|(_, line)| !line.trim().is_empty());
-    let header = std::rc::Rc::new(header(lines.next().unwrap_or_default().1));
-    lines.map(|(line, text)| Row { line, header: header.clone(), cells: cells(text) }).collect()
+    let mut records = records(table);
+    let header = std::rc::Rc::new(records.next().map(|names| header(&names)).unwrap_or_default());
+    let row = |cells: csv::StringRecord| {
+        let line = cells.position().map_or(0, |at| at.line() as usize);
+        Row { line, header: header.clone(), cells }
+    };
+    records.map(row).collect()
 }
 
 const NEEDED: [&str; 4] = ["accelerator", "num_accel", "model", "precision"];
 const MEASURED: [&str; 4] = ["step_time_s", "tokens_s_per_accel", "tflops_per_accel", "mfu_pct"];
 
 pub(super) fn missing_columns(table: &str) -> Option<String> {
-    let header = header(table.lines().find(|line| !line.trim().is_empty())?);
+    let header = header(&records(table).next()?);
     let missing: Vec<&str> =
         NEEDED.into_iter().filter(|column| header.iter().all(|name| name != column)).collect();
     let (missing, header) = (missing.join(", "), header.join(", "));
@@ -126,27 +137,12 @@ pub(super) fn missing_columns(table: &str) -> Option<String> {
     (!missing.is_empty()).then_some(why)
 }
 
-fn header(line: &str) -> Vec<String> {
-    let mut header = cells(line);
-    for name in &mut header {
-        if let Some((_, usual)) = COLUMNS.iter().find(|(other, _)| other == name) {
-            *name = (*usual).into();
-        }
-    }
-    header
-}
-
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut is_quoted = false;
-    for character in line.chars() {
-        match character {
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => cells.push(String::new()),
-            _ => cells.last_mut().expect("there is always a last cell").push(character),
-        }
-    }
-    cells
+fn header(names: &csv::StringRecord) -> Vec<String> {
+    let usual = |name: &str| {
+        let renamed = COLUMNS.iter().find(|(other, _)| *other == name);
+        renamed.map_or(name, |(_, usual)| usual).to_owned()
+    };
+    names.iter().map(usual).collect()
 }
 
 fn known(name: &str) -> String {
@@ -171,7 +167,7 @@ fn recipe(
 impl Row {
     pub(super) fn text(&self, column: &str) -> &str {
         let index = self.header.iter().position(|name| name == column);
-        index.and_then(|index| self.cells.get(index)).map_or("", String::as_str)
+        index.and_then(|index| self.cells.get(index)).unwrap_or_default()
     }
 
     fn number<T: std::str::FromStr>(&self, column: &str) -> Option<T> {
@@ -553,4 +549,20 @@ impl Row {
 
 fn grouped(query_heads: u32, key_value_heads: u32, head_size: u32) -> Attention {
     Attention::Grouped { query_heads, key_value_heads, head_size, query_rank: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_cells_hold_quotes_commas_and_line_breaks() {
+        let table =
+            "id,measured_as,virtual_stages\n\na,\"8 \"\"dense\"\"\nnodes, one rack\",2\nb,,4\n";
+        let rows = rows(table);
+        let read =
+            rows.iter().map(|row| (row.line, ["id", "notes", "vpp"].map(|name| row.text(name))));
+        let first = (3, ["a", "8 \"dense\"\nnodes, one rack", "2"]);
+        assert_eq!(read.collect::<Vec<_>>(), [first, (5, ["b", "", "4"])]);
+    }
 }

@@ -34,6 +34,6 @@ impl OwnedJob {
     }
 
     pub fn card_rate(&self) -> f64 {
-        self.network.scale_out_rate * self.calibration.network.scale_out
+        self.network.card_rate(&self.calibration.network)
     }
 }

@@ -22,14 +22,15 @@ pub(super) fn domains(
     gpus_per_domain: u32,
     tp: u32,
 ) -> Result<Box<dyn UsableGpus>, CannotHold> {
-    domains_under((FaultPolicy::Regroup, 0), cluster, gpus_per_domain, tp)
+    domains_under(FaultPolicy::Regroup, 0, cluster, gpus_per_domain, tp)
 }
 
 pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
     &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
 
 pub(super) fn domains_under(
-    (policy, spares): (FaultPolicy, u32),
+    policy: FaultPolicy,
+    spares: u32,
     cluster: Cluster,
     gpus_per_domain: u32,
     tp: u32,

@@ -75,7 +75,7 @@ impl Architecture for Nvl {
         cluster: Cluster,
         tp: u32,
     ) -> Result<Box<dyn UsableGpus>, CannotHold> {
-        domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
+        domains_under(policy, spares, cluster, self.gpus_per_rack * self.racks, tp)
     }
 
     /// There is one chip per four GPUs (two in Kyber). A cable is one of 36 (one of two per lane in Kyber).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lightloom_devices::{EmulatedDevice, FaultyLight, GnmiSpec, GnmiSwitch, Line, Output, Port};
+use lightloom_devices::{EmulatedDevice, GnmiSpec, GnmiSwitch, Line, Output, Port};
 use lightloom_gnmi::Code;
 use lightloom_gnmi::client::{Answer, GnmiCall, GnmiClient};
 use lightloom_gnmi::message::{Encoding, GetRequest, SetRequest, TypedValue, Update, Value};
