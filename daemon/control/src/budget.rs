@@ -23,19 +23,19 @@ pub struct Budget {
 
 #[derive(Clone, Debug)]
 struct OwnChange {
-    at: Micros,
+    until: Micros,
     back: Option<BTreeSet<DeviceName>>,
 }
 
 impl OwnChange {
     fn new<'a>(
-        at: Micros,
+        until: Micros,
         result: TxnResult,
         devices: impl Iterator<Item = &'a DeviceName>,
     ) -> Option<Self> {
         match result {
-            TxnResult::Committed | TxnResult::Partial => Some(Self { at, back: None }),
-            TxnResult::RolledBack => Some(Self { at, back: Some(devices.cloned().collect()) }),
+            TxnResult::Committed | TxnResult::Partial => Some(Self { until, back: None }),
+            TxnResult::RolledBack => Some(Self { until, back: Some(devices.cloned().collect()) }),
             TxnResult::Aborted => None,
         }
     }
@@ -47,7 +47,7 @@ impl Budget {
     }
 
     pub fn spent(&self, now: &Now) -> usize {
-        let recent = self.changes.iter().filter(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
+        let recent = self.changes.iter().filter(|own| own.until > now.mono);
         let (stayed, back): (Vec<_>, Vec<_>) = recent.partition(|own| own.back.is_none());
         stayed.len() + back.iter().map(|own| &own.back).collect::<BTreeSet<_>>().len()
     }
@@ -71,8 +71,9 @@ impl Budget {
         });
         let changes = own.filter_map(|past| {
             let age = Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
-            (age < OWN_CHANGES_WINDOW)
-                .then(|| OwnChange::new(now.mono - age, past.result, past.ends.keys()))?
+            // The change may be older than the host's uptime, so its own time is not used.
+            let until = now.mono + (OWN_CHANGES_WINDOW - age);
+            OwnChange::new(until, past.result, past.ends.keys())
         });
         self.changes = changes.collect();
     }
@@ -87,8 +88,8 @@ impl Budget {
         if !is_own_change(&intent.asked.actor, &intent.cause) {
             return;
         }
-        self.changes.retain(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
-        let own = OwnChange::new(now.mono, result, devices.iter());
+        self.changes.retain(|own| own.until > now.mono);
+        let own = OwnChange::new(now.mono + OWN_CHANGES_WINDOW, result, devices.iter());
         self.changes.retain(|known| {
             known.back.is_none() || own.as_ref().is_none_or(|own| own.back != known.back)
         });

@@ -224,16 +224,18 @@ impl Backoff {
 
 pub(crate) fn names_suspect(past: &Past) -> bool {
     past.result == TxnResult::RolledBack
-        && !suspects(std::iter::once(past), |_, _| Some(1)).is_empty()
+        && !suspects(std::iter::once(past), 0, |_, _| Some(1)).is_empty()
 }
 
 pub(crate) fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,
+    since_ms: u64,
     path: impl Fn(&str, BundleId) -> Option<u8>,
 ) -> BTreeMap<Part, String> {
     let failed = history
         .filter(|past| !matches!(past.cause, Cause::Deferred(_)))
-        .take_while(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed);
+        .take_while(|past| past.cause == Cause::Bypass && past.result != TxnResult::Committed)
+        .take_while(|past| past.wall_ms >= since_ms);
     let mut suspects = BTreeMap::new();
     for past in failed.filter(|past| past.result != TxnResult::Aborted) {
         let failed = past.ends.iter().filter_map(|(device, end)| {
@@ -471,7 +473,7 @@ mod tests {
             plan_before: String::new(),
             applied_before: String::new(),
             plan_devices_before: None,
-            wall_ms: 0,
+            wall_ms: 1_000,
             result,
             ends: ends.iter().map(end).collect(),
             stood_before: BTreeMap::new(),
@@ -488,7 +490,8 @@ mod tests {
     fn suspects_the_failed_module_and_not_its_dark_far_end() {
         use TxnResult::{Aborted, Committed, RolledBack};
         let of = |history: &[Past]| -> Vec<String> {
-            suspects(history.iter().rev(), |plan: &str, _| (plan == "next").then_some(2))
+            let path = |plan: &str, _| (plan == "next").then_some(2);
+            suspects(history.iter().rev(), 1_000, path)
                 .into_iter()
                 .map(|(p, w)| format!("{p} {w}"))
                 .collect()
@@ -520,6 +523,8 @@ mod tests {
         );
         let still = past(RolledBack, &[("n9/b0", Verdict::Untouched, "it is busy", false)]);
         assert_eq!(of(&[still]), [""; 0], "a device that was never fired is not evidence");
+        let earlier = Past { wall_ms: 999, ..lied.clone() };
+        assert_eq!(of(&[earlier]), [""; 0], "it may have been replaced since");
         let went = past(Committed, &[("n9/b0", Verdict::Applied, "", false)]);
         assert_eq!(of(&[lied, went]), [""; 0]);
     }

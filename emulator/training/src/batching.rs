@@ -114,23 +114,6 @@ struct Seat {
     turn: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct At(f64);
-
-impl Eq for At {}
-
-impl PartialOrd for At {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for At {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
 struct Pool<'a, C> {
     costs: &'a C,
     requests: &'a [Request],
@@ -138,7 +121,8 @@ struct Pool<'a, C> {
     ends: Vec<f64>,
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
-    events: BinaryHeap<Reverse<(At, u32, u32)>>,
+    /// By the bits of their times, which have the order of the times because none is negative.
+    events: BinaryHeap<Reverse<(u64, u32, u32)>>,
     taken: Vec<Option<u64>>,
     now: f64,
     inside: usize,
@@ -176,7 +160,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         let mut next = 0;
         while self.open > stop_at {
             let arrival = self.arrival(next);
-            let event = self.events.peek().map(|Reverse((at, ..))| at.0);
+            let event = self.events.peek().map(|Reverse((at, ..))| f64::from_bits(*at));
             let next_at = arrival.into_iter().chain(event).fold(f64::INFINITY, f64::min);
             if next_at > until {
                 self.pass(until);
@@ -195,7 +179,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 (_, Some(_)) => {
                     let Some(Reverse((at, seat, turn))) = self.events.pop() else { break };
                     if self.seats[seat as usize].turn == turn {
-                        self.pass(at.0);
+                        self.pass(f64::from_bits(at));
                         self.batch_ends(seat as usize);
                     }
                 }
@@ -357,7 +341,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         here.planned = if waits { (here.step + 1).min(*last) } else { *last };
         let steps = here.planned - here.step;
         let took = self.costs.steps_seconds(steps, here.ends.len(), here.cached);
-        self.events.push(Reverse((At(here.since + took), seat as u32, here.turn)));
+        self.events.push(Reverse(((here.since + took).to_bits(), seat as u32, here.turn)));
     }
 
     fn end(mut self) -> Served {

@@ -24,6 +24,8 @@ use crate::state::{DeviceName, Now, Position, Positions, Slot, SwitchState, at};
 pub(super) const ASKS_ALL: &str = "groups would move, so all other modules are queried first";
 
 pub(super) const CROSSED: &str = "crossed cables?";
+/// A part is a suspect for an hour after a bypass failed there.
+const SUSPECT_MS: u64 = 3_600_000;
 
 struct Avoided {
     part: Part,
@@ -152,10 +154,10 @@ impl<'a> Facts<'a> {
             let price = replan::said(&moved).unwrap_or_default();
             Failed { why: why.clone(), suspected: *suspected, price, ..Failed::default() }
         });
-        let resolves = match cause {
-            Cause::Repair => self.repaired_by(repaired, &known),
-            _ => self.bypassed_by(&next),
-        };
+        let mut resolves = self.repaired_by(repaired, &known);
+        if cause == Cause::Bypass {
+            resolves.extend(self.bypassed_by(&next));
+        }
         let kept = match self.spelled {
             Some(spelled) => KeptPlan::of_digest(spelled.next(plan, &next).digest(), next),
             None => KeptPlan::new(next),
@@ -473,8 +475,9 @@ impl<'a> Facts<'a> {
         let faults = self.plan.iter().flat_map(|plan| plan.faults.iter().copied());
         let reported = failed.iter().map(|(part, _)| *part);
         let Ok(known) = FaultSet::of(installed, faults.chain(reported)) else { return avoided };
+        let since_ms = now.wall_ms.saturating_sub(SUSPECT_MS);
         let history = self.ledger.history.iter().rev();
-        let suspects = replan::suspects(history, |sha256: &str, bundle: BundleId| {
+        let suspects = replan::suspects(history, since_ms, |sha256: &str, bundle: BundleId| {
             let plan = self.ledger.plan_named(sha256)?;
             let found = plan.transceivers.iter().find(|found| found.bundle == bundle)?;
             u8::try_from(desired::position(found.path).0).ok()
@@ -484,7 +487,7 @@ impl<'a> Facts<'a> {
         for (part, _) in failed {
             let Part::Bundle(bundle) = part else { continue };
             for (other, device) in self.of_node(*bundle) {
-                if self.sightings.is_skipped_with_node(device, now) {
+                if self.sightings.skips_hello_with_node(device, now) {
                     let why = format!("suspect: unresponsive, like {bundle} of the same node");
                     more.insert(Part::Bundle(other), (why, true));
                 }
@@ -496,7 +499,9 @@ impl<'a> Facts<'a> {
             }
         }
         more.retain(|part, _| {
-            replan::is_news(installed, &known, *part) && !repaired.contains(part)
+            let name = part.to_string();
+            let is_repaired = repaired.iter().any(|part| is_of(&name, part));
+            replan::is_news(installed, &known, *part) && !is_repaired
         });
         let more = more.into_iter();
         avoided.extend(more.map(|(part, (why, suspected))| Avoided { part, why, suspected }));

@@ -319,7 +319,7 @@ impl<'a> Facts<'a> {
     fn fails_with_node(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         self.sightings.unreachable_since(device).is_some()
             && !self.is_undecided(now, bundle, device)
-            && !self.sightings.is_skipped_with_node(device, now)
+            && !self.sightings.skips_hello_with_node(device, now)
             && !self.sightings.is_lit(device, self.ledger)
     }
 
@@ -335,7 +335,7 @@ impl<'a> Facts<'a> {
     }
 
     fn is_undecided(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
-        if self.sightings.is_skipped_with_node(device, now) {
+        if self.sightings.skips_hello_with_node(device, now) {
             return false;
         }
         let Some(since) = self.bundle_unreachable_since(bundle) else { return false };

@@ -152,7 +152,7 @@ impl Control {
         let more = match result {
             Ok(mut apply) => {
                 if let Some(next) = apply.plan.as_ref().filter(|_| !kept.is_empty()) {
-                    apply.resolves = self.facts().bypassed_by(next.plan());
+                    apply.resolves.extend(self.facts().bypassed_by(next.plan()));
                 }
                 let request = Request::Apply(apply);
                 self.handle(now, Event::Request { asked, request, reply_to })

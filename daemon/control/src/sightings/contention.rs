@@ -162,6 +162,9 @@ fn wait(restores: u32) -> Micros {
 }
 
 pub(super) fn restores(ledger: &Ledger, now: &Now) -> BTreeMap<DeviceName, Contention> {
+    // Restores may be older than the host's uptime, so times are counted from the oldest one.
+    let oldest = ledger.history.iter().map(|past| age(past, now)).max().unwrap_or_default();
+    let then = Now { mono: oldest, ..now.clone() };
     let mut known = BTreeMap::<DeviceName, Contention>::new();
     for past in &ledger.history {
         let devices = past.ends.keys().chain(past.stood_before.keys());
@@ -169,17 +172,25 @@ pub(super) fn restores(ledger: &Ledger, now: &Now) -> BTreeMap<DeviceName, Conte
             devices.for_each(|device| drop(known.remove(device)));
         } else if past.cause == Cause::Drift && past.result != TxnResult::Aborted {
             for device in past.ends.keys() {
-                take_in(known.entry(device.clone()).or_default(), past, device, now);
+                take_in(known.entry(device.clone()).or_default(), past, device, &then);
             }
         }
     }
-    known.retain(|_, known| !known.is_quiet(now));
+    known.retain(|_, known| !known.is_quiet(&then));
+    for known in known.values_mut() {
+        for at in [&mut known.restored_at, &mut known.moved_at, &mut known.not_before] {
+            *at = (now.mono + *at) - oldest;
+        }
+    }
     known
 }
 
+fn age(past: &Past, now: &Now) -> Micros {
+    Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms))
+}
+
 fn take_in(known: &mut Contention, past: &Past, device: &DeviceName, now: &Now) {
-    let age = Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));
-    let at = now.mono - age;
+    let at = now.mono - age(past, now);
     let soon = known.restores > 0 && known.restored_at + AGAIN_WITHIN > at;
     let fought = known.times > 0 && known.restored_at + known.quiet() > at;
     if !soon && !fought {
@@ -194,4 +205,50 @@ fn take_in(known: &mut Contention, past: &Past, device: &DeviceName, now: &Now) 
     known.restored = past.stood_before.get(device).into_iter().flatten().map(|(s, _)| *s).collect();
     (known.restored_at, known.moved_at) = (at, at);
     known.not_before = at + wait(known.restores);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{DeviceEnd, Verdict};
+    use crate::state::Txn;
+
+    fn restored(wall_ms: u64) -> Past {
+        let end = DeviceEnd { verdict: Verdict::Applied, detail: String::new(), unlit: false };
+        Past {
+            txn: Txn(1),
+            actor: "policy:drift".into(),
+            cause: Cause::Drift,
+            plan_sha256: String::new(),
+            plan_before: String::new(),
+            applied_before: String::new(),
+            plan_devices_before: None,
+            wall_ms,
+            result: TxnResult::Committed,
+            ends: [("n1/b0".into(), end)].into(),
+            stood_before: BTreeMap::new(),
+            confirm_within: None,
+            confirmed_ms: None,
+            undone_by: None,
+            failed_before: BTreeMap::new(),
+            failed_after: BTreeMap::new(),
+            phase: None,
+        }
+    }
+
+    /// The host has been running for a minute.
+    #[test]
+    fn restores_before_a_reboot_count_by_their_age() {
+        let now = Now { mono: Micros::from_secs(60), wall_ms: 1_800_000_000_000, boot: "c".into() };
+        let of = |ages_s: [u64; 3]| {
+            let history = ages_s.map(|age| restored(now.wall_ms - 1_000 * age)).into();
+            let mut ledger = Ledger::default();
+            ledger.history = history;
+            restores(&ledger, &now).remove(&"n1/b0".into()).map(|known| known.restores)
+        };
+        let week = 7 * 24 * 3_600;
+        assert_eq!(of([3 * week, 2 * week, week]), None);
+        assert_eq!(of([3 * week, 2 * week, 600]), Some(1));
+        assert_eq!(of([700, 650, 600]), Some(3));
+    }
 }

@@ -158,7 +158,7 @@ impl Sightings {
             (self.inventory.limits(device), self.inventory.limits(&sender.0));
         let shut = self.is_shut(&receiver) || self.is_shut(sender);
         let at_rest = ledger.is_at_rest(device) && ledger.is_at_rest(&sender.0) && !shut;
-        let is_certain = !sender_seen.reachable && sender_seen.signalled.is_skipped_for_light;
+        let is_certain = !sender_seen.reachable && sender_seen.signalled.skips_hello_for_light;
         if !at_rest
             || (!is_certain && dark.reads < limits.power_samples)
             || (sender_seen.reachable && sender_seen.stood.is_none())

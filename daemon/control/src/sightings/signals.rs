@@ -28,9 +28,9 @@ pub(super) struct Signalled {
     sent_at: Micros,
     pub(super) wanted_at: Micros,
     /// Unreachable without a hello, because its status was overdue and its far ends were dark.
-    pub(super) is_skipped_for_light: bool,
+    pub(super) skips_hello_for_light: bool,
     /// Unreachable without a hello, because its node was overdue. No reachable far end faces this module.
-    pub(super) is_skipped_with_node: bool,
+    pub(super) skips_hello_with_node: bool,
     paid_until: Micros,
     is_read: bool,
 }
@@ -100,7 +100,7 @@ impl Signalled {
     pub(super) fn answered(&mut self, asked: Micros) {
         self.checked_since.take_if(|since| *since <= asked);
         self.asked_again = 0;
-        (self.is_skipped_for_light, self.is_skipped_with_node) = (false, false);
+        (self.skips_hello_for_light, self.skips_hello_with_node) = (false, false);
     }
 
     pub(super) fn note_sent(&mut self, now: &Now) {
@@ -114,12 +114,12 @@ impl Signalled {
     }
 
     pub(super) fn skip_hello(&mut self, far_ends_dark: bool, overdue_since: Option<Micros>) {
-        (self.is_skipped_for_light, self.is_skipped_with_node) = (far_ends_dark, !far_ends_dark);
+        (self.skips_hello_for_light, self.skips_hello_with_node) = (far_ends_dark, !far_ends_dark);
         self.overdue_since = overdue_since;
     }
 
     pub(super) fn skips_hello(&self) -> bool {
-        self.is_skipped_for_light || self.is_skipped_with_node
+        self.skips_hello_for_light || self.skips_hello_with_node
     }
 
     pub(super) fn note_light(&mut self, slot: Slot, asked: Micros) {

@@ -218,11 +218,11 @@ impl Sightings {
         read.reduce(|one, other| one && other)
     }
 
-    pub(crate) fn is_skipped_with_node(&self, device: &DeviceName, now: &Now) -> bool {
+    pub(crate) fn skips_hello_with_node(&self, device: &DeviceName, now: &Now) -> bool {
         let reconnect_within = self.inventory.limits(device).reconnect_within;
         self.devices.get(device).is_some_and(|seen| {
             let tries = now.mono < seen.unreachable_since + reconnect_within;
-            !seen.reachable && seen.signalled.is_skipped_with_node && tries
+            !seen.reachable && seen.signalled.skips_hello_with_node && tries
         })
     }
 
@@ -362,7 +362,7 @@ impl Sightings {
             true => seen.read_at < since,
             false => {
                 let tries = now.mono < seen.unreachable_from(hello_within);
-                tries && !seen.signalled.is_skipped_for_light && !self.is_lit(device, ledger)
+                tries && !seen.signalled.skips_hello_for_light && !self.is_lit(device, ledger)
             }
         })
     }

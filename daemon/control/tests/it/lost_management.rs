@@ -9,6 +9,7 @@ mod storm;
 pub(crate) mod world;
 
 use lightloom_control::controller::{Action, Answer, ReplyTo, Request};
+use lightloom_control::policy::OnFault;
 use lightloom_control::record::Asked;
 use lightloom_control::state::Micros;
 use lightloom_fabric::fault::Part;
@@ -301,6 +302,46 @@ fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
     let node = world.node_in_use();
     dies(&mut world, node);
     assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+}
+
+#[test]
+fn hourly_limit_counts_changes_before_a_reboot_by_their_age() {
+    let mut world = World::new(64, 96, 8);
+    for _ in 0..10 {
+        let node = world.node_in_use();
+        dies(&mut world, node);
+        world.run_for(seconds(2));
+    }
+    world.kill();
+    // The changes are 55 minutes old, which is longer than the host has been running.
+    world.now.wall_ms += 55 * 60 * 1_000;
+    world.now.boot = "c".into();
+    world.start();
+    world.run_for(seconds(60));
+    assert!(!world.control.controller().budget().is_left(&world.now));
+    world.run_for(seconds(250));
+    assert!(world.control.controller().budget().is_left(&world.now));
+}
+
+/// A part is reported while a change is open. Later, one request reports its repair and another fault.
+#[test]
+fn repair_that_comes_with_another_fault_ends_its_report() {
+    let mut world = World::new(32, 96, 16);
+    world.kill();
+    world.setup.on_fault = OnFault::Report;
+    world.start();
+    world.run_for(seconds(10));
+    let node = |node| Part::Node(NodeId(node));
+    world.report(&[node(5)], &[]);
+    world.report(&[node(9)], &[]);
+    world.run_for(seconds(5));
+    assert!(world.is_bypassed(5) && !world.is_bypassed(9));
+    world.report(&[node(13)], &[node(9)]);
+    world.run_for(seconds(5));
+    world.report(&[node(20)], &[]);
+    world.run_for(seconds(5));
+    let bypassed = [5, 9, 13, 20].map(|node| world.is_bypassed(node));
+    assert_eq!(bypassed, [true, false, true, true]);
 }
 
 #[test]

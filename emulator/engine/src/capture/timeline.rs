@@ -181,16 +181,7 @@ impl<W: Write> TimelineEvents<'_, W> {
 }
 
 fn quoted(text: &str) -> String {
-    let mut json = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => json.extend(['\\', character]),
-            control if control.is_control() => json.push(' '),
-            other => json.push(other),
-        }
-    }
-    json.push('"');
-    json
+    serde_json::Value::from(text).to_string()
 }
 
 struct Microseconds(u64);

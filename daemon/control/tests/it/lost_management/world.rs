@@ -238,9 +238,14 @@ impl World {
     }
 
     pub(crate) fn repaired(&mut self, part: Part) {
-        let id = format!("repaired-{}", self.now.mono.0);
+        self.report(&[], &[part]);
+    }
+
+    pub(crate) fn report(&mut self, failed: &[Part], repaired: &[Part]) {
+        let id = format!("report-{failed:?}-{repaired:?}-{}", self.now.mono.0);
         let asked = Asked { actor: "alice".into(), request: id.clone(), digest: id };
-        let actions = self.control.fault(&self.now, asked, &[], &[part], ReplyTo(7));
+        let failed: Vec<_> = failed.iter().map(|part| (*part, "by hand".to_owned())).collect();
+        let actions = self.control.fault(&self.now, asked, &failed, repaired, ReplyTo(7));
         self.perform(actions);
     }
 
