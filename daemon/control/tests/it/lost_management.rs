@@ -325,7 +325,7 @@ fn hourly_limit_counts_changes_before_a_reboot_by_their_age() {
 
 /// A part is reported while a change is open. Later, one request reports its repair and another fault.
 #[test]
-fn repair_that_comes_with_another_fault_ends_its_report() {
+fn repair_with_another_fault_ends_its_report() {
     let mut world = World::new(32, 96, 16);
     world.kill();
     world.setup.on_fault = OnFault::Report;

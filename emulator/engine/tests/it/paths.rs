@@ -102,7 +102,7 @@ proptest! {
 }
 
 #[test]
-fn a_refused_flow_leaves_its_path_to_no_other() {
+fn paths_of_refused_flows_are_discarded() {
     let mut builder = NetworkBuilder::new();
     let [one, two] = [(); 2].map(|()| builder.add(VertexRole::Host));
     let spec = LinkSpec::new(BitsPerSecond::from_gbps(100), Picoseconds::from_micros(1));
