@@ -144,8 +144,10 @@ pub fn down(folder: &Folder) -> Result<(), Error> {
             let pid = nix::unistd::Pid::from_raw(process.pid.cast_signed());
             let _ended_meanwhile = nix::sys::signal::kill(pid, Signal::SIGKILL);
         }
-        let has_ended = || Ok((!holder.init.runs() && !holder.parent.runs()).then_some(()));
-        if wait_until(Duration::from_secs(10), has_ended)?.is_none() {
+        let ended = wait_until(Duration::from_secs(10), || {
+            Ok((!holder.init.runs() && !holder.parent.runs()).then_some(()))
+        });
+        if ended?.is_none() {
             let pid = holder.init.pid;
             return Err(Error::Refused(format!(
                 "process {pid} of the twin did not end within 10 s: see `ps {pid}`"

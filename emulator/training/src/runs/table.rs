@@ -115,11 +115,11 @@ fn records(table: &str) -> impl Iterator<Item = csv::StringRecord> {
 pub(super) fn rows(table: &str) -> Vec<Row> {
     let mut records = records(table);
     let header = std::rc::Rc::new(records.next().map(|names| header(&names)).unwrap_or_default());
-    let row = |cells: csv::StringRecord| {
+    let rows = records.map(|cells| {
         let line = cells.position().map_or(0, |at| at.line() as usize);
         Row { line, header: header.clone(), cells }
-    };
-    records.map(row).collect()
+    });
+    rows.collect()
 }
 
 const NEEDED: [&str; 4] = ["accelerator", "num_accel", "model", "precision"];
@@ -138,11 +138,11 @@ pub(super) fn missing_columns(table: &str) -> Option<String> {
 }
 
 fn header(names: &csv::StringRecord) -> Vec<String> {
-    let usual = |name: &str| {
+    let usual = names.iter().map(|name| {
         let renamed = COLUMNS.iter().find(|(other, _)| *other == name);
         renamed.map_or(name, |(_, usual)| usual).to_owned()
-    };
-    names.iter().map(usual).collect()
+    });
+    usual.collect()
 }
 
 fn known(name: &str) -> String {
