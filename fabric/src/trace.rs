@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fault traces record when each server was out of service.
 //!
-//! [`FaultTrace::on_nodes`] maps an operator's servers to the nodes of a fabric:
+//! [`Timeline::on_nodes`] maps an operator's servers to the nodes of a fabric:
 //!
 //! ```text
 //!   bytes ──read──▶ FaultTrace ──on_nodes──▶ Timeline of node changes ──▶ compare, plan, emulate
