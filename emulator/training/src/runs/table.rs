@@ -116,7 +116,10 @@ pub(super) fn rows(table: &str) -> Vec<Row> {
     let mut records = records(table);
     let header = std::rc::Rc::new(records.next().map(|names| header(&names)).unwrap_or_default());
     let rows = records.map(|cells| {
-        let line = cells.position().map_or(0, |at| at.line() as usize);
+        let (line, byte) = cells.position().map_or((0, 0), |at| (at.line(), at.byte() as usize));
+        // The reader counts blank lines before a record as its own.
+        let blank = table[byte..].bytes().take_while(|byte| b"\r\n".contains(byte));
+        let line = line as usize + blank.filter(|byte| *byte == b'\n').count();
         Row { line, header: header.clone(), cells }
     });
     rows.collect()
